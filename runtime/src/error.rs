@@ -1,0 +1,180 @@
+//! What can go wrong, and what the caller can do about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Fence;
+
+/// Why a lock was not taken, or was taken and lost.
+///
+/// Every text says what to do. None of them contains a password or a lock's token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Somebody else holds the lock and this call was not willing to queue (`wait` is zero).
+    #[error("the lock `{key}` is held{}; to queue for it set `wait`", RetryAfter(*.retry_after))]
+    Contended {
+        /// The key without its namespace.
+        key: String,
+        /// How long the present holder's lease still runs, where the store tells it. The lock may
+        /// come free earlier, and with a watchdog later.
+        retry_after: Option<Duration>,
+    },
+
+    /// The call queued for the lock, and its `wait` ended before its turn came.
+    #[error(
+        "the lock `{key}` did not come free within {waited:?}; retry later or set a longer `wait`"
+    )]
+    TimedOut {
+        /// The key without its namespace.
+        key: String,
+        /// How long the call queued.
+        waited: Duration,
+    },
+
+    /// The lock was held and its lease ended before the work did. The body was dropped, unless
+    /// `on_lost = "continue"`. What the body had already sent may still take effect.
+    #[error(
+        "the lease on `{key}` was lost before the work was done; renew it with `watchdog`, \
+         give it a longer `ttl`, or check the fence where the work is written"
+    )]
+    Lost {
+        /// The key without its namespace.
+        key: String,
+        /// The fence of the lost lease.
+        fence: Option<Fence>,
+    },
+
+    /// The lock store did not answer in time, or answered that it cannot serve. Nothing is held;
+    /// what may have been set on the server is being removed in the background.
+    #[error("the lock store is unavailable: {source}")]
+    Unavailable {
+        /// What the store said.
+        source: StoreError,
+    },
+
+    /// The key cannot be used. Nothing was sent and the body did not run.
+    #[error("the lock key `{key}` cannot be used: {reason}")]
+    InvalidKey {
+        /// The key as far as it was built, at most 64 characters of it.
+        key: String,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+
+    /// This call path holds the key already and would wait for itself.
+    #[error(
+        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant` or use another key"
+    )]
+    WouldDeadlock {
+        /// The key without its namespace.
+        key: String,
+        /// `file:line` of the call that holds it.
+        held_at: String,
+    },
+
+    /// Too many calls of this process queue for the key already.
+    #[error(
+        "{limit} calls of this process already queue for the lock `{key}`; shed load, or raise the pool's `max_waiters`"
+    )]
+    QueueFull {
+        /// The key without its namespace.
+        key: String,
+        /// The pool's limit.
+        limit: usize,
+    },
+
+    /// An annotated function was called before a pool was installed.
+    #[error(
+        "no lock pool is installed; at the start of the program add `leasehold::init(\"redis://127.0.0.1/\").await?;`"
+    )]
+    NotInstalled,
+
+    /// The pool is shutting down and takes no new locks.
+    #[error("the lock pool is shutting down and takes no new locks")]
+    ShuttingDown,
+
+    /// The pool or the lock is configured wrongly.
+    #[error("{reason}")]
+    Config {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+}
+
+impl LockError {
+    /// Whether somebody else has the lock: [`Contended`](Self::Contended),
+    /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
+    pub fn is_contention(&self) -> bool {
+        matches!(
+            self,
+            Self::Contended { .. } | Self::TimedOut { .. } | Self::QueueFull { .. }
+        )
+    }
+
+    /// Whether the lock service cannot serve now: [`Unavailable`](Self::Unavailable),
+    /// [`ShuttingDown`](Self::ShuttingDown) or [`Lost`](Self::Lost). An HTTP service answers 503.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::ShuttingDown | Self::Lost { .. }
+        )
+    }
+
+    /// When another try makes sense, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Contended { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn config(reason: impl Into<String>) -> Self {
+        Self::Config {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// `, for another 2.5s at most`, or nothing.
+struct RetryAfter(Option<Duration>);
+
+impl fmt::Display for RetryAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(left) => write!(f, " (its lease has {left:?} left)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a lock store said when it could not serve; the `source()` of
+/// [`LockError::Unavailable`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    code: &'static str,
+    message: String,
+}
+
+impl StoreError {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// A short constant for logs and tests: `timeout`, `io`, `LOADING`, `READONLY`, `OOM`,
+    /// `NOAUTH`, `WRONGPASS`, `NOPERM`, …
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}

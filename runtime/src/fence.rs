@@ -1,0 +1,47 @@
+//! The fence: a number that tells an older holder from a newer one.
+
+use std::fmt;
+
+/// A number that grows with every acquisition of a key.
+///
+/// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
+/// refuse the late writer: store the fence with the row and write only where the stored one is not
+/// greater.
+///
+/// ```sql
+/// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
+/// ```
+///
+/// The number is `max(last + 1, the store's clock in microseconds)`, so it keeps growing when a
+/// store restarts with nothing on disk. It fits a signed 64-bit column. Source of the technique: Martin
+/// Kleppmann, "How to do distributed locking" (2016).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(u64);
+
+impl Fence {
+    pub(crate) fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number for a signed column (`BIGINT`); it always fits.
+    pub fn as_i64(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Fence> for u64 {
+    fn from(fence: Fence) -> Self {
+        fence.get()
+    }
+}

@@ -1,0 +1,43 @@
+//! What expanded code calls. Not public API: it changes without notice, and the versions of the
+//! macro and of this crate are pinned to each other.
+
+use std::fmt::Display;
+
+use crate::LockError;
+pub use crate::call::{Call, Site};
+pub use crate::key::Key;
+pub use core;
+
+/// A value that can stand in a key: everything that is `Display`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be inserted into a lock key",
+    label = "not `Display`",
+    note = "insert a field or a method that is: `<order.id>`, `<req.tenant()>`"
+)]
+pub trait KeyPart: Display {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Display + ?Sized> KeyPart for T {}
+
+/// What an annotated function returns when it could not run inside its lock.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot carry a `LockError`",
+    label = "the lock can fail, and this type has no way to say so",
+    note = "return a `Result` whose error implements `From<leasehold::LockError>`, or add `on_error = |error| …`"
+)]
+pub trait FromLockError {
+    /// The value for `error`.
+    fn from_lock_error(error: LockError) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E: From<LockError>> FromLockError for Result<T, E> {
+    fn from_lock_error(error: LockError) -> Self {
+        Err(E::from(error))
+    }
+}
+
+/// Calls the attribute's `on_error`; generic so that `|error| …` needs no annotation.
+pub fn on_error<R>(handler: impl FnOnce(LockError) -> R, error: LockError) -> R {
+    handler(error)
+}
