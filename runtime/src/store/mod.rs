@@ -47,6 +47,7 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "memory answers at once"))]
     /// After this long without an answer the engine tries again, and a connection that has not answered
     /// anything since should be replaced.
     pub(crate) patience: Duration,
