@@ -1,5 +1,4 @@
 //! The flash sale as people start it.
-#![expect(missing_docs, reason = "this is a test")]
 
 #[expect(dead_code, reason = "the order service's tests use the rest")]
 #[path = "../order_service/tests/harness/redis.rs"]

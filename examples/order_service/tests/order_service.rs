@@ -1,5 +1,4 @@
 //! Two order services, each in a process of its own, on one Redis and one database.
-#![expect(missing_docs, unreachable_pub, reason = "this is a test")]
 
 mod harness;
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 /// An answer, its head in lower case.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
-pub fn get(address: &str, path: &str) -> Answer {
+pub(crate) fn get(address: &str, path: &str) -> Answer {
     send(address, &format!("GET {path}"), "")
 }
 
-pub fn post(address: &str, path: &str, json: &str) -> Answer {
+pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
     send(address, &format!("POST {path}"), json)
 }
 

@@ -1,18 +1,18 @@
 //! What the tests start, and stop again: a Redis, order services, and requests to them.
 
-pub mod http;
-pub mod redis;
-pub mod service;
+pub(crate) mod http;
+pub(crate) mod redis;
+pub(crate) mod service;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An empty directory of this test, removed at the end.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("order-service-{}-{number}", std::process::id());
@@ -21,7 +21,7 @@ impl Scratch {
         Self(path)
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

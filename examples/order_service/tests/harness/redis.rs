@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 /// A `redis-server` on a free loopback port, without persistence; killed on drop.
 #[derive(Debug)]
-pub struct Redis {
+pub(crate) struct Redis {
     process: Child,
     port: u16,
 }
 
 impl Redis {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         (0..5)
             .find_map(|_| Self::try_start())
             .expect("redis-server does not start; is it installed? `scripts/test` does that")
@@ -45,12 +45,12 @@ impl Redis {
         None
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
     /// Waits until `key` exists: somebody holds that lock.
-    pub fn wait_for_key(&self, key: &str) {
+    pub(crate) fn wait_for_key(&self, key: &str) {
         let deadline = Instant::now() + Duration::from_secs(10);
         let question = format!("EXISTS {key}");
         while self.command(&question).expect("the test's Redis answers") != ":1" {
@@ -72,7 +72,7 @@ impl Redis {
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it is our child");
         self.process.wait().expect("it is our child");
     }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 /// A running order service; killed on drop.
 #[derive(Debug)]
-pub struct Service {
+pub(crate) struct Service {
     process: Child,
     stdout: BufReader<ChildStdout>,
     address: String,
 }
 
 /// The program with its lock store and database, not yet started.
-pub fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
     command
         .env("LEASEHOLD_URL", lock_store)
@@ -27,7 +27,7 @@ pub fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command
 }
 
 impl Service {
-    pub fn start(lock_store: &str, database: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(lock_store: &str, database: &Path, arguments: &[&str]) -> Self {
         let mut process = command(lock_store, database, arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -47,16 +47,16 @@ impl Service {
         }
     }
 
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Sends SIGTERM.
-    pub fn ask_to_stop(&self) {
+    pub(crate) fn ask_to_stop(&self) {
         let status = Command::new("kill")
             .args(["-TERM", &self.process.id().to_string()])
             .status();
@@ -64,7 +64,7 @@ impl Service {
     }
 
     /// Waits for the end, and returns what was printed until then.
-    pub fn wait(&mut self) -> (ExitStatus, String) {
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + Duration::from_secs(20);
         let status = loop {
             if let Some(status) = self.process.try_wait().expect("it is our child") {
