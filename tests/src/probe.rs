@@ -16,6 +16,11 @@ pub trait Probe: Send + Sync {
     /// Whether what [`take`](Self::take) took is still there, untouched.
     fn untouched(&self, key: &str) -> bool;
 
+    /// Puts another holder's lock over the present one, against all conventions.
+    fn steal(&self, key: &str, ttl: Duration) {
+        unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
+    }
+
     /// Gives back what [`take`](Self::take) took.
     fn give_back(&self, key: &str);
 }

@@ -75,6 +75,16 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
+    /// What leasehold wrote there.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of leasehold's form.
+    #[track_caller]
+    pub fn value(&self, key: &str) -> Option<Value> {
+        self.get(key).map(|text| Value::parse(&text))
+    }
+
     /// `PTTL`; `None` for a key that is not there or never expires.
     pub fn ttl(&self, key: &str) -> Option<Duration> {
         let left: i64 = self.run(cmd("PTTL").arg(self.name(key)));
@@ -137,6 +147,44 @@ impl RedisProbe {
     }
 }
 
+/// The value of a lock key: `token:fence:owner`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// 32 hexadecimal digits, new for each acquisition.
+    pub token: String,
+    /// The fence.
+    pub fence: u64,
+    /// Who holds it.
+    pub owner: String,
+}
+
+impl Value {
+    /// Takes a value apart.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of this form.
+    #[track_caller]
+    pub fn parse(text: &str) -> Self {
+        let mut parts = text.splitn(3, ':');
+        let mut part = || {
+            parts
+                .next()
+                .unwrap_or_else(|| panic!("{text:?} has three parts"))
+        };
+        let (token, fence, owner) = (part(), part(), part());
+        let is_hex = token.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(token.len() == 32 && is_hex, "the token in {text:?}");
+        Self {
+            token: token.to_owned(),
+            fence: fence
+                .parse()
+                .unwrap_or_else(|_| panic!("the fence in {text:?}")),
+            owner: owner.to_owned(),
+        }
+    }
+}
+
 impl Probe for RedisProbe {
     fn exists(&self, key: &str) -> bool {
         self.run(cmd("EXISTS").arg(self.name(key)))
@@ -148,6 +196,10 @@ impl Probe for RedisProbe {
 
     fn untouched(&self, key: &str) -> bool {
         self.get(key).as_deref() == Some(FOREIGN)
+    }
+
+    fn steal(&self, key: &str, ttl: Duration) {
+        self.overwrite(key, FOREIGN, ttl);
     }
 
     fn give_back(&self, key: &str) {
