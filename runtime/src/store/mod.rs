@@ -61,6 +61,7 @@ pub(crate) enum Op {
         key: Arc<str>,
         token: Token,
         ttl: Duration,
+        #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "memory shows nothing to others"))]
         owner: Arc<str>,
     },
     /// Let each key live its ttl from now if it carries its token.
