@@ -3,7 +3,7 @@ use actix_web::web::{Data, Path};
 use actix_web::{App, HttpResponse, Responder, ResponseError, get, post};
 use leasehold::{LockError, LockPool, distributed_lock};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 #[derive(Debug)]
 struct AppError(LockError);

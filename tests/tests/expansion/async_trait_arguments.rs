@@ -3,7 +3,7 @@ use std::fmt::Display;
 use async_trait::async_trait;
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[async_trait]
 trait Shop<T> {
@@ -19,7 +19,12 @@ struct Web;
 #[async_trait]
 impl<T: Sync + 'static> Shop<T> for Web {
     #[distributed_lock(key = "buy:<id>:<name>:<note>", ttl = "1s")]
-    async fn buy(&self, (id, mut name): (u64, String), note: &str, _: u8) -> Result<String, LockError> {
+    async fn buy(
+        &self,
+        (id, mut name): (u64, String),
+        note: &str,
+        _: u8,
+    ) -> Result<String, LockError> {
         tick().await;
         name.push('!');
         Ok(format!("{id}{name}{note}"))

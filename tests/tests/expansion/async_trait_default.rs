@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[async_trait]
 trait Job: Sync {

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use leasehold::{LockError, distributed_lock};
 use tracing::instrument;
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[async_trait]
 trait Repository {

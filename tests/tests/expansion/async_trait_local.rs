@@ -3,7 +3,7 @@ use std::rc::Rc;
 use async_trait::async_trait;
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[async_trait(?Send)]
 trait Local {

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use leasehold::{LockError, LockPool, distributed_lock};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 struct AppError(LockError);
 
@@ -53,7 +53,9 @@ fn router(app: App) -> Router {
 
 #[tokio::test]
 async fn handlers() {
-    let app = App { locks: pool().await };
+    let app = App {
+        locks: pool().await,
+    };
     let _router = router(app.clone());
     let above = above(State(app.clone()), Path(4)).await;
     assert_eq!(above.ok().as_deref(), Some("4"));

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::locked;
+use super::support::locked;
 
 #[distributed_lock(key = "long", ttl = "10s", watchdog)]
 async fn long(argument: Arc<()>, local: Arc<()>) -> Result<(), LockError> {
-    let _argument = argument;
-    let _local = Arc::clone(&local);
+    let both = (argument, Arc::clone(&local));
     pending::<()>().await;
+    drop(both);
     Ok(())
 }
 
@@ -21,7 +21,10 @@ async fn a_dropped_call_drops_its_arguments() {
         let call = long(Arc::clone(&first), Arc::clone(&second));
         let ended = tokio::time::timeout(Duration::from_millis(10), call).await;
         assert!(ended.is_err());
-        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1));
+        assert_eq!(
+            (Arc::strong_count(&first), Arc::strong_count(&second)),
+            (1, 1)
+        );
     })
     .await;
 }

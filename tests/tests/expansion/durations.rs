@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -22,7 +22,13 @@ async fn from_an_argument(settings: &Settings) -> Result<(), LockError> {
     Ok(())
 }
 
-#[distributed_lock(key = "a", ttl = "1m30s", watchdog = "20s", max_hold = "1h", wait = "250ms")]
+#[distributed_lock(
+    key = "a",
+    ttl = "1m30s",
+    watchdog = "20s",
+    max_hold = "1h",
+    wait = "250ms"
+)]
 async fn combined() -> Result<(), LockError> {
     tick().await;
     Ok(())

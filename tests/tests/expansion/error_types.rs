@@ -3,7 +3,7 @@ use std::fmt;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::locked;
+use super::support::locked;
 
 #[derive(Debug, PartialEq)]
 enum OrderError {
@@ -51,7 +51,10 @@ async fn carry_a_lock_error() {
         assert_eq!(custom("1").await, Ok(1));
         assert_eq!(custom("0").await, Err(OrderError::Empty));
         let refused = custom("").await;
-        assert!(matches!(refused, Err(OrderError::Lock(LockError::InvalidKey { .. }))));
+        assert!(matches!(
+            refused,
+            Err(OrderError::Lock(LockError::InvalidKey { .. }))
+        ));
         assert_eq!(boxed("2").await.unwrap(), 2);
         assert!(boxed("two").await.is_err());
         let error = boxed("").await.unwrap_err();

@@ -1,6 +1,8 @@
+#![allow(clippy::large_types_passed_by_value, reason = "the size is the case")]
+
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::tick;
+use super::support::tick;
 
 /// As large as a body that matters.
 type Cart = [u64; 128];

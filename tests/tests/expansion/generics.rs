@@ -2,7 +2,7 @@ use std::fmt::{Debug, Display};
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "thing:<id>", ttl = "1s")]
 async fn thing<I: Display, T>(id: I, value: T) -> Result<String, LockError>

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, LockHandle, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "order:<id>", ttl = "10s", guard = lock)]
 async fn used(id: u64) -> Result<(String, Duration), LockError> {

@@ -1,7 +1,12 @@
 //! Names of the user's that the expansion must not pick up.
-#![allow(dead_code, unused_macros, non_camel_case_types, clippy::enum_variant_names)]
+#![allow(
+    dead_code,
+    unused_macros,
+    non_camel_case_types,
+    clippy::enum_variant_names
+)]
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 mod core {}
 mod std {}

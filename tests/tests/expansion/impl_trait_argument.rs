@@ -2,7 +2,7 @@ use std::fmt::Display;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "order:<id>:<name.as_ref()>", ttl = "1s")]
 async fn create(

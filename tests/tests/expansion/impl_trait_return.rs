@@ -2,7 +2,7 @@ use std::fmt::Display;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "a", ttl = "1s")]
 async fn inside(n: u8) -> Result<impl Display, LockError> {

@@ -1,7 +1,7 @@
 use leasehold::{LockError, distributed_lock};
 use tracing::instrument;
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "order:<id>", ttl = "1s")]
 #[instrument(skip(name), ret)]
@@ -35,7 +35,9 @@ async fn on_either_side() {
     locked(async {
         assert_eq!(below(1, "a".into()).await.as_deref(), Ok("1a"));
         assert_eq!(above(1, "a".into()).await.as_deref(), Ok("1a"));
-        let service = Service { region: "eu".into() };
+        let service = Service {
+            region: "eu".into(),
+        };
         assert_eq!(service.method(3).await, Ok(3));
     })
     .await;

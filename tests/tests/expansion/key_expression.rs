@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::locked;
+use super::support::locked;
 
 const NIGHTLY: &str = "nightly";
 
@@ -61,12 +61,15 @@ fn parse(name: &str) -> Result<&str, LockError> {
 }
 
 async fn lookup(id: u64) -> String {
-    crate::support::tick().await;
+    super::support::tick().await;
     format!("found:{id}")
 }
 
 fn order() -> Order {
-    Order { id: 4, key: "k 4".into() }
+    Order {
+        id: 4,
+        key: "k 4".into(),
+    }
 }
 
 #[tokio::test]

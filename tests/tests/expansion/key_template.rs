@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::locked;
+use super::support::locked;
 
 #[derive(Clone)]
 struct Order {
@@ -65,7 +65,10 @@ async fn what_is_inserted() {
         assert_eq!(paths(order).await.as_deref(), Ok("ann:1:x%20y:ann:t"));
         assert_eq!(literal(0).await.as_deref(), Ok("a<b>\"{tag}"));
         let name = String::from("a:b%{c}");
-        assert_eq!(encoded(&&&7, &name).await.as_deref(), Ok("{7}:a%3Ab%25%7Bc%7D"));
+        assert_eq!(
+            encoded(&&&7, &name).await.as_deref(),
+            Ok("{7}:a%3Ab%25%7Bc%7D")
+        );
     })
     .await;
 }

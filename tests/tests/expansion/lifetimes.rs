@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "word:<text>", ttl = "1s")]
 async fn first(text: &str) -> Result<&str, LockError> {
@@ -11,7 +11,11 @@ async fn first(text: &str) -> Result<&str, LockError> {
 #[distributed_lock(key = "longer", ttl = "1s")]
 async fn longer<'a>(left: &'a str, right: &'a str) -> Result<&'a str, LockError> {
     tick().await;
-    Ok(if left.len() < right.len() { right } else { left })
+    Ok(if left.len() < right.len() {
+        right
+    } else {
+        left
+    })
 }
 
 struct View<'a> {

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 macro_rules! whole {
     ($name:ident) => {
@@ -13,7 +13,7 @@ macro_rules! whole {
 }
 
 macro_rules! parts {
-    ($name:ident, $id:ident: $ty:ty, $key:literal, $ttl:expr, $body:block) => {
+    ($name:ident, $id:ident: $ty:ty, $key:literal, $ttl:expr_2021, $body:block) => {
         #[distributed_lock(key = $key, ttl = $ttl, guard = _lock)]
         async fn $name($id: $ty, _unused: u8) -> Result<$ty, LockError> $body
     };

@@ -10,8 +10,6 @@
     missing_docs,
     redundant_lifetimes,
     rust_2018_idioms,
-    rust_2021_compatibility,
-    rust_2024_compatibility,
     single_use_lifetimes,
     tail_expr_drop_order,
     trivial_casts,

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "n:<n>", ttl = "1s")]
 async fn count(mut n: u32, log: &mut Vec<u32>) -> Result<u32, LockError> {

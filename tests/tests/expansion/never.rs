@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "worker", ttl = "1s", watchdog, on_error = |error| panic!("{error}"))]
 async fn forever(step: Duration) -> ! {
@@ -12,6 +12,10 @@ async fn forever(step: Duration) -> ! {
     }
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "`on_error` gives the error away"
+)]
 fn give_up(error: LockError) -> ! {
     panic!("{error}")
 }

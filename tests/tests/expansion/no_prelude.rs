@@ -1,4 +1,4 @@
-use crate::support::locked;
+use super::support::locked;
 
 mod bare {
     #![no_implicit_prelude]
@@ -6,7 +6,7 @@ mod bare {
     use ::leasehold::{LockError, distributed_lock};
     use ::std::result::Result::{self, Ok};
 
-    use crate::support::tick;
+    use super::super::support::tick;
 
     #[distributed_lock(key = "a:<n>", ttl = "1s", watchdog = "300ms", guard = lock)]
     pub(super) async fn create(n: u8) -> Result<u8, LockError> {

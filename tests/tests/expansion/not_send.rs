@@ -4,7 +4,7 @@ use std::rc::Rc;
 use leasehold::{LockError, distributed_lock};
 use tokio::task::LocalSet;
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "local", ttl = "1s")]
 #[allow(clippy::future_not_send, reason = "this is the case")]

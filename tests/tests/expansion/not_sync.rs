@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 /// Borrowing the argument across an await would make the future not `Send`.
 #[distributed_lock(key = "cell", ttl = "1s")]

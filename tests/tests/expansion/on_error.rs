@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::locked;
+use super::support::locked;
 
 /// Longer than a key may be.
 const LONG: usize = 600;
@@ -36,7 +36,7 @@ struct Service {
 }
 
 impl Service {
-    fn failed(&self, _error: &LockError) -> usize {
+    const fn failed(&self, _error: &LockError) -> usize {
         self.fallback
     }
 

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 struct Path<T>(T);
 
@@ -19,7 +19,10 @@ async fn take(
     whole @ (left, _): (u8, u8),
 ) -> Result<String, LockError> {
     tick().await;
-    Ok(format!("{id}{sku}{n}{a}{b}{first}{last}{flag}{left}{}", whole.1))
+    Ok(format!(
+        "{id}{sku}{n}{a}{b}{first}{last}{flag}{left}{}",
+        whole.1
+    ))
 }
 
 #[distributed_lock(key = "item:<sku>", ttl = "1s")]
@@ -31,7 +34,10 @@ async fn mutable(Line { mut sku, .. }: Line, (mut n, _): (u8, u8)) -> Result<Str
 }
 
 fn line() -> Line {
-    Line { sku: "lamp".into(), count: 2 }
+    Line {
+        sku: "lamp".into(),
+        count: 2,
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use leasehold::{LockError, LockPool, distributed_lock};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 #[distributed_lock(key = "a", ttl = "1s", pool = "expansion")]
 async fn named() -> Result<u8, LockError> {
@@ -57,7 +57,10 @@ async fn names_and_expressions() {
     pool.install_as("expansion").unwrap();
     assert_eq!(named().await, Ok(1));
     assert!(unknown().await.is_err());
-    let service = Service { locks: pool.clone(), shared: Arc::new(pool.clone()) };
+    let service = Service {
+        locks: pool.clone(),
+        shared: Arc::new(pool.clone()),
+    };
     assert_eq!(service.owned().await, Ok(2));
     assert_eq!(service.shared().await, Ok(3));
     assert_eq!(service.method().await, Ok(4));

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[distributed_lock(key = "raw:<type>:<r#match>", ttl = "1s", guard = r#ref)]
 async fn r#move(r#type: u8, r#match: u8) -> Result<u8, LockError> {

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[derive(Clone)]
 struct Account {

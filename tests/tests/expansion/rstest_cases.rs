@@ -1,7 +1,7 @@
 use leasehold::{LockError, LockPool, distributed_lock};
 use rstest::{fixture, rstest};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 #[fixture]
 async fn locks() -> LockPool {

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 #[rustfmt::skip]
 #[distributed_lock(key = "a", ttl = "1s", on_error = |_| 0)]

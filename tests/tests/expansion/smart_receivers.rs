@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 struct Job {
     name: String,
@@ -19,6 +19,7 @@ impl Job {
     }
 
     #[distributed_lock(key = "job:<self.name>", ttl = "1s")]
+    #[allow(clippy::future_not_send, reason = "so is every `Rc`")]
     async fn counted(self: Rc<Self>) -> Result<usize, LockError> {
         tick().await;
         Ok(Rc::strong_count(&self))

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 #[distributed_lock(key = "order:<id>", ttl = "1s", guard = lock)]
 async fn create(id: u64, items: Vec<String>) -> Result<usize, LockError> {

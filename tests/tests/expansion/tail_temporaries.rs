@@ -3,15 +3,15 @@ use std::sync::{Arc, Mutex};
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
 struct Traced(&'static str, Log);
 
 impl Traced {
-    const fn value(&self) -> u8 {
-        self.0.len() as u8
+    const fn value(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -23,20 +23,21 @@ impl Drop for Traced {
 
 #[distributed_lock(key = "tail", ttl = "1s", on_error = |_| 0)]
 #[allow(tail_expr_drop_order, reason = "this is the case")]
-async fn with_the_lock(log: Log) -> u8 {
+async fn with_the_lock(log: Log) -> usize {
     tick().await;
     let _local = Traced("local", Arc::clone(&log));
     Traced("temporary", log).value()
 }
 
 #[allow(tail_expr_drop_order, reason = "this is the case")]
-async fn without(log: Log) -> u8 {
+async fn without(log: Log) -> usize {
     tick().await;
     let _local = Traced("local", Arc::clone(&log));
     Traced("temporary", log).value()
 }
 
 #[distributed_lock(key = "tail", ttl = "1s")]
+#[allow(clippy::future_not_send, reason = "a `RefCell` is not `Sync`")]
 async fn borrowed(cell: &RefCell<u8>) -> Result<u8, LockError> {
     tick().await;
     Ok(*cell.borrow())

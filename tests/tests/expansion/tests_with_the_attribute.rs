@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{pool, tick};
+use super::support::{pool, tick};
 
 #[distributed_lock(key = "port:5432", ttl = "1s", pool = pool().await)]
 #[tokio::test]

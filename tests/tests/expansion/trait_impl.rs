@@ -2,7 +2,7 @@ use std::future::Future;
 
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
 trait Repository {
     type Error;

@@ -1,8 +1,8 @@
 use leasehold::{LockError, distributed_lock};
 
-use crate::support::{locked, tick};
+use super::support::{locked, tick};
 
-#[distributed_lock(key = "a:<_id>", ttl = "1s")]
+#[distributed_lock(key = "a", ttl = "1s")]
 async fn named(_id: u64, _permit: String, _: Vec<u8>) -> Result<u8, LockError> {
     tick().await;
     Ok(1)
