@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::random::Random;
 use leasehold_tests::server::Server;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use leasehold_tests::{clock, wait};
@@ -355,20 +356,21 @@ async fn a_lease_counts_from_its_sending() {
 fn a_stopped_process_does_not_go_on_inside() {
     const TTL: Duration = Duration::from_millis(300);
     let server = Server::start();
+    let mut random = Random::seeded("stopped processes");
     std::thread::scope(|scope| {
         for number in 0..8 {
-            let server = &server;
+            let (server, mut random) = (&server, random.fork());
             scope.spawn(move || {
                 for round in 0..5 {
                     let key = format!("stopped-{number}-{round}");
-                    stopped(server, &key, TTL, number % 2 == 0);
+                    stopped(server, &key, TTL, number % 2 == 0, &mut random);
                 }
             });
         }
     });
 }
 
-fn stopped(server: &Server, key: &str, ttl: Duration, watchdog: bool) {
+fn stopped(server: &Server, key: &str, ttl: Duration, watchdog: bool, random: &mut Random) {
     let probe = server.probe().namespace("lock:");
     let job = Job {
         url: server.url(),
@@ -379,7 +381,14 @@ fn stopped(server: &Server, key: &str, ttl: Duration, watchdog: bool) {
         scenario: Scenario::Hold,
     };
     let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
-    worker.wait_entered(LONG);
+    // Not while the first poll, which has told of the entry, still runs: a poll that has begun
+    // cannot be called back.
+    for _ in 0..3 {
+        worker.wait_for("the body runs", LONG, |event| {
+            matches!(event, Event::Poll { .. })
+        });
+    }
+    std::thread::sleep(random.duration(ttl / 2));
     worker.process().pause();
     let limit = ttl + Duration::from_millis(200);
     wait::until("the lease ends", limit, || probe.take(key, LONG));

@@ -88,7 +88,7 @@ async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     assert!(peer.acquire(wire, TTL));
     let waiting = tokio::spawn(pool.lock(key).ttl(TTL).wait(PATIENCE).acquire());
     assert!(!peer.acquire(wire, TTL), "held by itself");
-    peer_still_holds(peer);
+    assert!(peer.release(), "its lock was untouched");
     let guard = waiting.await.expect("no panic").expect("after its release");
     guard.release().await.expect("released");
 
@@ -98,10 +98,6 @@ async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &
     let guard = request.acquire().await.expect("after its expiry");
     assert!(started.elapsed() < SHORT + Duration::from_millis(600));
     guard.release().await.expect("released");
-}
-
-fn peer_still_holds(peer: &mut dyn Peer) {
-    assert!(peer.release(), "its lock was untouched");
 }
 
 /// Fails if our release leaves the key, or anything else that keeps it out.

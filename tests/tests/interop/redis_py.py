@@ -12,9 +12,12 @@ lock = None
 def acquire(key, seconds, patience):
     """Takes `key`; patience 0 is a single try."""
     global lock
-    lock = client.lock(key, timeout=float(seconds), sleep=0.01)
+    wanted = client.lock(key, timeout=float(seconds), sleep=0.01)
     patience = float(patience)
-    return lock.acquire(blocking=patience > 0, blocking_timeout=patience or None)
+    got = wanted.acquire(blocking=patience > 0, blocking_timeout=patience or None)
+    if got:
+        lock = wanted
+    return got
 
 
 def release():

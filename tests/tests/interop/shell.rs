@@ -3,7 +3,6 @@
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 
 use super::{PATIENCE, Peer, TTL};
