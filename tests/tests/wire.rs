@@ -36,10 +36,7 @@ async fn a_lock_is_a_string_that_expires_under_its_namespace() {
         assert_eq!(guard.key(), "order:42");
         assert_eq!(probe.kind(wire), "string");
         let left = probe.ttl(wire).expect("it expires");
-        assert!(
-            left <= TTL && left > TTL - Duration::from_secs(2),
-            "{left:?}"
-        );
+        assert!(left <= TTL && left > TTL * 9 / 10, "{left:?}");
         let value = probe.value(wire).expect("it is locked");
         assert_eq!(Some(value.fence), guard.fence().map(u64::from));
         let process = std::process::id().to_string();

@@ -136,30 +136,30 @@ async fn servers_that_cannot_be_reached() {
 #[tokio::test]
 async fn servers_that_are_no_redis() {
     let url = |port: u16| format!("redis://127.0.0.1:{port}/");
-    let cases: Vec<Case> = [
+    let cases = [
         ("speaks HTTP", &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]),
         ("speaks noise", b"\x00\xff\x13\x37\r\n\x80\x81"),
         ("speaks half a message", b"$1000\r\nabc"),
-        ("answers everything with a number", b":1\r\n"),
-        ("answers everything with an error", b"-ERR no\r\n"),
+        (
+            "answers everything with a number",
+            b":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        ),
+        (
+            "answers everything with an error",
+            b"-ERR no\r\n-ERR no\r\n-ERR no\r\n-ERR no\r\n-ERR no\r\n",
+        ),
         ("nests without end", b"*1\r\n*1\r\n*1\r\n*1\r\n"),
         ("promises too much", b"$9223372036854775807\r\n"),
-    ]
-    .into_iter()
-    .map(|(what, answer)| -> Case {
+    ];
+    let case = |(what, answer)| -> Case {
         let variants = &[
             "Unavailable/protocol",
             "Unavailable/timeout",
             "Unavailable/ERR",
         ];
-        (
-            what,
-            url(impostor::says(answer)),
-            variants,
-            &["127.0.0.1", "server"],
-        )
-    })
-    .collect();
+        (what, url(impostor::says(answer)), variants, &["127.0.0.1"])
+    };
+    let cases = cases.into_iter().map(case).collect();
     refuse_all(cases).await;
 }
 
@@ -198,12 +198,6 @@ async fn credentials_and_databases() {
             format!("redis://127.0.0.1:{port}/"),
             &["Unavailable/NOAUTH"],
             &["redis://user:password@host"],
-        ),
-        (
-            "a password that the server does not ask for",
-            format!("redis://:{CANARY}@127.0.0.1:{open}/"),
-            &["Unavailable/WRONGPASS", "Unavailable/ERR"],
-            &["password"],
         ),
         (
             "a user without permissions",

@@ -7,7 +7,10 @@ use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 
 use crate::CANARY;
 
-fn outcome(environment: &[(&str, &str)]) -> Event {
+/// Names and values.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+fn outcome(environment: Variables) -> Event {
     let job = Job {
         url: String::new(),
         key: String::new(),
@@ -31,7 +34,7 @@ fn outcome(environment: &[(&str, &str)]) -> Event {
 fn what_is_missing_or_malformed_is_named() {
     let url = format!("http://:{CANARY}@host/");
     let memory = ("LEASEHOLD_URL", "memory://env");
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    let cases: &[(Variables, &[&str])] = &[
         (&[], &["LEASEHOLD_URL", "redis://"]),
         (&[("LEASEHOLD_URL", "")], &["redis://"]),
         (&[("LEASEHOLD_URL", &url)], &["`http`", "redis://"]),
