@@ -1,8 +1,10 @@
+# shellcheck shell=bash
 # A Redis and two order services on free loopback ports. Sourced, not run; everything that was
-# started is stopped, by its process id, when the script ends.
+# started is stopped, by its process id, when the script ends. `target` is the folder Cargo builds in.
 
 shop_pids=()
 shop_dir=
+redis_url= database= service_1= service_2=
 
 # shop_start ORDER_SERVICE_ARGUMENT...: sets redis_url, database, service_1 and service_2.
 shop_start() {
@@ -52,7 +54,7 @@ redis_start() {
 service_start() {
     local number=$1 log=$shop_dir/service_$1.log pid address
     shift
-    LEASEHOLD_URL=$redis_url "$target/release/order_service" --listen 127.0.0.1:0 \
+    LEASEHOLD_URL=$redis_url "${target:?}/release/order_service" --listen 127.0.0.1:0 \
         --database "$database" "$@" >"$log" 2>&1 &
     pid=$!
     shop_pids=("$pid" "${shop_pids[@]}") # stopped before the Redis
