@@ -19,6 +19,16 @@ pub trait KeyPart: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> KeyPart for T {}
 
+/// Appends the value of the placeholder `<name>` to a key.
+pub fn key_part<T: KeyPart + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
+    key.part(name, value);
+}
+
+/// A key given as an expression.
+pub fn key<T: KeyPart + ?Sized>(value: &T) -> Key {
+    Key::expression(value)
+}
+
 /// What an annotated function returns when it could not run inside its lock.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",

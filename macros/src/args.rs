@@ -1,0 +1,304 @@
+//! The attribute's options, each with its span. What one option's value must be is checked here;
+//! what options demand of each other and of the function is checked in `check`.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::{Expr, Ident, Lit, Token};
+
+use crate::diag::{Diagnostics, Message, closest};
+use crate::value;
+
+/// Every option, in the order of the documentation.
+pub(crate) const OPTIONS: [&str; 14] = [
+    "key",
+    "ttl",
+    "watchdog",
+    "max_hold",
+    "wait",
+    "hold",
+    "shared",
+    "permits",
+    "reentrant",
+    "on_lost",
+    "on_error",
+    "detach",
+    "guard",
+    "pool",
+];
+
+/// What other lock libraries call our options.
+const OTHER_NAMES: [(&str, &str); 22] = [
+    ("name", "key"),
+    ("id", "key"),
+    ("resource", "key"),
+    ("lease", "ttl"),
+    ("lease_time", "ttl"),
+    ("expire", "ttl"),
+    ("expires", "ttl"),
+    ("expiry", "ttl"),
+    ("duration", "ttl"),
+    ("timeout", "wait"),
+    ("wait_time", "wait"),
+    ("acquire_timeout", "wait"),
+    ("blocking_timeout", "wait"),
+    ("retry", "wait"),
+    ("auto_renew", "watchdog"),
+    ("auto_extend", "watchdog"),
+    ("renew", "watchdog"),
+    ("heartbeat", "watchdog"),
+    ("read", "shared"),
+    ("max_holders", "permits"),
+    ("limit", "permits"),
+    ("store", "pool"),
+];
+
+/// A value with the place where it was written.
+#[derive(Clone)]
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) span: Span,
+}
+
+/// A length of time: known now, or an expression of type `Duration`.
+#[derive(Clone)]
+pub(crate) enum Length {
+    Millis(u64),
+    Expression(Box<Expr>),
+}
+
+/// How often the lease is renewed.
+#[derive(Clone)]
+pub(crate) enum Watchdog {
+    /// As the runtime thinks best.
+    Flag,
+    Every(Length),
+}
+
+/// What is locked.
+#[derive(Clone)]
+pub(crate) enum KeyArg {
+    Template(At<crate::template::Template>),
+    Expression(Box<Expr>),
+}
+
+/// Which pool.
+#[derive(Clone)]
+pub(crate) enum PoolArg {
+    Name(syn::LitStr),
+    Expression(Box<Expr>),
+}
+
+/// The options as they were written; `None` where an option is absent or was wrong.
+#[derive(Default)]
+pub(crate) struct Args {
+    pub(crate) key: Option<KeyArg>,
+    /// `key = ["a", "b"]`: the place of the array.
+    pub(crate) keys: Option<Span>,
+    pub(crate) ttl: Option<At<Length>>,
+    pub(crate) watchdog: Option<At<Watchdog>>,
+    pub(crate) max_hold: Option<At<Length>>,
+    pub(crate) wait: Option<At<Length>>,
+    pub(crate) hold: Option<At<Length>>,
+    pub(crate) shared: Option<Span>,
+    pub(crate) permits: Option<Span>,
+    pub(crate) reentrant: Option<Span>,
+    pub(crate) detach: Option<Span>,
+    pub(crate) continue_on_lost: bool,
+    pub(crate) on_error: Option<Box<Expr>>,
+    pub(crate) guard: Option<Ident>,
+    pub(crate) pool: Option<PoolArg>,
+    /// The names that were written, the wrong values included.
+    written: Vec<Ident>,
+}
+
+impl Args {
+    pub(crate) fn parse(tokens: TokenStream, diagnostics: &Diagnostics) -> Self {
+        let mut args = Self::default();
+        let options = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Some(option) = RawOption::parse(input, diagnostics) {
+                    args.take(&option, diagnostics);
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = options.parse2(tokens) {
+            diagnostics.syntax(error);
+        }
+        args
+    }
+
+    /// The place where an option was named, whether or not its value was right.
+    pub(crate) fn name_of(&self, option: &str) -> Option<&Ident> {
+        self.written.iter().find(|name| *name == option)
+    }
+
+    fn take(&mut self, option: &RawOption, diagnostics: &Diagnostics) {
+        if self.name_of(&option.name.to_string()).is_some() {
+            let twice = format!("`{}` is given twice", option.name);
+            let message = Message::new(twice).help("keep one of them");
+            return diagnostics.error(option.name.span(), &message);
+        }
+        let span = option.span();
+        let name = option.name.clone();
+        match self.set(option, span, diagnostics) {
+            Ok(()) => self.written.push(name),
+            Err(Problem::Value(messages)) => {
+                self.written.push(name);
+                for (span, message) in messages {
+                    diagnostics.error(span, &message);
+                }
+            }
+            Err(Problem::Name) => diagnostics.error(name.span(), &unknown(&name)),
+        }
+    }
+
+    /// The one place where an option's name meets its field and the form of its value.
+    fn set(
+        &mut self,
+        option: &RawOption,
+        span: Span,
+        diagnostics: &Diagnostics,
+    ) -> Result<(), Problem> {
+        let at = |value| At { value, span };
+        let watchdog = |value| At { value, span };
+        match option.name.to_string().as_str() {
+            "key" => match value::key(option, diagnostics)? {
+                Some(key) => self.key = Some(key),
+                None => self.keys = Some(span),
+            },
+            "ttl" => self.ttl = Some(at(value::ttl(option)?)),
+            "watchdog" => self.watchdog = Some(watchdog(value::watchdog(option)?)),
+            "max_hold" => self.max_hold = Some(at(value::length(option)?)),
+            "wait" => self.wait = Some(at(value::wait(option)?)),
+            "hold" => self.hold = Some(at(value::length(option)?)),
+            "shared" => self.shared = Some(value::flag(option)?),
+            "permits" => self.permits = Some(value::permits(option)?),
+            "reentrant" => self.reentrant = Some(value::flag(option)?),
+            "detach" => self.detach = Some(value::flag(option)?),
+            "on_lost" => self.continue_on_lost = value::continue_on_lost(option)?,
+            "on_error" => self.on_error = Some(value::on_error(option)?),
+            "guard" => self.guard = Some(value::guard(option)?),
+            "pool" => self.pool = Some(value::pool(option)?),
+            _ => return Err(Problem::Name),
+        }
+        Ok(())
+    }
+}
+
+/// Why an option was not taken.
+pub(crate) enum Problem {
+    Name,
+    Value(Vec<(Span, Message)>),
+}
+
+impl Problem {
+    pub(crate) fn new(span: Span, message: Message) -> Self {
+        Self::Value(vec![(span, message)])
+    }
+}
+
+/// `name` or `name = value`; any Rust expression can be a value here.
+pub(crate) struct RawOption {
+    pub(crate) name: Ident,
+    pub(crate) value: Option<Expr>,
+}
+
+impl RawOption {
+    /// Reads one option and its comma. What is not an option is reported and skipped, so that
+    /// the options after it are still read.
+    fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Option<Self> {
+        let option = match Self::parse_strictly(input) {
+            Ok(option) => Some(option),
+            Err(error) => {
+                diagnostics.syntax(error);
+                None
+            }
+        };
+        let mut skipped = option.is_none();
+        while !input.is_empty() && !input.peek(Token![,]) {
+            let token: TokenTree = input.parse().ok()?;
+            if !skipped {
+                diagnostics.error(
+                    token.span(),
+                    &Message::new("expected `,` after this option"),
+                );
+                skipped = true;
+            }
+        }
+        let _comma: Option<Token![,]> = input.parse().ok()?;
+        option
+    }
+
+    fn parse_strictly(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Ident::peek_any) {
+            return Err(nameless(input));
+        }
+        let name = input.call(Ident::parse_any)?;
+        if input.peek(Token![:]) || input.peek(syn::token::Paren) {
+            let what = format!("the value of `{name}` is written after `=`");
+            return Err(input.error(format!("{what}\nhelp: write `{name} = …`")));
+        }
+        let equals: Option<Token![=]> = input.parse()?;
+        let value = match equals {
+            Some(_) if input.is_empty() || input.peek(Token![,]) => {
+                return Err(syn::Error::new(
+                    name.span(),
+                    format!("`{name} =` has no value"),
+                ));
+            }
+            Some(_) => Some(peel(input.parse()?)),
+            None => None,
+        };
+        Ok(Self { name, value })
+    }
+
+    /// The value's place, or the name's where there is no value.
+    pub(crate) fn span(&self) -> Span {
+        self.value
+            .as_ref()
+            .map_or(self.name.span(), syn::spanned::Spanned::span)
+    }
+
+    /// The value if it is a literal.
+    pub(crate) fn literal(&self) -> Option<&Lit> {
+        match &self.value {
+            Some(Expr::Lit(literal)) => Some(&literal.lit),
+            _ => None,
+        }
+    }
+}
+
+/// The value without parentheses and without the invisible groups of `macro_rules`: a literal
+/// inside them is still a literal, and a template.
+fn peel(value: Expr) -> Expr {
+    match value {
+        Expr::Group(group) => peel(*group.expr),
+        Expr::Paren(paren) if matches!(*paren.expr, Expr::Lit(_)) => *paren.expr,
+        other => other,
+    }
+}
+
+fn nameless(input: ParseStream<'_>) -> syn::Error {
+    let mut message = "an option has a name".to_owned();
+    if let Ok(literal) = input.fork().parse::<syn::LitStr>() {
+        let text = literal.token();
+        message = format!("{message}\nhelp: write `key = {text}` or `ttl = {text}`");
+    }
+    input.error(message)
+}
+
+fn unknown(name: &Ident) -> Message {
+    let typed = name.to_string();
+    let message = Message::new(format!("unknown option `{typed}`"));
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == typed);
+    let close = other
+        .map(|(_, ours)| *ours)
+        .or_else(|| closest(&typed, OPTIONS))
+        .map(|name| format!("`{name}`"));
+    message.suggest(close, || {
+        let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
+        format!("the options are {}", names.join(", "))
+    })
+}

@@ -1,0 +1,268 @@
+//! Functions that return a boxed future. `#[async_trait]` on an impl always expands before the
+//! attributes of its methods, so this is how its methods arrive here.
+
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use quote::ToTokens as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::visit::Visit;
+use syn::{
+    FnArg, GenericArgument, Local, Pat, PathArguments, ReturnType, Signature, Stmt, Token, Type,
+};
+
+use crate::diag::Message;
+use crate::target::{Binding, Frame, Refusal, Returns, bindings, pattern};
+
+/// Where the user's body is in a function that returns a boxed future.
+pub(crate) struct Found {
+    /// From the function's body inwards.
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) body: Group,
+    pub(crate) async_span: Span,
+    pub(crate) bindings: Vec<Binding>,
+    pub(crate) returns: Returns,
+}
+
+/// Finds the async block in `{ Box::pin(async move { … }) }`; `None` if there is none.
+pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>, Refusal> {
+    let Some((path, arguments)) = last_call(body.stream()) else {
+        return Ok(None);
+    };
+    let Some((keyword, block)) = async_block(&arguments) else {
+        return Ok(None);
+    };
+    if let Some(first) = path.statements.first() {
+        let message =
+            Message::new("the statements before this `Box::pin` would run without the lock");
+        return Err((
+            first.span(),
+            message.help("move them into its `async move` block"),
+        ));
+    }
+    let TokenTree::Group(block) = block else {
+        return Ok(None);
+    };
+    let pinned = Frame::around(&arguments, path.call, TokenStream::new());
+    let asynchronous = Frame::around(&block, keyword.tokens, TokenStream::new());
+    let mut found = Found {
+        frames: vec![pinned],
+        body: block.clone(),
+        async_span: keyword.span,
+        bindings: bindings(signature),
+        returns: output(signature),
+    };
+    match async_trait(&block, signature) {
+        Some(inner) => {
+            found.frames.extend([asynchronous, inner.frame]);
+            found.body = inner.body;
+            found.bindings = inner.bindings;
+            found.returns = inner.returns;
+        }
+        // The lock goes into the block that the user wrote.
+        None => found.frames.push(asynchronous),
+    }
+    Ok(Some(found))
+}
+
+struct Call {
+    /// What stands before the call.
+    statements: Vec<TokenTree>,
+    /// `Box::pin`
+    call: TokenStream,
+}
+
+/// The function's last expression, if it is `Box::pin(…)`.
+fn last_call(body: TokenStream) -> Option<(Call, Group)> {
+    let mut tokens: Vec<TokenTree> = body.into_iter().collect();
+    let Some(TokenTree::Group(arguments)) = tokens.pop() else {
+        return None;
+    };
+    if arguments.delimiter() != Delimiter::Parenthesis {
+        return None;
+    }
+    let is_path = |token: &TokenTree| match token {
+        TokenTree::Ident(ident) => ["std", "alloc", "boxed", "Box", "pin"]
+            .iter()
+            .any(|name| ident == name),
+        TokenTree::Punct(punct) => punct.as_char() == ':',
+        _ => false,
+    };
+    let start = tokens
+        .iter()
+        .rposition(|token| !is_path(token))
+        .map_or(0, |last| last + 1);
+    let call: TokenStream = tokens.drain(start..).collect();
+    let path = call.to_string().replace(' ', "");
+    let known = ["Box::pin", "std::boxed::Box::pin", "alloc::boxed::Box::pin"];
+    known.contains(&path.trim_start_matches("::")).then_some((
+        Call {
+            statements: tokens,
+            call,
+        },
+        arguments,
+    ))
+}
+
+struct Keyword {
+    tokens: TokenStream,
+    span: Span,
+}
+
+/// `async move { … }` as a call's only argument.
+fn async_block(arguments: &Group) -> Option<(Keyword, TokenTree)> {
+    let mut tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
+    if matches!(tokens.last(), Some(TokenTree::Punct(comma)) if comma.as_char() == ',') {
+        tokens.pop();
+    }
+    let block = tokens.pop()?;
+    let span = match tokens.as_slice() {
+        [TokenTree::Ident(first), rest @ ..] if first == "async" => match rest {
+            [] => first.span(),
+            [TokenTree::Ident(second)] if second == "move" => first.span(),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_block =
+        matches!(&block, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+    is_block.then(|| {
+        (
+            Keyword {
+                tokens: tokens.into_iter().collect(),
+                span,
+            },
+            block,
+        )
+    })
+}
+
+/// The type in `Output = …` of the returned future, or `_`.
+fn output(signature: &Signature) -> Returns {
+    struct Output<'ast>(Option<&'ast Type>);
+    impl<'ast> Visit<'ast> for Output<'ast> {
+        fn visit_assoc_type(&mut self, found: &'ast syn::AssocType) {
+            if found.ident == "Output" && self.0.is_none() {
+                self.0 = Some(&found.ty);
+            }
+        }
+        fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
+            if let ("BoxFuture" | "LocalBoxFuture", PathArguments::AngleBracketed(arguments)) =
+                (segment.ident.to_string().as_str(), &segment.arguments)
+                && let Some(GenericArgument::Type(ty)) = arguments.args.last()
+            {
+                self.0 = Some(ty);
+            }
+            syn::visit::visit_path_segment(self, segment);
+        }
+    }
+    let ReturnType::Type(_, boxed) = &signature.output else {
+        return Returns::Type(quote::quote!(_));
+    };
+    let mut output = Output(None);
+    output.visit_type(boxed);
+    output
+        .0
+        .map_or_else(|| Returns::Type(quote::quote!(_)), Returns::of)
+}
+
+struct Inner {
+    frame: Frame,
+    body: Group,
+    bindings: Vec<Binding>,
+    returns: Returns,
+}
+
+// What `#[async_trait]` puts into the block:
+//
+//     if let Some(__ret) = None::<R> { return __ret; }
+//     let __self = self;
+//     let Path(id) = { let __arg1 = __arg1; __arg1 };
+//     let __ret: R = { the user's body };      // `let _: () = …` where nothing is returned
+//     __ret
+fn async_trait(block: &Group, signature: &Signature) -> Option<Inner> {
+    signature
+        .generics
+        .lifetimes()
+        .find(|found| found.lifetime.ident == "async_trait")?;
+    let read = |input: ParseStream<'_>| {
+        let mut before = TokenStream::new();
+        let mut names = unmoved(signature);
+        loop {
+            if let Ok((local, body, returns)) = result(&input.fork()) {
+                let _: TokenTree = skip_statement(input)?;
+                before.extend(local);
+                let rest: TokenStream = input.parse()?;
+                let after = quote::quote!(; #rest);
+                let frame = Frame::around(&body, before, after);
+                return Ok(Inner {
+                    frame,
+                    body,
+                    bindings: names,
+                    returns,
+                });
+            }
+            let statement: Stmt = input.parse()?;
+            if let Stmt::Local(local) = &statement {
+                names.extend(bound(local));
+            }
+            statement.to_tokens(&mut before);
+        }
+    };
+    read.parse2(block.stream()).ok()
+}
+
+/// `let __ret: R =`, the block, and R.
+fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Returns)> {
+    let keyword: Token![let] = input.parse()?;
+    let name: TokenTree = input.parse()?;
+    let colon: Token![:] = input.parse()?;
+    let ty: Type = input.parse()?;
+    let equals: Token![=] = input.parse()?;
+    let is_result = match (&name, &ty) {
+        (TokenTree::Ident(name), _) if name == "__ret" => true,
+        (TokenTree::Ident(name), Type::Tuple(unit)) => name == "_" && unit.elems.is_empty(),
+        _ => false,
+    };
+    let body: TokenTree = input.parse()?;
+    let _: Token![;] = input.parse()?;
+    match body {
+        TokenTree::Group(body) if is_result && body.delimiter() == Delimiter::Brace => Ok((
+            quote::quote!(#keyword #name #colon #ty #equals),
+            body,
+            Returns::of(&ty),
+        )),
+        _ => Err(input.error("not the result")),
+    }
+}
+
+/// Skips to behind the next `;`.
+fn skip_statement(input: ParseStream<'_>) -> syn::Result<TokenTree> {
+    loop {
+        let token: TokenTree = input.parse()?;
+        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
+            return Ok(token);
+        }
+    }
+}
+
+/// The parameters that `#[async_trait]` does not bind anew: references.
+fn unmoved(signature: &Signature) -> Vec<Binding> {
+    let references = signature
+        .inputs
+        .iter()
+        .filter_map(|parameter| match parameter {
+            FnArg::Typed(parameter) if matches!(*parameter.ty, Type::Reference(_)) => {
+                Some(parameter)
+            }
+            _ => None,
+        });
+    references
+        .flat_map(|parameter| pattern(&parameter.pat, &parameter.attrs))
+        .collect()
+}
+
+fn bound(local: &Local) -> Vec<Binding> {
+    match &local.pat {
+        Pat::Type(typed) => pattern(&typed.pat, &local.attrs),
+        other => pattern(other, &local.attrs),
+    }
+}

@@ -1,0 +1,415 @@
+//! What options demand of each other and of the function: one small function for each rule.
+
+use proc_macro2::Span;
+use syn::{Expr, Ident};
+
+use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
+use crate::diag::{Diagnostics, Message, closest};
+use crate::duration;
+use crate::target::{Returns, Target};
+use crate::template::{Placeholder, Template};
+
+/// Everything that the expansion needs, checked.
+pub(crate) struct LockSpec {
+    pub(crate) key: KeyArg,
+    pub(crate) ttl: Length,
+    pub(crate) watchdog: Option<Watchdog>,
+    pub(crate) max_hold: Option<Length>,
+    pub(crate) wait: Option<Length>,
+    pub(crate) continue_on_lost: bool,
+    pub(crate) on_error: Option<Box<Expr>>,
+    pub(crate) guard: Option<Ident>,
+    pub(crate) pool: Option<PoolArg>,
+    pub(crate) target: Target,
+}
+
+/// Applies every rule and puts the spec together.
+pub(crate) fn check(
+    args: Args,
+    target: Option<Target>,
+    diagnostics: &Diagnostics,
+) -> Option<LockSpec> {
+    let rules: [Rule; 6] = [
+        required,
+        watchdog_interval,
+        max_hold_needs_watchdog,
+        max_hold_covers_ttl,
+        shared_or_permits,
+        not_yet,
+    ];
+    for rule in rules {
+        rule(&args, diagnostics);
+    }
+    let target = target?;
+    let rules: [TargetRule; 5] = [
+        never_needs_on_error,
+        hold_needs_a_result,
+        guard_is_new,
+        key_names,
+        key_expression,
+    ];
+    for rule in rules {
+        rule(&args, &target, diagnostics);
+    }
+    let value = |at: At<Length>| at.value;
+    Some(LockSpec {
+        key: args.key?,
+        ttl: args.ttl?.value,
+        watchdog: args.watchdog.map(|watchdog| watchdog.value),
+        max_hold: args.max_hold.map(value),
+        wait: args.wait.map(value),
+        continue_on_lost: args.continue_on_lost,
+        on_error: args.on_error,
+        guard: args.guard,
+        pool: args.pool,
+        target,
+    })
+}
+
+type Rule = fn(&Args, &Diagnostics);
+type TargetRule = fn(&Args, &Target, &Diagnostics);
+
+fn required(args: &Args, diagnostics: &Diagnostics) {
+    for (option, why, example) in [
+        ("key", "what to lock", "key = \"order:<id>\""),
+        (
+            "ttl",
+            "how long the lock outlives a holder that dies",
+            "ttl = \"10s\"",
+        ),
+    ] {
+        if args.name_of(option).is_none() {
+            let message = Message::new(format!("`{option}` is missing: {why}"));
+            diagnostics.error(Span::call_site(), &message.help(format!("add `{example}`")));
+        }
+    }
+}
+
+/// The point after which a lease is given up, in milliseconds after it was asked for: the ttl
+/// without the drift of the clocks and without the margin in which the body is cancelled.
+fn point_of_no_return(ttl: u64) -> u64 {
+    let drift = ttl / 100 + 2;
+    let margin = (ttl / 20).max(50).min(ttl / 4);
+    ttl - drift - margin
+}
+
+fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
+    let Some(At {
+        value: Length::Millis(ttl),
+        ..
+    }) = args.ttl
+    else {
+        return;
+    };
+    let Some(At {
+        value: Watchdog::Every(Length::Millis(interval)),
+        span,
+    }) = args.watchdog
+    else {
+        return;
+    };
+    let limit = point_of_no_return(ttl);
+    if interval >= limit {
+        let (ttl_text, interval) = (duration::display(ttl), duration::display(interval));
+        let message = Message::new(format!(
+            "a watchdog that renews every {interval} comes too late for a ttl of {ttl_text}, which is given up after {}",
+            duration::display(limit)
+        ))
+        .help(format!("write `watchdog` alone for every {}", duration::display(ttl / 3)));
+        diagnostics.error(span, &message);
+    }
+}
+
+fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
+    if let (Some(max_hold), None) = (args.name_of("max_hold"), args.name_of("watchdog")) {
+        let message = Message::new("`max_hold` limits a watchdog, and there is none").help(
+            "add `watchdog`, or leave `max_hold` out: without a watchdog the ttl is the limit",
+        );
+        diagnostics.error(max_hold.span(), &message);
+    }
+}
+
+/// A lock that is given up before its ttl needs no watchdog; somebody meant something else.
+fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
+    let Some(At {
+        value: Length::Millis(ttl),
+        ..
+    }) = args.ttl
+    else {
+        return;
+    };
+    let Some(At {
+        value: Length::Millis(limit),
+        span,
+    }) = args.max_hold
+    else {
+        return;
+    };
+    if limit < ttl {
+        let (limit, ttl) = (duration::display(limit), duration::display(ttl));
+        let message = Message::new(format!(
+            "a `max_hold` of {limit} is shorter than the ttl of {ttl}"
+        ))
+        .help(format!(
+            "raise `max_hold`, or write `ttl = \"{limit}\"` without `watchdog` and `max_hold`"
+        ));
+        diagnostics.error(span, &message);
+    }
+}
+
+fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
+    if let (Some(_), Some(permits)) = (args.shared, args.permits) {
+        let message = Message::new("`shared` and `permits` exclude each other").help(
+            "`shared` is for many readers or one writer, `permits` for a fixed number of holders",
+        );
+        diagnostics.error(permits, &message);
+    }
+}
+
+/// What the grammar has and the runtime does not have yet. Take a line out when it does.
+fn not_yet(args: &Args, diagnostics: &Diagnostics) {
+    let hold = args
+        .hold
+        .as_ref()
+        .and(args.name_of("hold"))
+        .map(Ident::span);
+    for (option, span, instead) in [
+        (
+            "shared",
+            args.shared,
+            "leave it out: the lock is then exclusive, which is safe for readers too",
+        ),
+        (
+            "permits",
+            args.permits,
+            "leave it out: there is then one holder at a time",
+        ),
+        (
+            "reentrant",
+            args.reentrant,
+            "move the work into a function without the attribute, and call that one while the lock is held",
+        ),
+        (
+            "hold",
+            hold,
+            "leave it out, and refuse late duplicates with a unique key in the database",
+        ),
+        (
+            "detach",
+            args.detach,
+            "leave it out, and await `tokio::spawn(the_locked_call)` where the caller may go away",
+        ),
+        (
+            "an array of keys",
+            args.keys,
+            "lock one key that stands for all of them",
+        ),
+    ] {
+        if let Some(span) = span {
+            let option = if option.contains(' ') {
+                option.to_owned()
+            } else {
+                format!("`{option}`")
+            };
+            let message = Message::new(format!("{option} is not supported yet")).help(instead);
+            diagnostics.error(span, &message);
+        }
+    }
+}
+
+fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    if let (Returns::Never(span), None) = (&target.returns, args.name_of("on_error")) {
+        let message = Message::new("the lock can fail, and a function that never returns cannot say so")
+            .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
+        diagnostics.error(*span, &message);
+    }
+}
+
+fn hold_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    let Some(hold) = args.name_of("hold") else {
+        return;
+    };
+    let plain = match &target.returns {
+        Returns::Never(_) => true,
+        Returns::Type(ty) => is_plain(&ty.to_string().replace(' ', "")),
+    };
+    if plain {
+        let message =
+            Message::new("`hold` keeps the lock after `Ok`, and this function returns no `Result`")
+                .help("return a `Result`, or leave `hold` out");
+        diagnostics.error(hold.span(), &message);
+    }
+}
+
+/// Types that are certainly no `Result`; an alias may be one.
+fn is_plain(ty: &str) -> bool {
+    const PLAIN: [&str; 17] = [
+        "()", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
+        "i64", "f32", "f64", "String", "&str",
+    ];
+    PLAIN.contains(&ty) || ty.starts_with("Option<") || ty.starts_with("Vec<")
+}
+
+fn guard_is_new(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    let Some(guard) = &args.guard else {
+        return;
+    };
+    let name = guard.to_string();
+    if target.binding(&name).is_some() {
+        let message = Message::new(format!("`guard = {name}` would hide the argument `{name}`"))
+            .help("choose another name, such as `guard = lock`");
+        diagnostics.error(guard.span(), &message);
+    }
+}
+
+fn key_names(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    let Some(KeyArg::Template(At {
+        value: template,
+        span,
+    })) = &args.key
+    else {
+        return;
+    };
+    for placeholder in template.placeholders() {
+        if target.binding(&placeholder.root).is_none() {
+            diagnostics.error(*span, &unknown_name(placeholder, target));
+        }
+        if let Some(keyword) = placeholder.keyword() {
+            let message = Message::new(format!("`<{}>` is not a placeholder", placeholder.text))
+                .help(format!(
+                    "`{keyword}` is a keyword; write `r#{keyword}` for a field of this name"
+                ));
+            diagnostics.error(*span, &message);
+        }
+    }
+    for message in braces_by_habit(template, target) {
+        diagnostics.error(*span, &message);
+    }
+}
+
+fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
+    let Placeholder { text, root, .. } = placeholder;
+    if root == "self" {
+        return Message::new(format!(
+            "this function has no `self` for placeholder `<{text}>` of the key"
+        ))
+        .help("insert an argument, such as `<id>`");
+    }
+    let names: Vec<&str> = target
+        .bindings
+        .iter()
+        .map(|binding| binding.name.as_str())
+        .filter(|name| !name.starts_with("__"))
+        .collect();
+    let tail = text.strip_prefix(root.as_str()).unwrap_or_default();
+    let close = closest(root, names.iter().copied()).map(|name| format!("`<{name}{tail}>`"));
+    Message::new(format!("no argument `{root}` for placeholder `<{text}>` of the key")).suggest(close, || {
+        if names.is_empty() {
+            "the function has no arguments; another value goes into an expression: `key = format!(…)`"
+                .to_owned()
+        } else {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            format!(
+                "the arguments are {}; another value goes into an expression: `key = format!(…)`",
+                names.join(", ")
+            )
+        }
+    })
+}
+
+/// `{id}` where `id` is an argument, and `{}`: both come from `format!`.
+fn braces_by_habit(template: &Template, target: &Target) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for text in template.texts() {
+        for part in text.split('{').skip(1) {
+            let Some((inside, _)) = part.split_once('}') else {
+                continue;
+            };
+            let root = inside.split(['.', ':']).next().unwrap_or_default();
+            if inside.is_empty() {
+                messages.push(
+                    Message::new("`{}` in a key is literal text")
+                        .help("to insert an argument write its name: `<id>`"),
+                );
+            } else if target.binding(root).is_some() && is_habit(inside) {
+                let inserted = inside.split(':').next().unwrap_or_default();
+                messages.push(
+                    Message::new(format!(
+                        "`{{{inside}}}` in a key is literal text (a Redis Cluster hash tag), but `{root}` is an argument"
+                    ))
+                    .help(format!(
+                        "to insert the argument write `<{inserted}>`; to make it the hash tag as well write `{{<{inserted}>}}`"
+                    )),
+                );
+            }
+        }
+    }
+    messages
+}
+
+/// `id`, `order.id`, `id:?`; and not `order:all`, which is a good hash tag.
+fn is_habit(inside: &str) -> bool {
+    let (path, format) = inside.split_once(':').unwrap_or((inside, ""));
+    path.split('.').all(|name| !name.is_empty())
+        && (format.is_empty() || format.contains(['?', '#', '>', '<', '0']))
+}
+
+/// A template in an expression is not one: `key = "order:<id>".to_owned()` would be one lock for
+/// all orders.
+fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    let Some(KeyArg::Expression(expression)) = &args.key else {
+        return;
+    };
+    for literal in crate::tokens::strings(crate::target::stream(expression)) {
+        let text = literal.value();
+        let names = text
+            .split('<')
+            .skip(1)
+            .filter_map(|part| part.split_once('>'));
+        let found = names.map(|(inside, _)| inside).find(|inside| {
+            inside
+                .split('.')
+                .next()
+                .is_some_and(|root| target.binding(root).is_some())
+        });
+        if let Some(inside) = found {
+            let message = Message::new(format!(
+                "`<{inside}>` is not inserted: this key is an expression"
+            ))
+            .help("give the template alone, as a string literal, or build the key with `format!`");
+            diagnostics.error(literal.span(), &message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_point_of_no_return() {
+        for (ttl, after) in [
+            (100, 100 - 3 - 25),
+            (200, 200 - 4 - 50),
+            (1_000, 1_000 - 12 - 50),
+            (10_000, 10_000 - 102 - 500),
+            (86_400_000, 86_400_000 - 864_002 - 4_320_000),
+        ] {
+            assert_eq!(point_of_no_return(ttl), after, "{ttl}");
+        }
+    }
+
+    #[test]
+    fn hash_tags_are_not_taken_for_habits() {
+        for (inside, habit) in [
+            ("id", true),
+            ("order.id", true),
+            ("id:?", true),
+            ("id:>5", true),
+            ("order:all", false),
+            ("id.", false),
+        ] {
+            assert_eq!(is_habit(inside), habit, "{inside}");
+        }
+    }
+}

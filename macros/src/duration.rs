@@ -1,0 +1,224 @@
+//! `"10s"`, and how to say what is wrong with it.
+
+use crate::diag::Message;
+
+/// Units from large to small, with their length in milliseconds.
+const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+const FORMS: &str = "units are `ms`, `s`, `m`, `h`, and they combine: \"1m30s\"";
+
+/// The milliseconds that `text` says. Zero is left to the caller: it means something for `wait`.
+pub(crate) fn parse(text: &str) -> Result<u64, Message> {
+    if text.trim().is_empty() {
+        return Err(Message::new("this duration is empty").help("write one such as \"10s\""));
+    }
+    if text.contains(char::is_whitespace) {
+        return Err(without(text, char::is_whitespace, "white space"));
+    }
+    if text.contains('_') {
+        return Err(without(text, |c| c == '_', "`_`"));
+    }
+    let mut total = 0_u64;
+    let mut smallest = usize::MAX;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (number, unit, after) = split(text, rest)?;
+        let index = unit_index(text, number, unit)?;
+        if smallest != usize::MAX && index <= smallest {
+            return Err(
+                Message::new(format!("the units of `{text}` are out of order"))
+                    .help("write each unit once, the largest first: \"1m30s\""),
+            );
+        }
+        smallest = index;
+        total = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(UNITS[index].1))
+            .and_then(|n| n.checked_add(total))
+            .ok_or_else(|| Message::new(format!("`{text}` is too long for a duration")))?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+/// The duration as the attribute writes it.
+pub(crate) fn display(mut millis: u64) -> String {
+    if millis == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, length) in UNITS {
+        if millis >= length {
+            text = format!("{text}{}{unit}", millis / length);
+            millis %= length;
+        }
+    }
+    text
+}
+
+/// The leading number and unit, and what follows them.
+fn split<'a>(text: &str, rest: &'a str) -> Result<(&'a str, &'a str, &'a str), Message> {
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (number, tail) = rest.split_at(digits);
+    if tail.starts_with(['.', ',']) {
+        return Err(fraction(text));
+    }
+    if number.is_empty() {
+        return Err(Message::new(format!("`{text}` is not a duration")).help(FORMS));
+    }
+    let letters = tail
+        .find(|c: char| c.is_ascii_digit() || matches!(c, '.' | ','))
+        .unwrap_or(tail.len());
+    let (unit, after) = tail.split_at(letters);
+    if unit.is_empty() {
+        return Err(Message::new(format!("`{text}` has no unit"))
+            .help(format!("did you mean \"{text}s\"? {}", units())));
+    }
+    Ok((number, unit, after))
+}
+
+fn units() -> &'static str {
+    "units are `ms`, `s`, `m`, `h`"
+}
+
+fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
+    if let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) {
+        return Ok(index);
+    }
+    let unknown = Message::new(format!("`{text}` has an unknown unit `{unit}`"));
+    Err(match unit.to_lowercase().as_str() {
+        "us" | "µs" | "ns" | "usec" | "nsec" | "micros" | "nanos" => {
+            unknown.help("a duration is a whole number of milliseconds: \"1ms\"")
+        }
+        "d" | "day" | "days" => match number.parse::<u64>().ok().and_then(|n| n.checked_mul(24)) {
+            Some(hours) => unknown.help(format!("did you mean \"{hours}h\"? {}", units())),
+            None => unknown.help(FORMS),
+        },
+        other => match familiar(other) {
+            Some(meant) => {
+                let meant = text.replace(&format!("{number}{unit}"), &format!("{number}{meant}"));
+                unknown.help(format!("did you mean \"{meant}\"? {}", units()))
+            }
+            None => unknown.help(FORMS),
+        },
+    })
+}
+
+/// The unit that other tools write in this way.
+fn familiar(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "ms" | "msec" | "msecs" | "milli" | "millis" | "millisecond" | "milliseconds" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "m",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        _ => return None,
+    })
+}
+
+fn fraction(text: &str) -> Message {
+    let message = Message::new(format!("`{text}` is a fraction"));
+    match whole(text) {
+        Some(meant) => message.help(format!("did you mean \"{meant}\"?")),
+        None => message.help("write a whole number of a smaller unit: \"1500ms\""),
+    }
+}
+
+/// `1.5s` as `1s500ms`, when that is exact.
+fn whole(text: &str) -> Option<String> {
+    let (whole, tail) = text.split_once(['.', ','])?;
+    let digits = tail.find(|c: char| !c.is_ascii_digit())?;
+    let (part, unit) = tail.split_at(digits);
+    let length = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let part = part.parse::<u64>().ok()?.checked_mul(length)?;
+    if part % scale != 0 {
+        return None;
+    }
+    let whole = whole.parse::<u64>().ok()?.checked_mul(length)?;
+    Some(display(whole.checked_add(part / scale)?))
+}
+
+fn without(text: &str, unwanted: impl Fn(char) -> bool, name: &str) -> Message {
+    let meant: String = text.chars().filter(|c| !unwanted(*c)).collect();
+    let message = Message::new(format!("`{text}` contains {name}"));
+    match parse(&meant) {
+        Ok(_) => message.help(format!("did you mean \"{meant}\"?")),
+        Err(_) => message.help(FORMS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_their_combinations() {
+        for (text, millis) in [
+            ("1ms", 1),
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("1m30s", 90_000),
+            ("2m", 120_000),
+            ("24h", 86_400_000),
+            ("1h2m3s4ms", 3_723_004),
+            ("90s", 90_000),
+            ("0s", 0),
+            ("007s", 7_000),
+        ] {
+            assert_eq!(parse(text), Ok(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_has_its_own_words() {
+        for (text, what, help) in [
+            ("", "this duration is empty", "such as \"10s\""),
+            ("  ", "this duration is empty", "such as \"10s\""),
+            (
+                "10",
+                "`10` has no unit",
+                "did you mean \"10s\"? units are `ms`, `s`, `m`, `h`",
+            ),
+            ("1m30", "`1m30` has no unit", "did you mean \"1m30s\"?"),
+            ("1.5s", "`1.5s` is a fraction", "did you mean \"1s500ms\"?"),
+            ("0.5m", "`0.5m` is a fraction", "did you mean \"30s\"?"),
+            ("1.5", "`1.5` is a fraction", "\"1500ms\""),
+            ("0.5ms", "`0.5ms` is a fraction", "whole number"),
+            ("1,5s", "`1,5s` is a fraction", "did you mean \"1s500ms\"?"),
+            ("10sec", "unknown unit `sec`", "did you mean \"10s\"?"),
+            ("10S", "unknown unit `S`", "did you mean \"10s\"?"),
+            ("5 minutes", "contains white space", "units are"),
+            ("10 s", "contains white space", "did you mean \"10s\"?"),
+            ("1_000ms", "contains `_`", "did you mean \"1000ms\"?"),
+            ("2d", "unknown unit `d`", "did you mean \"48h\"?"),
+            ("10us", "unknown unit `us`", "whole number of milliseconds"),
+            ("10x", "unknown unit `x`", "units are"),
+            ("s", "`s` is not a duration", "units are"),
+            ("-5s", "`-5s` is not a duration", "units are"),
+            ("ten", "`ten` is not a duration", "units are"),
+            ("30s1m", "out of order", "the largest first"),
+            ("1s1s", "out of order", "each unit once"),
+            ("1m30sec", "unknown unit `sec`", "did you mean \"1m30s\"?"),
+            ("99999999999999999999s", "too long", ""),
+            ("18446744073709551615h", "too long", ""),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.what.contains(what), "{text}: {error:?}");
+            assert!(
+                error.help.as_deref().unwrap_or("").contains(help),
+                "{text}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn display_writes_what_parse_reads() {
+        for millis in [0, 1, 999, 1_000, 90_000, 3_723_004, 86_400_000] {
+            assert_eq!(parse(&display(millis)), Ok(millis));
+        }
+        assert_eq!(display(90_500), "1m30s500ms");
+    }
+}

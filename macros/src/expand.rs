@@ -1,0 +1,283 @@
+//! From the checked spec to tokens. Nothing can fail here, and nothing is decided here that the
+//! runtime could decide.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+
+use crate::args::{KeyArg, Length, PoolArg, Watchdog};
+use crate::check::LockSpec;
+use crate::target::{Binding, Returns, stream};
+use crate::template::{Member, Piece, Placeholder, Template};
+use crate::tokens;
+
+/// Where everything generated lives: names cannot clash with the user's, and lints know that it is
+/// not theirs.
+fn here() -> Span {
+    Span::mixed_site()
+}
+
+// Input:
+//     #[distributed_lock(key = "order:<id>", ttl = "10s", guard = lock)]
+//     async fn create(id: u64) -> Result<Order, Error> { BODY }
+//
+// Output:
+//     async fn create(id: u64) -> Result<Order, Error> {
+//         static SITE: Site = Site { function: "shop::create", file: file!(), line: line!() };
+//         let call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
+//         let body = pin!({
+//             let lock = call.handle();
+//             Some(async move {
+//                 if let Some(ret) = None::<Result<Order, Error>> { return ret; }
+//                 let _ = &id;
+//                 { BODY }
+//             })
+//         });
+//         let out = call.run(body).await;
+//         match out {
+//             Ok(ret) => ret,
+//             Err(error) => <Result<Order, Error> as FromLockError>::from_lock_error(error),
+//         }
+//     }
+pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
+    let site = site(&spec.target.name);
+    let call = call(spec);
+    let body = body(spec);
+    let result = result(spec);
+    spec.target.fill(quote_spanned! {here()=>
+        #site
+        let __leasehold_call = #call;
+        let __leasehold_body = ::leasehold::__private::core::pin::pin!(#body);
+        let __leasehold_out = __leasehold_call.run(__leasehold_body).await;
+        #result
+    })
+}
+
+fn site(name: &Ident) -> TokenStream {
+    let name = tokens::plain(name);
+    quote_spanned! {here()=>
+        static __LEASEHOLD_SITE: ::leasehold::__private::Site = ::leasehold::__private::Site {
+            function: ::leasehold::__private::core::concat!(
+                ::leasehold::__private::core::module_path!(), "::", #name
+            ),
+            file: ::leasehold::__private::core::file!(),
+            line: ::leasehold::__private::core::line!(),
+        };
+    }
+}
+
+fn call(spec: &LockSpec) -> TokenStream {
+    let key = match &spec.key {
+        KeyArg::Template(template) => key(spec, &template.value, template.span),
+        KeyArg::Expression(expression) => {
+            let expression = user(spec, stream(expression));
+            quote_spanned!(here()=> ::leasehold::__private::key(&#expression))
+        }
+    };
+    let ttl = length(spec, &spec.ttl);
+    let mut call = quote_spanned! {here()=>
+        ::leasehold::__private::Call::new(&__LEASEHOLD_SITE, #key, #ttl)
+    };
+    match &spec.watchdog {
+        Some(Watchdog::Every(interval)) => {
+            let interval = length(spec, interval);
+            call.extend(quote_spanned!(here()=> .watchdog_every(#interval)));
+        }
+        Some(Watchdog::Flag) => call.extend(quote_spanned!(here()=> .watchdog())),
+        None => {}
+    }
+    if let Some(limit) = &spec.max_hold {
+        let limit = length(spec, limit);
+        call.extend(quote_spanned!(here()=> .max_hold(#limit)));
+    }
+    if let Some(wait) = &spec.wait {
+        let wait = length(spec, wait);
+        call.extend(quote_spanned!(here()=> .wait(#wait)));
+    }
+    if spec.continue_on_lost {
+        call.extend(quote_spanned!(here()=> .continue_on_lost()));
+    }
+    match &spec.pool {
+        Some(PoolArg::Name(name)) => call.extend(quote_spanned!(here()=> .pool_named(#name))),
+        Some(PoolArg::Expression(pool)) => {
+            let pool = user(spec, stream(pool));
+            call.extend(quote_spanned!(here()=> .pool(&#pool)));
+        }
+        None => {}
+    }
+    call
+}
+
+/// An expression of the user's; under `#[async_trait]` its `self` is `__self`.
+fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
+    match spec.target.binding("self") {
+        Some(receiver) if receiver.ident != "self" => {
+            tokens::rename(expression, "self", &receiver.ident)
+        }
+        _ => expression,
+    }
+}
+
+fn length(spec: &LockSpec, length: &Length) -> TokenStream {
+    match length {
+        Length::Millis(millis) => quote_spanned! {here()=>
+            ::leasehold::__private::core::time::Duration::from_millis(#millis)
+        },
+        Length::Expression(expression) => user(spec, stream(expression)),
+    }
+}
+
+fn key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream {
+    let pieces = template.pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => quote_spanned!(here()=> __leasehold_key.literal(#text);),
+        Piece::Value(placeholder) => {
+            let name = &placeholder.text;
+            let value = value(spec, placeholder, literal);
+            quote_spanned! {here()=>
+                ::leasehold::__private::key_part(&mut __leasehold_key, #name, #value);
+            }
+        }
+    });
+    quote_spanned! {here()=> {
+        let mut __leasehold_key = ::leasehold::__private::Key::new();
+        #(#pieces)*
+        __leasehold_key
+    }}
+}
+
+/// `&order.user_id`. What is wrong with a bare `<order>` is the argument's type, so it is shown
+/// there; what is wrong with `<order.user_id>` is shown at the key.
+fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
+    let Some(root) = spec.target.binding(&placeholder.root) else {
+        return TokenStream::new();
+    };
+    if placeholder.path.is_empty() {
+        let (span, ident) = (here().located_at(root.ident.span()), &root.ident);
+        return quote_spanned!(span=> &#ident);
+    }
+    let span = Span::call_site().located_at(literal);
+    let mut ident = root.ident.clone();
+    ident.set_span(literal.resolved_at(root.ident.span()));
+    let path = placeholder.path.iter().map(|member| match member {
+        Member::Field(name) => {
+            let name = member_name(name, span);
+            quote_spanned!(span=> .#name)
+        }
+        Member::Index(index) => {
+            let index = syn::Index {
+                index: *index,
+                span,
+            };
+            quote_spanned!(span=> .#index)
+        }
+        Member::Method(name) => {
+            let name = member_name(name, span);
+            quote_spanned!(span=> .#name())
+        }
+    });
+    quote_spanned!(span=> &#ident #(#path)*)
+}
+
+fn member_name(name: &str, span: Span) -> Ident {
+    match name.strip_prefix("r#") {
+        Some(name) => Ident::new_raw(name, span),
+        None => Ident::new(name, span),
+    }
+}
+
+fn body(spec: &LockSpec) -> TokenStream {
+    let edge = edge(&spec.target.returns);
+    let captures = captures(spec);
+    let user = user_block(spec);
+    let asynchronous = Ident::new("async", spec.target.async_span);
+    let future = quote_spanned! {here()=>
+        ::leasehold::__private::core::option::Option::Some(#asynchronous move {
+            #edge
+            #(#captures)*
+            #user
+        })
+    };
+    match &spec.guard {
+        Some(name) => quote_spanned! {here()=> {
+            let #name = __leasehold_call.handle();
+            #future
+        }},
+        None => future,
+    }
+}
+
+/// Tells the async block what it returns, so that `?` and `into()` in the body infer as they did.
+fn edge(returns: &Returns) -> TokenStream {
+    match returns {
+        Returns::Never(_) => TokenStream::new(),
+        Returns::Type(ty) => quote_spanned! {here()=>
+            if let ::leasehold::__private::core::option::Option::Some(__leasehold_ret) =
+                ::leasehold::__private::core::option::Option::None::<#ty>
+            {
+                return __leasehold_ret;
+            }
+        },
+    }
+}
+
+/// Moves arguments into the body as a whole, so that they die before the release: those that it
+/// uses (of which it might capture a field only), that the key uses, and those named `_…`. For the
+/// others rustc says "unused variable", as it should.
+fn captures(spec: &LockSpec) -> Vec<TokenStream> {
+    let captured = |binding: &&Binding| {
+        binding.name.starts_with('_')
+            || tokens::mentions(spec.target.body.stream(), &binding.name)
+            || binding.ident != binding.name.as_str()
+                && tokens::mentions(spec.target.body.stream(), &binding.ident.to_string())
+            || key_uses(&spec.key, &binding.name)
+    };
+    let statement = |binding: &Binding| {
+        let (ident, cfg) = (&binding.ident, &binding.cfg);
+        let allow = binding
+            .name
+            .starts_with('_')
+            .then(|| quote_spanned!(here()=> #[allow(clippy::used_underscore_binding)]));
+        quote_spanned!(here()=> #(#cfg)* #allow let _ = &#ident;)
+    };
+    spec.target
+        .bindings
+        .iter()
+        .filter(captured)
+        .map(statement)
+        .collect()
+}
+
+fn key_uses(key: &KeyArg, name: &str) -> bool {
+    match key {
+        KeyArg::Template(template) => template
+            .value
+            .placeholders()
+            .any(|placeholder| placeholder.root == name),
+        KeyArg::Expression(expression) => tokens::borrows(stream(expression), name),
+    }
+}
+
+fn user_block(spec: &LockSpec) -> TokenStream {
+    let mut group =
+        proc_macro2::Group::new(proc_macro2::Delimiter::Brace, spec.target.body.stream());
+    group.set_span(here());
+    TokenTree::Group(group).into()
+}
+
+fn result(spec: &LockSpec) -> TokenStream {
+    let failed = match (&spec.on_error, &spec.target.returns) {
+        (Some(handler), _) => {
+            let handler = user(spec, stream(handler));
+            quote_spanned!(here()=> ::leasehold::__private::on_error(#handler, __leasehold_error))
+        }
+        (None, Returns::Type(ty)) => quote_spanned! {here()=>
+            <#ty as ::leasehold::__private::FromLockError>::from_lock_error(__leasehold_error)
+        },
+        (None, Returns::Never(_)) => quote!(),
+    };
+    quote_spanned! {here()=>
+        match __leasehold_out {
+            ::leasehold::__private::core::result::Result::Ok(__leasehold_ret) => __leasehold_ret,
+            ::leasehold::__private::core::result::Result::Err(__leasehold_error) => #failed,
+        }
+    }
+}

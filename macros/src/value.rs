@@ -1,0 +1,275 @@
+//! One small function for the value of each option.
+
+use proc_macro2::Span;
+use syn::spanned::Spanned as _;
+use syn::{Expr, Ident, Lit, LitStr};
+
+use crate::args::{At, KeyArg, Length, PoolArg, Problem, RawOption, Watchdog};
+use crate::diag::{Diagnostics, Message, closest};
+use crate::duration;
+use crate::template::Template;
+
+const MIN_TTL: u64 = 100;
+const MAX_TTL: u64 = 24 * 3_600_000;
+
+/// A template, an expression, or (`None`) an array of templates, each of which is checked.
+pub(crate) fn key(
+    option: &RawOption,
+    diagnostics: &Diagnostics,
+) -> Result<Option<KeyArg>, Problem> {
+    match required(option, "key = \"order:<id>\"")? {
+        Expr::Array(array) => {
+            if array.elems.is_empty() {
+                let message = Message::new("this array has no keys");
+                return Err(Problem::new(
+                    array.span(),
+                    message.help("name what is locked"),
+                ));
+            }
+            for element in &array.elems {
+                if let Expr::Lit(literal) = element {
+                    one_key(&literal.lit, element)
+                        .map_or_else(|problem| report(problem, diagnostics), drop);
+                }
+            }
+            Ok(None)
+        }
+        Expr::Lit(literal) => one_key(&literal.lit, &Expr::Lit(literal.clone())).map(Some),
+        other => Ok(Some(KeyArg::Expression(Box::new(other.clone())))),
+    }
+}
+
+fn one_key(literal: &Lit, whole: &Expr) -> Result<KeyArg, Problem> {
+    let Lit::Str(text) = literal else {
+        return Ok(KeyArg::Expression(Box::new(whole.clone())));
+    };
+    let span = text.span();
+    match Template::parse(&text.value()) {
+        Ok(value) => Ok(KeyArg::Template(At { value, span })),
+        Err(messages) => Err(Problem::Value(
+            messages
+                .into_iter()
+                .map(|message| (span, message))
+                .collect(),
+        )),
+    }
+}
+
+fn report(problem: Problem, diagnostics: &Diagnostics) {
+    if let Problem::Value(messages) = problem {
+        for (span, message) in messages {
+            diagnostics.error(span, &message);
+        }
+    }
+}
+
+pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
+    let length = length(option)?;
+    match length {
+        Length::Millis(millis) if millis < MIN_TTL => Err(Problem::new(
+            option.span(),
+            Message::new(format!(
+                "a ttl of {} is too short",
+                duration::display(millis)
+            ))
+            .help("from 100ms to 24h; with a short ttl a slow network loses the lock"),
+        )),
+        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
+            option.span(),
+            Message::new(format!(
+                "a ttl of {} is too long",
+                duration::display(millis)
+            ))
+            .help("from 100ms to 24h; `watchdog` renews a short ttl for as long as the body runs"),
+        )),
+        length => Ok(length),
+    }
+}
+
+/// The flag, or its interval.
+pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
+    if option.value.is_none() {
+        return Ok(Watchdog::Flag);
+    }
+    if let Some(Lit::Bool(literal)) = option.literal() {
+        let help = if literal.value {
+            "write `watchdog` alone, or its interval: `watchdog = \"3s\"`"
+        } else {
+            "without the option there is no watchdog: leave it out"
+        };
+        return Err(Problem::new(
+            literal.span(),
+            Message::new("`watchdog` is a flag and takes no bool").help(help),
+        ));
+    }
+    length(option).map(Watchdog::Every)
+}
+
+/// A duration that may be zero: `wait = "0s"` is one try, whatever the pool waits.
+pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
+    let example = format!("{} = \"10s\"", option.name);
+    let value = required(option, &example)?;
+    let Expr::Lit(literal) = value else {
+        return Ok(Length::Expression(Box::new(value.clone())));
+    };
+    let message = match &literal.lit {
+        Lit::Str(text) => match duration::parse(&text.value()) {
+            Ok(millis) => return Ok(Length::Millis(millis)),
+            Err(message) => message,
+        },
+        Lit::Int(number) => unquoted(&number.to_string(), number.suffix()),
+        Lit::Float(number) => unquoted(&number.to_string(), number.suffix()),
+        _ => Message::new(format!("`{}` is a duration", option.name))
+            .help(format!("write one such as `{example}`")),
+    };
+    Err(Problem::new(literal.span(), message))
+}
+
+/// A duration that is not zero.
+pub(crate) fn length(option: &RawOption) -> Result<Length, Problem> {
+    match wait(option)? {
+        Length::Millis(0) => Err(Problem::new(
+            option.span(),
+            Message::new(format!("`{}` must not be zero", option.name))
+                .help("write one such as \"10s\""),
+        )),
+        length => Ok(length),
+    }
+}
+
+/// `10` and `10s` outside of quotes.
+fn unquoted(number: &str, suffix: &str) -> Message {
+    if suffix.is_empty() {
+        return match duration::parse(number) {
+            Ok(_) => Message::new(format!("`{number}` is not a duration")),
+            Err(message) => message,
+        };
+    }
+    match duration::parse(number) {
+        Ok(_) => Message::new(format!("the duration `{number}` is written in quotes"))
+            .help(format!("did you mean \"{number}\"?")),
+        Err(message) => message,
+    }
+}
+
+/// An option without a value.
+pub(crate) fn flag(option: &RawOption) -> Result<Span, Problem> {
+    let name = &option.name;
+    match &option.value {
+        None => Ok(name.span()),
+        Some(value) => Err(Problem::new(
+            value.span(),
+            Message::new(format!("`{name}` is a flag and takes no value"))
+                .help(format!("write `{name}` alone, or leave it out")),
+        )),
+    }
+}
+
+pub(crate) fn permits(option: &RawOption) -> Result<Span, Problem> {
+    let value = required(option, "permits = 3")?;
+    let count = match option.literal() {
+        Some(Lit::Int(number)) => number.base10_parse::<u32>().ok(),
+        _ => None,
+    };
+    match count {
+        Some(1..) => Ok(option.name.span()),
+        _ => Err(Problem::new(
+            value.span(),
+            Message::new("`permits` is a whole number of at least 1").help("write `permits = 3`"),
+        )),
+    }
+}
+
+/// Whether a body whose lease is lost runs on.
+pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
+    const CHOICES: [&str; 2] = ["cancel", "continue"];
+    let value = required(option, "on_lost = \"cancel\"")?;
+    let typed = match value {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => match text.value().as_str() {
+            "cancel" => return Ok(false),
+            "continue" => return Ok(true),
+            other => other.to_owned(),
+        },
+        Expr::Continue(_) => "continue".to_owned(),
+        Expr::Path(path) => path
+            .path
+            .get_ident()
+            .map(Ident::to_string)
+            .unwrap_or_default(),
+        _ => String::new(),
+    };
+    let close = closest(&typed, CHOICES).map(|choice| format!("`on_lost = \"{choice}\"`"));
+    Err(Problem::new(
+        value.span(),
+        Message::new("`on_lost` is \"cancel\" or \"continue\"").suggest(close, || {
+            "\"cancel\" drops the body at its next await; \"continue\" lets it run on, and it asks \
+             `guard.check()?`"
+                .to_owned()
+        }),
+    ))
+}
+
+/// A path or a closure from the error to what the function returns.
+pub(crate) fn on_error(option: &RawOption) -> Result<Box<Expr>, Problem> {
+    const EXAMPLE: &str = "on_error = |error| …";
+    let value = required(option, EXAMPLE)?;
+    let what = match value {
+        Expr::Lit(_) => "`on_error` is a function or a closure",
+        Expr::Closure(closure) if closure.asyncness.is_some() => "`on_error` cannot be async",
+        Expr::Closure(closure) if closure.inputs.len() != 1 => {
+            "`on_error` takes one argument, the `LockError`"
+        }
+        _ => return Ok(Box::new(value.clone())),
+    };
+    let message = Message::new(what).help(format!("write `{EXAMPLE}`"));
+    Err(Problem::new(value.span(), message))
+}
+
+/// The name of the handle inside the body.
+pub(crate) fn guard(option: &RawOption) -> Result<Ident, Problem> {
+    let value = required(option, "guard = lock")?;
+    if let Expr::Path(path) = value {
+        match path.path.get_ident() {
+            Some(name) if path.attrs.is_empty() && *name != "self" && *name != "Self" => {
+                return Ok(name.clone());
+            }
+            _ => {}
+        }
+    }
+    let what = "`guard` is a name for the lock inside the body";
+    Err(Problem::new(
+        value.span(),
+        Message::new(what).help("write `guard = lock`"),
+    ))
+}
+
+pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
+    let value = required(option, "pool = \"inventory\"")?;
+    let what = match value {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(name),
+            ..
+        }) => {
+            if name.value().is_empty() {
+                "the pool's name is empty"
+            } else {
+                return Ok(PoolArg::Name(LitStr::new(&name.value(), name.span())));
+            }
+        }
+        Expr::Lit(_) => "`pool` is the name of an installed pool or an expression",
+        other => return Ok(PoolArg::Expression(Box::new(other.clone()))),
+    };
+    let help = "write the name that `install_as` was given, or an expression such as `self.locks`";
+    Err(Problem::new(value.span(), Message::new(what).help(help)))
+}
+
+fn required<'a>(option: &'a RawOption, example: &str) -> Result<&'a Expr, Problem> {
+    option.value.as_ref().ok_or_else(|| {
+        let what = format!("`{}` needs a value", option.name);
+        let message = Message::new(what).help(format!("write `{example}`"));
+        Problem::new(option.name.span(), message)
+    })
+}
