@@ -4,7 +4,8 @@
 
 shop_pids=()
 shop_dir=
-redis_url= database= service_1= service_2=
+# shellcheck disable=SC2034 # the scripts that source this use them
+redis_url='' database='' service_1='' service_2=''
 
 # shop_start ORDER_SERVICE_ARGUMENT...: sets redis_url, database, service_1 and service_2.
 shop_start() {

@@ -47,7 +47,10 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "memory answers at once"))]
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "memory answers at once")
+    )]
     /// After this long without an answer the engine tries again, and a connection that has not answered
     /// anything since should be replaced.
     pub(crate) patience: Duration,
@@ -61,7 +64,10 @@ pub(crate) enum Op {
         key: Arc<str>,
         token: Token,
         ttl: Duration,
-        #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "memory shows nothing to others"))]
+        #[cfg_attr(
+            not(feature = "redis"),
+            allow(dead_code, reason = "memory shows nothing to others")
+        )]
         owner: Arc<str>,
     },
     /// Let each key live its ttl from now if it carries its token.
