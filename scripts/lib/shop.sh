@@ -55,6 +55,7 @@ redis_start() {
 service_start() {
     local number=$1 log=$shop_dir/service_$1.log pid address
     shift
+    : >"$log" # so that it can be read before the service has opened it
     LEASEHOLD_URL=$redis_url "${target:?}/release/order_service" --listen 127.0.0.1:0 \
         --database "$database" "$@" >"$log" 2>&1 &
     pid=$!
