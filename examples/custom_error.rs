@@ -31,29 +31,34 @@ async fn cancel_order(id: u64) -> Result<&'static str, String> {
     Ok("cancelled")
 }
 
-/// 3. No `Result` at all: `on_error` again; here a busy lock means that there is nothing to do.
-#[distributed_lock(key = "order:<id>", ttl = "10s", on_error = nothing_done)]
-async fn remind(id: u64) -> usize {
-    1
+/// 3. No `Result` at all: `on_error` again; a variant's constructor is a function too.
+#[derive(Debug)]
+enum Reminder {
+    Sent,
+    NotNow(LockError),
 }
 
-fn nothing_done(error: LockError) -> usize {
-    println!("no reminder now: {error}");
-    0
+#[distributed_lock(key = "order:<id>", ttl = "10s", on_error = Reminder::NotNow)]
+async fn remind(id: u64) -> Reminder {
+    println!("your order {id} is waiting");
+    Reminder::Sent
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
 
-    let (order, cancelled, reminders) = tokio::join!(
+    let (order, cancelled, reminder) = tokio::join!(
         create_order(42, &["kettle", "cup"]),
         cancel_order(42),
         remind(42),
     );
     println!("made:      {order:?}");
     println!("cancelled: {cancelled:?}");
-    println!("reminders: {reminders}");
+    match reminder {
+        Reminder::Sent => println!("reminder:  sent"),
+        Reminder::NotNow(error) => println!("reminder:  not now, {error}"),
+    }
 
     match create_order(43, &[]).await {
         Err(OrderError::EmptyCart) => println!("order 43: {}", OrderError::EmptyCart),

@@ -38,6 +38,10 @@ pub(crate) async fn buy_with_lock(stock: &Stock, thinking: Duration) -> Result<O
 pub(crate) enum SaleError {
     #[error(transparent)]
     Lock(#[from] LockError),
+    #[error(
+        "no Redis at the URL of --store ({0}); `redis-server` starts one at redis://127.0.0.1/"
+    )]
+    NoRedis(redis::RedisError),
     #[error("the stock in Redis: {0}")]
     Stock(#[from] redis::RedisError),
     #[error("a process of the sale: {0}")]

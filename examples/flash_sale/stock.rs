@@ -39,8 +39,7 @@ impl Stock {
         let place = if store.starts_with("memory:") {
             Place::Memory(Arc::default())
         } else {
-            let client = redis::Client::open(store)?;
-            Place::Redis(client.get_multiplexed_async_connection().await?)
+            Place::Redis(connect(store).await.map_err(SaleError::NoRedis)?)
         };
         Ok(Self {
             name: name.to_owned(),
@@ -80,4 +79,9 @@ impl Stock {
     fn key(&self) -> String {
         format!("flash_sale:{}:stock", self.name)
     }
+}
+
+async fn connect(store: &str) -> redis::RedisResult<MultiplexedConnection> {
+    let client = redis::Client::open(store)?;
+    client.get_multiplexed_async_connection().await
 }

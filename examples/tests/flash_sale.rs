@@ -1,11 +1,9 @@
 //! The flash sale as people start it.
 
-#[expect(dead_code, reason = "the order service's tests use the rest")]
-#[path = "../order_service/tests/harness/redis.rs"]
-mod redis;
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
+
+use leasehold_tests::server::Server;
 
 /// Cargo builds examples beside the tests of their package, but does not tell the tests their path.
 fn program() -> PathBuf {
@@ -54,7 +52,7 @@ fn in_memory_it_oversells_without_the_lock_and_is_exact_with_it() {
 
 #[test]
 fn over_redis_it_is_exact_with_several_processes() {
-    let server = redis::Redis::start();
+    let server = Server::start();
     let arguments = ["--processes", "3", "--buyers", "150", "--stock", "30"];
     let (output, said) = flash_sale(&[&["--store", &server.url()], &arguments[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{said}");

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Installs what is missing, with whichever package manager there is. Sourced, not run.
 
 # as_root COMMAND...: with sudo only when not root.

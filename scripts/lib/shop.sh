@@ -1,8 +1,11 @@
+# shellcheck shell=bash
 # A Redis and two order services on free loopback ports. Sourced, not run; everything that was
-# started is stopped, by its process id, when the script ends.
+# started is stopped, by its process id, when the script ends. `target` is the folder Cargo builds in.
 
 shop_pids=()
 shop_dir=
+# shellcheck disable=SC2034 # the scripts that source this use them
+redis_url='' database='' service_1='' service_2=''
 
 # shop_start ORDER_SERVICE_ARGUMENT...: sets redis_url, database, service_1 and service_2.
 shop_start() {
@@ -52,7 +55,8 @@ redis_start() {
 service_start() {
     local number=$1 log=$shop_dir/service_$1.log pid address
     shift
-    LEASEHOLD_URL=$redis_url "$target/release/order_service" --listen 127.0.0.1:0 \
+    : >"$log" # so that it can be read before the service has opened it
+    LEASEHOLD_URL=$redis_url "${target:?}/release/order_service" --listen 127.0.0.1:0 \
         --database "$database" "$@" >"$log" 2>&1 &
     pid=$!
     shop_pids=("$pid" "${shop_pids[@]}") # stopped before the Redis

@@ -36,6 +36,8 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
+            // The key is made of what the client sent: an empty id, or one that is far too long.
+            Self::Lock(LockError::InvalidKey { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Lock(error) => return error.into_response(),
             Self::Busy | Self::TooLate => StatusCode::SERVICE_UNAVAILABLE,
             Self::SoldOut(_) => StatusCode::GONE,

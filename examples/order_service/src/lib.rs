@@ -19,6 +19,7 @@ mod routes;
 mod server;
 mod stock;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -27,6 +28,7 @@ use clap::Parser as _;
 pub async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     match server::run(config::Config::parse()).await {
         Ok(()) => ExitCode::SUCCESS,

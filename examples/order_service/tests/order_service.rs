@@ -6,9 +6,10 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::redis::Redis;
 use harness::service::{self, Service};
 use harness::{Scratch, http};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 
 const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 
@@ -16,13 +17,13 @@ const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
 struct TwoServices {
     first: Service,
     second: Service,
-    redis: Redis,
+    redis: Server,
     scratch: Scratch,
 }
 
 impl TwoServices {
     fn start(payment_ms: &str) -> Self {
-        let redis = Redis::start();
+        let redis = Server::start();
         let scratch = Scratch::new();
         let database = scratch.file("shop.sqlite");
         let arguments = [STOCK[0], STOCK[1], "--payment-ms", payment_ms];
@@ -33,6 +34,13 @@ impl TwoServices {
             redis,
             scratch,
         }
+    }
+
+    /// Waits until somebody holds the lock of order 42.
+    fn wait_until_42_is_processed(&self) {
+        let probe = self.redis.probe();
+        let locked = || probe.get("lock:order:42").is_some();
+        wait::until("order 42 is locked", Duration::from_secs(10), locked);
     }
 }
 
@@ -82,7 +90,7 @@ fn a_second_click_on_the_other_service_is_refused_while_the_first_is_processed()
     let shop = TwoServices::start("3000");
     let (first, second) = thread::scope(|scope| {
         let first = scope.spawn(|| http::post(shop.first.address(), "/orders", &order("42")));
-        shop.redis.wait_for_key("lock:order:42");
+        shop.wait_until_42_is_processed();
         let second = http::post(shop.second.address(), "/orders", &order("42"));
         (first.join().expect("no panic"), second)
     });
@@ -168,7 +176,7 @@ fn a_service_that_is_told_to_stop_finishes_the_order_first() {
     let answer = thread::scope(|scope| {
         let address = shop.first.address();
         let answer = scope.spawn(move || http::post(address, "/orders", &order("42")));
-        shop.redis.wait_for_key("lock:order:42");
+        shop.wait_until_42_is_processed();
         shop.first.ask_to_stop();
         answer.join().expect("no panic")
     });

@@ -1,7 +1,6 @@
-//! What the tests start, and stop again: a Redis, order services, and requests to them.
+//! What the tests start, and stop again: order services, and requests to them.
 
 pub(crate) mod http;
-pub(crate) mod redis;
 pub(crate) mod service;
 
 use std::path::{Path, PathBuf};

@@ -1,16 +1,22 @@
 //! An order service in a process of its own.
 
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-/// A running order service; killed on drop.
+use leasehold_tests::process::Leashed;
+use leasehold_tests::wait;
+
+/// A running order service; killed when this is dropped or the test dies.
 #[derive(Debug)]
 pub(crate) struct Service {
-    process: Child,
+    process: Leashed,
     stdout: BufReader<ChildStdout>,
     address: String,
+    log: PathBuf,
 }
 
 /// The program with its lock store and database, not yet started.
@@ -28,8 +34,12 @@ pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> 
 
 impl Service {
     pub(crate) fn start(lock_store: &str, database: &Path, arguments: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let log = database.with_file_name(format!("service-{number}.log"));
         let mut process = command(lock_store, database, arguments)
             .stdout(Stdio::piped())
+            .stderr(File::create(&log).expect("the folder is writable"))
             .spawn()
             .expect("cargo built the service");
         let mut stdout = BufReader::new(process.stdout.take().expect("stdout is piped"));
@@ -41,9 +51,10 @@ impl Service {
             .unwrap_or_else(|| panic!("the service did not start; it said {line:?}"))
             .to_owned();
         Self {
-            process,
+            process: Leashed::new(process, None),
             stdout,
             address,
+            log,
         }
     }
 
@@ -65,25 +76,24 @@ impl Service {
 
     /// Waits for the end, and returns what was printed until then.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let status = loop {
-            if let Some(status) = self.process.try_wait().expect("it is our child") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "it does not stop");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let mut status = None;
+        wait::until("the service stops", Duration::from_secs(20), || {
+            status = self.process.exited();
+            status.is_some()
+        });
         let mut said = String::new();
         self.stdout
             .read_to_string(&mut said)
             .expect("stdout is readable");
-        (status, said)
+        (status.expect("it has ended"), said)
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("{} said:\n{log}", self.address);
+        }
     }
 }
