@@ -9,12 +9,11 @@ mod fence;
 mod gate;
 mod guard;
 mod installed;
+mod interop;
 mod key;
 mod lease;
 mod pool;
 mod request;
-#[cfg(feature = "axum")]
-mod response;
 mod store;
 mod token;
 
