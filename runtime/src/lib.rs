@@ -14,6 +14,14 @@ mod key;
 mod lease;
 mod pool;
 mod request;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(
+        dead_code,
+        clippy::needless_pass_by_value,
+        reason = "memory:// uses a part of the interface"
+    )
+)]
 mod store;
 mod token;
 
