@@ -27,10 +27,11 @@ pub(crate) struct LockSpec {
 pub(crate) fn check(
     args: Args,
     target: Option<Target>,
+    place: Span,
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
-    let rules: [Rule; 6] = [
-        required,
+    required(&args, place, diagnostics);
+    let rules: [Rule; 5] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
@@ -69,7 +70,7 @@ pub(crate) fn check(
 type Rule = fn(&Args, &Diagnostics);
 type TargetRule = fn(&Args, &Target, &Diagnostics);
 
-fn required(args: &Args, diagnostics: &Diagnostics) {
+fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     for (option, why, example) in [
         ("key", "what to lock", "key = \"order:<id>\""),
         (
@@ -80,7 +81,7 @@ fn required(args: &Args, diagnostics: &Diagnostics) {
     ] {
         if args.name_of(option).is_none() {
             let message = Message::new(format!("`{option}` is missing: {why}"));
-            diagnostics.error(Span::call_site(), &message.help(format!("add `{example}`")));
+            diagnostics.error(place, &message.help(format!("add `{example}`")));
         }
     }
 }

@@ -25,12 +25,14 @@ fn attribute(
     item: &proc_macro2::TokenStream,
 ) -> proc_macro2::TokenStream {
     let diagnostics = diag::Diagnostics::new();
+    let place = tokens::attribute_span(item);
     let args = args::Args::parse(args, &diagnostics);
     let target = target::Target::parse(item.clone(), &diagnostics);
-    let spec = check::check(args, target, &diagnostics);
+    let spec = check::check(args, target, place, &diagnostics);
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function first, as it was: its callers then see no second error.
-        Err(errors) => quote::quote!(#item #errors),
+        // The function first, as it was: its callers then see no second error. An argument that
+        // only the key would have used is not the user's mistake.
+        Err(errors) => quote::quote!(#[allow(unused_variables)] #item #errors),
     }
 }

@@ -23,6 +23,14 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
+/// The place of the attribute, with a span of the user's: with one of the macro's rustc adds where the
+/// error "originates", which the user sees anyway.
+pub(crate) fn attribute_span(item: &TokenStream) -> Span {
+    let attribute = Span::call_site();
+    let first = item.clone().into_iter().next();
+    first.map_or(attribute, |token| attribute.resolved_at(token.span()))
+}
+
 /// A body that is a `$body:block` of `macro_rules`, out of its invisible group.
 pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
     let TokenTree::Group(group) = &body else {
