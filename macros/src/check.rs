@@ -79,7 +79,7 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
             "ttl = \"10s\"",
         ),
     ] {
-        if args.name_of(option).is_none() {
+        if !args.attempted(option) {
             let message = Message::new(format!("`{option}` is missing: {why}"));
             diagnostics.error(place, &message.help(format!("add `{example}`")));
         }
@@ -122,7 +122,7 @@ fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
-    if let (Some(max_hold), None) = (args.name_of("max_hold"), args.name_of("watchdog")) {
+    if let (Some(max_hold), false) = (args.name_of("max_hold"), args.attempted("watchdog")) {
         let message = Message::new("`max_hold` limits a watchdog, and there is none").help(
             "add `watchdog`, or leave `max_hold` out: without a watchdog the ttl is the limit",
         );
@@ -219,7 +219,7 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    if let (Returns::Never(span), None) = (&target.returns, args.name_of("on_error")) {
+    if let (Returns::Never(span), false) = (&target.returns, args.attempted("on_error")) {
         let message = Message::new("the lock can fail, and a function that never returns cannot say so")
             .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
         diagnostics.error(*span, &message);

@@ -7,6 +7,7 @@ mod check;
 mod diag;
 mod duration;
 mod expand;
+mod raw;
 mod target;
 mod template;
 mod tokens;
