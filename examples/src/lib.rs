@@ -1,1 +1,12 @@
-//! x
+//! Small programs to copy from. Each one is an example target:
+//!
+//! ```sh
+//! cargo run --release --example flash_sale
+//! cargo run --example axum_handler
+//! cargo run --example trait_method
+//! cargo run --example background_job
+//! cargo run --example custom_error
+//! ```
+//!
+//! They need no server. The order service, with a database, is the package next door:
+//! `examples/order_service`.

@@ -1,15 +1,151 @@
-//! Installed pools.
-use crate::{LockError, ShutdownReport};
+//! The pools that annotated functions find: installed for the process, by name, or for one future.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-/// Connects and installs.
-pub async fn init(_url: &str) -> Result<(), LockError> {
-    unimplemented!()
+
+use once_cell::sync::OnceCell;
+
+use crate::{LockError, LockPool, ShutdownReport};
+
+static INSTALLED: OnceCell<LockPool> = OnceCell::new();
+static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
+
+tokio::task_local! {
+    static SCOPED: LockPool;
 }
-/// Connects and installs from `LEASEHOLD_URL`, `LEASEHOLD_NAMESPACE`, `LEASEHOLD_WAIT`.
+
+/// Connects to `url` with the defaults and installs the pool for all annotated functions of the process.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::LockError> {
+/// leasehold::init("redis://127.0.0.1/").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already,
+/// [`LockError::Unavailable`] if the store cannot be reached within about a second.
+pub async fn init(url: &str) -> Result<(), LockError> {
+    refuse_second()?;
+    LockPool::builder().url(url).connect().await?.install()
+}
+
+/// As [`init`], configured by the environment: `LEASEHOLD_URL` (required), `LEASEHOLD_NAMESPACE`
+/// (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`, one try).
+///
+/// # Errors
+///
+/// As [`init`], and [`LockError::Config`] for a variable that is missing or not understood.
 pub async fn init_from_env() -> Result<(), LockError> {
-    unimplemented!()
+    refuse_second()?;
+    let url = variable("LEASEHOLD_URL")?.ok_or_else(|| {
+        LockError::config(
+            "LEASEHOLD_URL is not set; set it to the lock store, such as redis://127.0.0.1/",
+        )
+    })?;
+    let mut builder = LockPool::builder().url(url);
+    if let Some(namespace) = variable("LEASEHOLD_NAMESPACE")? {
+        builder = builder.namespace(namespace);
+    }
+    if let Some(wait) = variable("LEASEHOLD_WAIT")? {
+        let wait = humantime::parse_duration(&wait).map_err(|error| {
+            LockError::config(format!(
+                "LEASEHOLD_WAIT is `{wait}`, which is not a duration such as `2s`: {error}"
+            ))
+        })?;
+        builder = builder.wait(wait);
+    }
+    builder.connect().await?.install()
 }
-/// Shuts the installed pools down.
-pub async fn shutdown(_limit: Duration) -> ShutdownReport {
-    unimplemented!()
+
+/// Shuts down all installed pools, the named ones too, and adds up their reports; see
+/// [`LockPool::shutdown`]. Call it at the end of `main`: a process that exits takes its engine with it, and a lock
+/// whose release was not sent by then stays until its ttl ends.
+pub async fn shutdown(limit: Duration) -> ShutdownReport {
+    let mut pools: Vec<LockPool> = names().values().cloned().collect();
+    pools.extend(INSTALLED.get().cloned());
+    // All stop acquiring at once and share the limit.
+    let shutdowns: Vec<_> = pools
+        .iter()
+        .map(|pool| pool.begin_shutdown(limit))
+        .collect();
+    let mut total = ShutdownReport::default();
+    for (pool, begun) in pools.iter().zip(shutdowns) {
+        let report = pool.finish_shutdown(begun).await;
+        total.released += report.released;
+        total.still_held += report.still_held;
+        total.unconfirmed += report.unconfirmed;
+    }
+    total
+}
+
+/// The pool for a call that names none.
+pub(crate) fn current() -> Result<LockPool, LockError> {
+    SCOPED
+        .try_with(LockPool::clone)
+        .ok()
+        .or_else(|| INSTALLED.get().cloned())
+        .ok_or(LockError::NotInstalled)
+}
+
+/// The pool for a call with `pool = "name"`.
+pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
+    names().get(name).cloned().ok_or_else(|| {
+        LockError::config(format!(
+            "no lock pool is installed as `{name}`; at the start of the program add `pool.install_as(\"{name}\")?;`"
+        ))
+    })
+}
+
+pub(crate) async fn scope<F: Future>(pool: LockPool, future: F) -> F::Output {
+    SCOPED.scope(pool, future).await
+}
+
+pub(crate) fn install(pool: LockPool) -> Result<(), LockError> {
+    INSTALLED.set(pool).map_err(|_| second())
+}
+
+pub(crate) fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
+    let mut names = names();
+    if names.contains_key(name) {
+        return Err(LockError::config(format!(
+            "a lock pool is installed as `{name}` already; install each pool once, or give this one another name"
+        )));
+    }
+    names.insert(name.to_owned(), pool);
+    Ok(())
+}
+
+fn refuse_second() -> Result<(), LockError> {
+    match INSTALLED.get() {
+        Some(_) => Err(second()),
+        None => Ok(()),
+    }
+}
+
+fn second() -> LockError {
+    LockError::config(
+        "a lock pool is installed already; install one at the start of the program, use `install_as` for more, and \
+         `pool.scope` in tests",
+    )
+}
+
+fn names() -> MutexGuard<'static, BTreeMap<String, LockPool>> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn variable(name: &str) -> Result<Option<String>, LockError> {
+    match env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(LockError::config(format!("{name} is not valid UTF-8")))
+        }
+    }
 }

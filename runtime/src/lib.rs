@@ -2,17 +2,29 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;
+mod clock;
+mod engine;
 mod error;
 mod fence;
+mod gate;
 mod guard;
 mod installed;
 mod key;
+mod lease;
 mod pool;
 mod request;
+#[cfg(feature = "axum")]
+mod response;
+mod store;
+mod token;
 
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
+
+#[cfg(feature = "__test")]
+#[doc(hidden)]
+pub mod __test;
 
 pub use error::{LockError, StoreError};
 pub use fence::Fence;

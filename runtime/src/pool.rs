@@ -1,78 +1,296 @@
-//! Pools.
-use crate::{LockError, LockRequest};
+//! Pools: a connection to a lock store and the engine that keeps its locks.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection to a lock store, and everything that keeps its locks. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct LockPool {}
-/// Builds a [`LockPool`].
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct LockPoolBuilder {}
-/// What [`LockPool::shutdown`] found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownReport {
-    /// Locks that were released during the shutdown.
-    pub released: usize,
-    /// Locks still held when the time was up; they expire after their ttl.
-    pub still_held: usize,
-    /// Releases that the store did not confirm in time; these locks expire after their ttl.
-    pub unconfirmed: usize,
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+pub use crate::engine::ShutdownReport;
+use crate::engine::{self, Command, Engine, Limits, Place};
+use crate::{LockError, LockRequest, installed, store};
+
+const DEFAULT_NAMESPACE: &str = "lock";
+const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_MAX_WAITERS: usize = 1000;
+
+/// The longest owner record, in bytes; it is there for people who look at a key.
+const OWNER_LEN: usize = 120;
+
+/// A connection to a lock store, and the engine that takes, renews and releases its locks.
+///
+/// Cheap to clone; all clones are one pool. The engine has a thread of its own and ends when the last clone and
+/// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
+/// from several runtimes, and from executors other than tokio.
+#[derive(Clone)]
+pub struct LockPool {
+    inner: Arc<Inner>,
 }
+
+struct Inner {
+    engine: Engine,
+    namespace: String,
+    wait: Duration,
+    /// `host pid`.
+    owner: String,
+    /// The store, without its password.
+    place: String,
+}
+
 impl LockPool {
-    /// A builder.
+    /// Starts the configuration of a pool.
     pub fn builder() -> LockPoolBuilder {
-        unimplemented!()
+        LockPoolBuilder::default()
     }
-    /// Connects with the defaults.
-    pub async fn connect(_url: &str) -> Result<Self, LockError> {
-        unimplemented!()
+
+    /// Connects to `url` with the defaults; see [`LockPoolBuilder::url`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockPoolBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().url(url).connect().await
     }
-    /// Makes this the pool of annotated functions.
+
+    /// Makes this the pool of all annotated functions that name no other.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] if one is installed already.
     pub fn install(&self) -> Result<(), LockError> {
-        unimplemented!()
+        installed::install(self.clone())
     }
-    /// Makes this the pool of functions with `pool = "name"`.
-    pub fn install_as(&self, _name: &str) -> Result<(), LockError> {
-        unimplemented!()
+
+    /// Makes this the pool of annotated functions with `pool = "name"`.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] if one is installed under this name already.
+    pub fn install_as(&self, name: &str) -> Result<(), LockError> {
+        installed::install_as(name, self.clone())
     }
-    /// Runs `future` with this pool in the place of the installed one.
-    pub async fn scope<F: Future>(&self, _future: F) -> F::Output {
-        unimplemented!()
+
+    /// Runs `future` with this pool in the place of the installed one, for tests and tenants. It follows the
+    /// future, not the thread; a task that the future spawns is outside.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        installed::scope(self.clone(), future).await
     }
-    /// A request for `key`.
-    pub fn lock(&self, _key: impl Into<String>) -> LockRequest {
-        unimplemented!()
+
+    /// A request for the lock `key`, to be given a ttl and acquired.
+    pub fn lock(&self, key: impl Into<String>) -> LockRequest {
+        LockRequest::new(self.clone(), key.into())
     }
-    /// Stops acquiring, waits for holders, drains releases.
-    pub async fn shutdown(&self, _limit: Duration) -> ShutdownReport {
-        unimplemented!()
+
+    /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
+    /// released, and reports. Locks that are still held then are kept and renewed.
+    pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
+        self.finish_shutdown(self.begin_shutdown(limit)).await
+    }
+
+    pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
+        let (reply, report) = oneshot::channel();
+        // A failure drops `reply`, which the receiver sees.
+        let _ = self.engine().send(Command::ShutDown { limit, reply });
+        report
+    }
+
+    pub(crate) async fn finish_shutdown(
+        &self,
+        begun: oneshot::Receiver<ShutdownReport>,
+    ) -> ShutdownReport {
+        // An engine that is gone holds nothing.
+        begun.await.unwrap_or_default()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn default_wait(&self) -> Duration {
+        self.inner.wait
+    }
+
+    /// The key on the server.
+    pub(crate) fn full_key(&self, name: &Arc<str>) -> Arc<str> {
+        if self.inner.namespace.is_empty() {
+            return Arc::clone(name);
+        }
+        [&self.inner.namespace, ":", name].concat().into()
+    }
+
+    /// Who holds a lock, for people who look at its key.
+    pub(crate) fn owner(&self, function: &str) -> Arc<str> {
+        let mut owner = [self.inner.owner.as_str(), " ", function].concat();
+        let end = (0..=OWNER_LEN.min(owner.len()))
+            .rev()
+            .find(|end| owner.is_char_boundary(*end))
+            .unwrap_or(0);
+        owner.truncate(end);
+        owner.trim_end().into()
     }
 }
+
+impl fmt::Debug for LockPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockPool")
+            .field("store", &self.inner.place)
+            .field("namespace", &self.inner.namespace)
+            .field("wait", &self.inner.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`LockPool`].
+#[derive(Clone)]
+#[must_use = "nothing happens before `connect`"]
+pub struct LockPoolBuilder {
+    url: Option<String>,
+    namespace: String,
+    wait: Duration,
+    limits: Limits,
+    place: Place,
+}
+
+impl Default for LockPoolBuilder {
+    fn default() -> Self {
+        Self {
+            url: None,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            wait: Duration::ZERO,
+            limits: Limits {
+                io_timeout: DEFAULT_IO_TIMEOUT,
+                max_waiters: DEFAULT_MAX_WAITERS,
+            },
+            place: Place::Thread,
+        }
+    }
+}
+
 impl LockPoolBuilder {
-    /// Where the locks live.
-    pub fn url(self, _url: impl Into<String>) -> Self {
+    /// Where the locks live. Required.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `memory://`, `memory://name` | in this process; pools with the same URL share their locks |
+    /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
+    /// | `rediss://…` | the same over TLS (feature `tls`) |
+    /// | `redis+unix:///path` | the same over a Unix socket |
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
         self
     }
-    /// The prefix of every key, default `lock`.
-    pub fn namespace(self, _n: impl Into<String>) -> Self {
+
+    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
         self
     }
-    /// The default `wait`.
-    pub fn wait(self, _w: Duration) -> Self {
+
+    /// How long calls queue that do not say it themselves. Default zero: they try once.
+    ///
+    /// Trying once is the default that cannot hurt: a second click that queues runs the order again when the first is
+    /// done.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
         self
     }
-    /// How long one request may take, default 1 s.
-    pub fn io_timeout(self, _w: Duration) -> Self {
+
+    /// How long to wait for the store's answer, and for a connection. Default 1 s. A single try ends with
+    /// [`LockError::Unavailable`] after it; a call that queues asks again until its `wait` is over.
+    pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
+        self.limits.io_timeout = io_timeout;
         self
     }
-    /// How many calls of this process may queue for one key, default 1000.
-    pub fn max_waiters(self, _w: usize) -> Self {
+
+    /// How many calls of this process may queue for one key before the next is refused with
+    /// [`LockError::QueueFull`]. Default 1,000.
+    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
+        self.limits.max_waiters = max_waiters;
         self
     }
-    /// Connects.
+
+    /// Runs the engine as a task of the runtime that calls [`connect`](Self::connect), instead of on a thread of its own,
+    /// and counts leases on that runtime's clock, so that a test that pauses time drives them; `memory://` is then private to
+    /// the pool. For tests only: leases end with that runtime, and a worker that is blocked delays their renewal. Default: off.
+    pub fn on_current_runtime(mut self) -> Self {
+        self.place = Place::CurrentRuntime;
+        self
+    }
+
+    /// Connects to the store and starts the engine. The connection is kept up from then on by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] for a URL or option that is not understood, [`LockError::Unavailable`] if the store cannot be
+    /// reached within the `io_timeout` or refuses this client. No text contains the password.
+    ///
+    /// # Panics
+    ///
+    /// With [`on_current_runtime`](Self::on_current_runtime), outside of a tokio runtime.
     pub async fn connect(self) -> Result<LockPool, LockError> {
-        unimplemented!()
+        self.check()?;
+        let url = self.url.as_deref().unwrap_or_default();
+        let clock = match self.place {
+            Place::Thread => Clock::System,
+            Place::CurrentRuntime => Clock::tokio(),
+        };
+        let target = store::Target::parse(url)?;
+        let place = target.to_string();
+        let connecting = target.connect(store::Options {
+            clock,
+            io_timeout: self.limits.io_timeout,
+            namespace: self.namespace.clone(),
+        });
+        let engine = engine::start(self.place, self.limits, clock, connecting).await?;
+        Ok(LockPool {
+            inner: Arc::new(Inner {
+                engine,
+                namespace: self.namespace,
+                wait: self.wait,
+                owner: format!("{} {}", host(), std::process::id()),
+                place,
+            }),
+        })
     }
+
+    fn check(&self) -> Result<(), LockError> {
+        if self.namespace.len() > 128 || self.namespace.chars().any(char::is_control) {
+            return Err(LockError::config(
+                "a namespace has at most 128 bytes and no control characters; choose a short name such as `shop`",
+            ));
+        }
+        if self.limits.io_timeout < Duration::from_millis(1) {
+            return Err(LockError::config(
+                "an `io_timeout` below 1 ms is not possible; the default is 1 s",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LockPoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may contain a password.
+        f.debug_struct("LockPoolBuilder")
+            .field("namespace", &self.namespace)
+            .field("wait", &self.wait)
+            .field("limits", &self.limits)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }

@@ -1,37 +1,175 @@
-//! Requests.
-use crate::{LockError, LockGuard};
+//! A lock to take: what the attribute says, as a builder.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
-/// A lock to take.
+
+use crate::engine::{Order, Slot, Watchdog};
+use crate::gate::{OnLost, run_inside};
+use crate::guard::Hold;
+use crate::lease::Terms;
+use crate::token::Token;
+use crate::{LockError, LockGuard, LockPool, key};
+
+/// How to take and keep a lock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) watchdog: Option<Beat>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) on_lost: OnLost,
+}
+
+/// When a watchdog renews.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Beat {
+    /// A third of the ttl after the last renewal.
+    Default,
+    Every(Duration),
+}
+
+impl Settings {
+    /// The order for the engine, or what is wrong with the settings.
+    pub(crate) fn order(
+        &self,
+        pool: &LockPool,
+        name: &Arc<str>,
+        function: &str,
+    ) -> Result<Order, LockError> {
+        let ttl = self.ttl.ok_or_else(|| {
+            LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
+        })?;
+        let terms = Terms::new(ttl)?;
+        Ok(Order {
+            key: pool.full_key(name),
+            name: Arc::clone(name),
+            token: Token::random(),
+            owner: pool.owner(function),
+            terms,
+            watchdog: self.watchdog(terms)?,
+            wait: self.wait.unwrap_or(pool.default_wait()),
+        })
+    }
+
+    fn watchdog(&self, terms: Terms) -> Result<Option<Watchdog>, LockError> {
+        let interval = match self.watchdog {
+            Some(Beat::Default) => terms.interval(),
+            Some(Beat::Every(interval)) => {
+                terms.check_interval(interval)?;
+                interval
+            }
+            None if self.max_hold.is_some() => {
+                return Err(LockError::config(
+                    "`max_hold` bounds a watchdog and there is none; add `.watchdog()`, or leave `max_hold` out: \
+                     without a watchdog the ttl is the bound",
+                ));
+            }
+            None => return Ok(None),
+        };
+        if self.max_hold.is_some_and(|limit| limit < terms.ttl()) {
+            return Err(LockError::config(format!(
+                "a `max_hold` of {:?} is shorter than the ttl of {:?}; leave the watchdog out and use a shorter ttl",
+                self.max_hold.unwrap_or_default(),
+                terms.ttl()
+            )));
+        }
+        Ok(Some(Watchdog {
+            interval,
+            max_hold: self.max_hold,
+        }))
+    }
+}
+
+/// A lock to take, made by [`LockPool::lock`].
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
+/// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).watchdog().acquire().await?;
+/// println!("fence {:?}", guard.fence());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-#[must_use]
-pub struct LockRequest {}
+#[must_use = "nothing is locked before `acquire` or `run`"]
+pub struct LockRequest {
+    pool: LockPool,
+    key: String,
+    settings: Settings,
+}
+
 impl LockRequest {
-    /// Required.
-    pub fn ttl(self, _d: Duration) -> Self {
+    pub(crate) fn new(pool: LockPool, key: String) -> Self {
+        Self {
+            pool,
+            key,
+            settings: Settings::default(),
+        }
+    }
+
+    /// How long the lock outlives a holder that dies, from 100 ms to 24 h. Required.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = Some(ttl);
         self
     }
-    /// Renew at ttl/3.
-    pub fn watchdog(self) -> Self {
+
+    /// Renews the lease every third of the ttl until the guard is dropped. Default: not renewed.
+    pub fn watchdog(mut self) -> Self {
+        self.settings.watchdog = Some(Beat::Default);
         self
     }
-    /// Renew at `interval`.
-    pub fn watchdog_every(self, _d: Duration) -> Self {
+
+    /// Renews the lease at this interval, which must be shorter than the time after which a lease without
+    /// renewal is given up (the ttl less its safety margins).
+    pub fn watchdog_every(mut self, interval: Duration) -> Self {
+        self.settings.watchdog = Some(Beat::Every(interval));
         self
     }
-    /// Give up after.
-    pub fn max_hold(self, _d: Duration) -> Self {
+
+    /// With a watchdog: gives the lock up after this long, however healthy it is. At least the ttl. Default: no bound.
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.settings.max_hold = Some(limit);
         self
     }
-    /// Queue for so long.
-    pub fn wait(self, _d: Duration) -> Self {
+
+    /// How long to queue for a lock that is held; a hard budget, I/O included. Zero tries once. Default:
+    /// the pool's.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = Some(wait);
         self
     }
+
     /// Takes the lock.
+    ///
+    /// Cancel safe: a dropped future leaves no place in the queue and no lock.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Contended`], [`LockError::TimedOut`] or [`LockError::QueueFull`] if others have it,
+    /// [`LockError::Unavailable`] if the store does not serve, [`LockError::InvalidKey`], [`LockError::ShuttingDown`],
+    /// and [`LockError::Config`] for a ttl, interval or `max_hold` that is not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        unimplemented!()
+        self.take().await.map(LockGuard::new)
     }
-    /// Runs `body` inside the lock.
-    pub async fn run<F: Future>(self, _body: F) -> Result<F::Output, LockError> {
-        unimplemented!()
+
+    /// Runs `body` inside the lock: it is polled only while the lease lasts, dropped if the lease is lost, and the
+    /// lock is released when it ends, panics, or this future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the body's end.
+    pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
+        let body = pin!(Some(body));
+        let hold = self.take().await?;
+        run_inside(hold, body, OnLost::Cancel).await
+    }
+
+    async fn take(self) -> Result<Hold, LockError> {
+        let name: Arc<str> = key::check(self.key)?.into();
+        let order = self.settings.order(&self.pool, &name, "")?;
+        Hold::take(self.pool, Slot::new(name), order).await
     }
 }

@@ -1,0 +1,13 @@
+//! The order service: `POST /orders`, `POST /items/{sku}/buy`, and a page with a buy button.
+//!
+//! ```sh
+//! LEASEHOLD_URL=memory:// cargo run --release --example order_service
+//! LEASEHOLD_URL=redis://127.0.0.1/ cargo run --release --example order_service -- --listen 127.0.0.1:3001
+//! ```
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    order_service::main().await
+}

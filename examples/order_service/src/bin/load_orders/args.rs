@@ -1,0 +1,51 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Sends orders many times at once to several order services, and checks the database afterwards.
+#[derive(Debug, Parser)]
+#[command(name = "load_orders")]
+pub(crate) struct Args {
+    /// A service, `http://127.0.0.1:3000`; once for each
+    #[arg(long = "url", required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+
+    /// The `SQLite` file of the services
+    #[arg(long, value_name = "FILE")]
+    pub(crate) database: PathBuf,
+
+    /// How many different orders
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) orders: u32,
+
+    /// How often each order is sent, all at once
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) copies: u32,
+
+    /// What is ordered; enough of it must be in stock
+    #[arg(long, default_value = "cup", value_name = "SKU")]
+    pub(crate) order_sku: String,
+
+    /// How many buyers come to buy one item each
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) buys: u32,
+
+    /// What they buy
+    #[arg(long, default_value = "kettle", value_name = "SKU")]
+    pub(crate) buy_sku: String,
+
+    /// How many orders, and how many buyers / 20, are under way at once
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) parallel: u32,
+
+    /// Begins the ids of this run's orders
+    #[arg(long, default_value_t = run_name())]
+    pub(crate) run: String,
+}
+
+fn run_name() -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    format!("load-{}-{}", std::process::id(), now.as_millis())
+}

@@ -1,0 +1,89 @@
+//! Hammers two (or more) order services that share one lock store, and checks what came of it.
+//!
+//! Every order is sent many times at once, to all services in turn; then more buyers than there are items
+//! buy at once. The database has the last word: exit code 1 if an order is missing or doubled, a
+//! payment was asked for twice, or an item was sold too often. `scripts/order-load` sets everything up.
+
+mod args;
+mod buys;
+mod client;
+mod ledger;
+mod orders;
+mod report;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser as _;
+
+use args::Args;
+use client::{Client, Failure};
+use ledger::Ledger;
+use report::Report;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("load_orders: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<bool, Failure> {
+    let ledger = Ledger::open(&args.database).await?;
+    let client = Client::new(&args.urls);
+    let mut report = Report::default();
+
+    let before = ledger.stock(&args.order_sku).await?;
+    let started = Instant::now();
+    let orders = orders::send_all(&client, args).await?;
+    report.phase("orders", started.elapsed(), &orders.answers);
+    let after = ledger.stock(&args.order_sku).await?;
+    report.expect(
+        "orders in the table",
+        ledger.orders(&args.run).await?,
+        args.orders,
+    );
+    report.expect(
+        "payments asked for",
+        ledger.payments(&args.run).await?,
+        args.orders,
+    );
+    report.expect("items off the stock", before - after, args.orders);
+    report.expect(
+        "orders answered 201 exactly once",
+        orders.made_once,
+        args.orders,
+    );
+    report.expect(
+        "duplicates with another answer than 409 or the first result",
+        orders.wrong,
+        0,
+    );
+
+    let before = ledger.stock(&args.buy_sku).await?;
+    let sold_before = ledger.sold(&args.buy_sku).await?;
+    let started = Instant::now();
+    let buys = buys::send_all(&client, args).await?;
+    report.phase("buys", started.elapsed(), &buys);
+    let expected = before.min(args.buys.into());
+    let sold = ledger.sold(&args.buy_sku).await? - sold_before;
+    report.expect("items sold, by the table", sold, expected);
+    report.expect(
+        "items sold, by the answers",
+        buys.with_status(201),
+        expected,
+    );
+    report.expect(
+        "items left",
+        ledger.stock(&args.buy_sku).await?,
+        before - expected,
+    );
+
+    report.print();
+    Ok(report.all_as_expected())
+}

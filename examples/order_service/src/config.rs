@@ -1,0 +1,50 @@
+//! The command line. Where the locks live comes from the environment: `LEASEHOLD_URL`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+/// A small shop over HTTP. The lock store comes from `LEASEHOLD_URL`: `redis://127.0.0.1/` for any number
+/// of processes, `memory://` for one.
+#[derive(Debug, Parser)]
+#[command(name = "order_service")]
+pub(crate) struct Config {
+    /// Where to listen; port 0 takes a free one, and the first line of the output says which
+    #[arg(long, default_value = "127.0.0.1:3000", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+
+    /// The `SQLite` file; processes on one machine may share it
+    #[arg(long, default_value = "order_service.sqlite", value_name = "FILE")]
+    pub(crate) database: PathBuf,
+
+    /// What a new database has in stock
+    #[arg(
+        long,
+        default_value = "kettle=20,cup=200",
+        value_delimiter = ',',
+        value_name = "SKU=NUMBER"
+    )]
+    #[arg(value_parser = stocked_item)]
+    pub(crate) items: Vec<(String, u32)>,
+
+    /// How many milliseconds the payment provider takes to answer
+    #[arg(long, default_value = "200", value_name = "MILLISECONDS", value_parser = milliseconds)]
+    pub(crate) payment_ms: Duration,
+}
+
+fn stocked_item(text: &str) -> Result<(String, u32), String> {
+    let (sku, number) = text
+        .split_once('=')
+        .filter(|(sku, _)| !sku.is_empty())
+        .ok_or("write it as `kettle=20`")?;
+    let number = number
+        .parse()
+        .map_err(|_| format!("`{number}` is not a number of items"))?;
+    Ok((sku.to_owned(), number))
+}
+
+fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}

@@ -1,0 +1,152 @@
+//! The database: `SQLite`, shared by all processes of one machine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::Fence;
+use serde::Serialize;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{FromRow, Row as _, SqlitePool};
+
+use crate::error::ApiError;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Db {
+    pool: SqlitePool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Item {
+    pub(crate) sku: String,
+    pub(crate) stock: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Order {
+    id: String,
+    sku: String,
+    fence: i64,
+}
+
+impl Db {
+    /// Opens the file, makes the tables and puts `items` in stock where they are new.
+    pub(crate) async fn open(path: &Path, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .busy_timeout(Duration::from_secs(10)) // writers of all processes take turns
+            .journal_mode(SqliteJournalMode::Wal) // and readers do not wait for them
+            .synchronous(SqliteSynchronous::Normal);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(8)
+            .connect_with(options)
+            .await?;
+        sqlx::raw_sql(include_str!("schema.sql"))
+            .execute(&pool)
+            .await?;
+        for (sku, stock) in items {
+            sqlx::query("INSERT OR IGNORE INTO items (sku, stock) VALUES (?, ?)")
+                .bind(sku)
+                .bind(stock)
+                .execute(&pool)
+                .await?;
+        }
+        Ok(Self { pool })
+    }
+
+    /// Records a sale and the stock after it, both or neither.
+    ///
+    /// The `fence` must be that of the lock under which the stock was read: a writer whose lease has ended
+    /// meanwhile finds a newer one in the row, and nothing is written.
+    pub(crate) async fn record_sale(
+        &self,
+        order_id: &str,
+        sku: &str,
+        stock_after: i64,
+        fence: Fence,
+    ) -> Result<Order, ApiError> {
+        let fence = fence.as_i64();
+        let mut transaction = self.pool.begin().await?;
+        let updated =
+            sqlx::query("UPDATE items SET stock = ?1, fence = ?2 WHERE sku = ?3 AND fence <= ?2")
+                .bind(stock_after)
+                .bind(fence)
+                .bind(sku)
+                .execute(&mut *transaction)
+                .await?;
+        if updated.rows_affected() == 0 {
+            return Err(ApiError::TooLate);
+        }
+        sqlx::query("INSERT INTO orders (id, sku, fence) VALUES (?, ?, ?)")
+            .bind(order_id)
+            .bind(sku)
+            .bind(fence)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(Order {
+            id: order_id.to_owned(),
+            sku: sku.to_owned(),
+            fence,
+        })
+    }
+
+    pub(crate) async fn record_payment(&self, order_id: &str) -> Result<(), sqlx::Error> {
+        sqlx::query("INSERT INTO payments (order_id) VALUES (?)")
+            .bind(order_id)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) async fn item(&self, sku: &str) -> Result<Option<Item>, sqlx::Error> {
+        sqlx::query_as("SELECT sku, stock FROM items WHERE sku = ?")
+            .bind(sku)
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    pub(crate) async fn items(&self) -> Result<Vec<Item>, sqlx::Error> {
+        sqlx::query_as("SELECT sku, stock FROM items ORDER BY rowid")
+            .fetch_all(&self.pool)
+            .await
+    }
+
+    pub(crate) async fn order(&self, id: &str) -> Result<Option<Order>, sqlx::Error> {
+        sqlx::query_as("SELECT id, sku, fence FROM orders WHERE id = ?")
+            .bind(id)
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    /// How many orders there are, and the latest hundred.
+    pub(crate) async fn orders(&self) -> Result<(i64, Vec<Order>), sqlx::Error> {
+        let count = sqlx::query_scalar("SELECT COUNT(*) FROM orders")
+            .fetch_one(&self.pool)
+            .await?;
+        let latest =
+            sqlx::query_as("SELECT id, sku, fence FROM orders ORDER BY rowid DESC LIMIT 100")
+                .fetch_all(&self.pool)
+                .await?;
+        Ok((count, latest))
+    }
+}
+
+impl FromRow<'_, sqlx::sqlite::SqliteRow> for Item {
+    fn from_row(row: &sqlx::sqlite::SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            sku: row.try_get("sku")?,
+            stock: row.try_get("stock")?,
+        })
+    }
+}
+
+impl FromRow<'_, sqlx::sqlite::SqliteRow> for Order {
+    fn from_row(row: &sqlx::sqlite::SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            sku: row.try_get("sku")?,
+            fence: row.try_get("fence")?,
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! What can go wrong, as JSON over HTTP.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use leasehold::LockError;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// Everything that a handler can answer other than success.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// 409 with `Retry-After` while somebody else holds the lock, 503 while the lock store cannot serve.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("the item is in great demand; try again in a second")]
+    Busy,
+    #[error("this request took too long and others were served meanwhile; try again")]
+    TooLate,
+    #[error("`{0}` is sold out")]
+    SoldOut(String),
+    #[error("there is no item `{0}`")]
+    NoSuchItem(String),
+    #[error("there is no order `{0}`")]
+    NoSuchOrder(String),
+    #[error("there is no such page")]
+    NoSuchPage,
+    #[error("{0}")]
+    BadRequest(#[from] JsonRejection),
+    #[error("the database cannot serve")]
+    Database(#[from] sqlx::Error),
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            // The key is made of what the client sent: an empty id, or one that is far too long.
+            Self::Lock(LockError::InvalidKey { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Lock(error) => return error.into_response(),
+            Self::Busy | Self::TooLate => StatusCode::SERVICE_UNAVAILABLE,
+            Self::SoldOut(_) => StatusCode::GONE,
+            Self::NoSuchItem(_) | Self::NoSuchOrder(_) | Self::NoSuchPage => StatusCode::NOT_FOUND,
+            Self::BadRequest(ref rejection) => rejection.status(),
+            Self::Database(ref error) => {
+                tracing::error!(%error, "the database");
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        problem(status, &self.to_string())
+    }
+}
+
+/// A problem document, in the same form as that of a `LockError`.
+fn problem(status: StatusCode, detail: &str) -> Response {
+    let body = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    let mut response = (status, Json(body)).into_response();
+    let headers = response.headers_mut();
+    let problem_json = header::HeaderValue::from_static("application/problem+json");
+    headers.insert(header::CONTENT_TYPE, problem_json);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A JSON body whose mistakes are answered in JSON as well.
+#[derive(Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let Json(body) = Json::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}

@@ -1,0 +1,40 @@
+//! A small shop over HTTP, as a service that can run in any number of processes.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `POST /orders` `{"id": "…", "sku": "…"}` | makes the order once, however often it is sent |
+//! | `GET /orders`, `GET /orders/{id}` | the latest orders, one order |
+//! | `POST /items/{sku}/buy` | sells one item and never one too many |
+//! | `GET /items`, `GET /items/{sku}` | the stock |
+//! | `GET /` | a page with a buy button |
+//!
+//! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`.
+
+mod config;
+mod db;
+mod error;
+mod page;
+mod payments;
+mod routes;
+mod server;
+mod stock;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// The program: reads the command line, serves until it is told to stop, and says why it could not.
+pub async fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    match server::run(config::Config::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("order_service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

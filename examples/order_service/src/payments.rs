@@ -1,0 +1,27 @@
+//! The payment provider, played by a pause and a table of its calls.
+//!
+//! The table has no unique key on purpose: it shows how often the provider was asked. Give a real provider
+//! the order's id as its idempotency key too.
+
+use std::time::Duration;
+
+use crate::db::Db;
+use crate::error::ApiError;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Payments {
+    db: Db,
+    delay: Duration,
+}
+
+impl Payments {
+    pub(crate) fn new(db: Db, delay: Duration) -> Self {
+        Self { db, delay }
+    }
+
+    /// Sets the money aside; it would be taken once the sale is recorded.
+    pub(crate) async fn authorise(&self, order_id: &str) -> Result<(), ApiError> {
+        tokio::time::sleep(self.delay).await;
+        Ok(self.db.record_payment(order_id).await?)
+    }
+}

@@ -1,0 +1,15 @@
+CREATE TABLE IF NOT EXISTS items (
+    sku   TEXT PRIMARY KEY,
+    stock INTEGER NOT NULL,
+    fence INTEGER NOT NULL DEFAULT 0      -- of the last lock that wrote this row
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS orders (
+    id    TEXT PRIMARY KEY,               -- the idempotency key: chosen by the client, unique
+    sku   TEXT NOT NULL REFERENCES items,
+    fence INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS payments (     -- one row for each call of the provider
+    order_id TEXT NOT NULL
+) STRICT;

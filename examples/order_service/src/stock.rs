@@ -1,0 +1,50 @@
+//! The stock: what is sold was there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold::{LockError, distributed_lock};
+
+use crate::db::{Db, Item, Order};
+use crate::error::ApiError;
+
+/// Sells one item: reads the stock, and records the sale together with the new stock.
+///
+/// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still end while this
+/// process is asleep (a suspended machine, a long pause); then another buyer has been served, the fence in
+/// the row is newer than ours, and the database refuses our late write.
+#[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
+pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
+    let item = look(db, sku).await?;
+    let fence = lock.fence().expect("a single store numbers its locks");
+    db.record_sale(order_id, sku, item.stock - 1, fence).await
+}
+
+/// The item, if there is one left. Outside the lock this is a glance that may be out of date.
+pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
+    match db.item(sku).await? {
+        None => Err(ApiError::NoSuchItem(sku.to_owned())),
+        Some(item) if item.stock <= 0 => Err(ApiError::SoldOut(sku.to_owned())),
+        Some(item) => Ok(item),
+    }
+}
+
+/// To a buyer in the queue, "somebody else has the lock" means "try again", not "you have done this already".
+fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
+    if error.is_contention() {
+        Err(ApiError::Busy)
+    } else {
+        Err(error.into())
+    }
+}
+
+/// An id for a sale that no client has named.
+pub(crate) fn cash_sale_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    format!(
+        "cash-{}-{}-{}",
+        now.as_micros(),
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
+}

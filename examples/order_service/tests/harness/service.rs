@@ -1,0 +1,99 @@
+//! An order service in a process of its own.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold_tests::process::Leashed;
+use leasehold_tests::wait;
+
+/// A running order service; killed when this is dropped or the test dies.
+#[derive(Debug)]
+pub(crate) struct Service {
+    process: Leashed,
+    stdout: BufReader<ChildStdout>,
+    address: String,
+    log: PathBuf,
+}
+
+/// The program with its lock store and database, not yet started.
+pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
+    command
+        .env("LEASEHOLD_URL", lock_store)
+        .env_remove("LEASEHOLD_NAMESPACE")
+        .env_remove("LEASEHOLD_WAIT")
+        .args(["--listen", "127.0.0.1:0", "--database"])
+        .arg(database)
+        .args(arguments);
+    command
+}
+
+impl Service {
+    pub(crate) fn start(lock_store: &str, database: &Path, arguments: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let log = database.with_file_name(format!("service-{number}.log"));
+        let mut process = command(lock_store, database, arguments)
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).expect("the folder is writable"))
+            .spawn()
+            .expect("cargo built the service");
+        let mut stdout = BufReader::new(process.stdout.take().expect("stdout is piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("stdout is readable");
+        let address = line
+            .trim()
+            .strip_prefix("listening on http://")
+            .unwrap_or_else(|| panic!("the service did not start; it said {line:?}"))
+            .to_owned();
+        Self {
+            process: Leashed::new(process, None),
+            stdout,
+            address,
+            log,
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn ask_to_stop(&self) {
+        let status = Command::new("kill")
+            .args(["-TERM", &self.process.id().to_string()])
+            .status();
+        assert!(status.expect("there is a `kill`").success());
+    }
+
+    /// Waits for the end, and returns what was printed until then.
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        let mut status = None;
+        wait::until("the service stops", Duration::from_secs(20), || {
+            status = self.process.exited();
+            status.is_some()
+        });
+        let mut said = String::new();
+        self.stdout
+            .read_to_string(&mut said)
+            .expect("stdout is readable");
+        (status.expect("it has ended"), said)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("{} said:\n{log}", self.address);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Two order services, each in a process of its own, on one Redis and one database.
+
+mod harness;
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::service::{self, Service};
+use harness::{Scratch, http};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+
+const STOCK: [&str; 2] = ["--items", "kettle=20,cup=1000"];
+
+/// Fields drop in this order: the services go before what they use.
+struct TwoServices {
+    first: Service,
+    second: Service,
+    redis: Server,
+    scratch: Scratch,
+}
+
+impl TwoServices {
+    fn start(payment_ms: &str) -> Self {
+        let redis = Server::start();
+        let scratch = Scratch::new();
+        let database = scratch.file("shop.sqlite");
+        let arguments = [STOCK[0], STOCK[1], "--payment-ms", payment_ms];
+        let url = redis.url();
+        Self {
+            first: Service::start(&url, &database, &arguments),
+            second: Service::start(&url, &database, &arguments),
+            redis,
+            scratch,
+        }
+    }
+
+    /// Waits until somebody holds the lock of order 42.
+    fn wait_until_42_is_processed(&self) {
+        let probe = self.redis.probe();
+        let locked = || probe.get("lock:order:42").is_some();
+        wait::until("order 42 is locked", Duration::from_secs(10), locked);
+    }
+}
+
+fn load(first: &Service, second: &Service, scratch: &Scratch, sizes: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_load_orders"))
+        .args(["--url", &first.url(), "--url", &second.url()])
+        .arg("--database")
+        .arg(scratch.file("shop.sqlite"))
+        .args(sizes)
+        .output()
+        .expect("cargo built the load client")
+}
+
+fn order(id: &str) -> String {
+    format!(r#"{{"id": "{id}", "sku": "cup"}}"#)
+}
+
+#[test]
+fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
+    let shop = TwoServices::start("5");
+    let sizes = ["--orders", "50", "--copies", "20", "--buys", "1000"];
+    let output = load(&shop.first, &shop.second, &shop.scratch, &sizes);
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+}
+
+/// The check above can fail: the same services, but each with locks of its own.
+#[test]
+fn the_load_client_notices_services_that_share_no_locks() {
+    let scratch = Scratch::new();
+    let database = scratch.file("shop.sqlite");
+    let arguments = [STOCK[0], STOCK[1], "--payment-ms", "50"];
+    let first = Service::start("memory://", &database, &arguments);
+    let second = Service::start("memory://", &database, &arguments);
+    let sizes = ["--orders", "10", "--copies", "4", "--buys", "100"];
+    let output = load(&first, &second, &scratch, &sizes);
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+    let doubled = |line: &str| line.contains("WRONG") && line.contains("payments asked for");
+    assert!(said.lines().any(doubled));
+}
+
+#[test]
+fn a_second_click_on_the_other_service_is_refused_while_the_first_is_processed() {
+    let shop = TwoServices::start("3000");
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| http::post(shop.first.address(), "/orders", &order("42")));
+        shop.wait_until_42_is_processed();
+        let second = http::post(shop.second.address(), "/orders", &order("42"));
+        (first.join().expect("no panic"), second)
+    });
+    assert_eq!(first.status, 201, "{first:?}");
+    assert_eq!(second.status, 409, "{second:?}");
+    assert!(second.head.contains("retry-after: "), "{second:?}");
+    assert!(
+        second.head.contains("application/problem+json"),
+        "{second:?}"
+    );
+    assert!(second.body.contains(r#""status":409"#), "{second:?}");
+
+    let later = http::post(shop.second.address(), "/orders", &order("42"));
+    assert_eq!(later.status, 200, "{later:?}");
+    assert_eq!(later.body, first.body, "the first result again");
+    let list = http::get(shop.first.address(), "/orders");
+    assert!(list.body.contains(r#""count":1"#), "{list:?}");
+    let cups = http::get(shop.second.address(), "/items/cup");
+    assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
+}
+
+#[test]
+fn without_its_lock_store_the_service_takes_no_orders_and_says_so_at_once() {
+    let mut shop = TwoServices::start("0");
+    shop.redis.kill();
+    let asked = Instant::now();
+    let answer = http::post(shop.first.address(), "/orders", &order("42"));
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(
+        answer.head.contains("application/problem+json"),
+        "{answer:?}"
+    );
+
+    let list = http::get(shop.first.address(), "/orders");
+    assert!(list.body.contains(r#""count":0"#), "{list:?}");
+}
+
+#[test]
+fn mistakes_are_answered_in_json() {
+    let scratch = Scratch::new();
+    let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
+    let cases = [
+        (http::get(shop.address(), "/nowhere"), 404),
+        (http::get(shop.address(), "/orders/42"), 404),
+        (http::get(shop.address(), "/items/spoon"), 404),
+        (http::post(shop.address(), "/items/spoon/buy", ""), 404),
+        (http::post(shop.address(), "/orders", "{"), 400),
+        (
+            http::post(shop.address(), "/orders", r#"{"id": "42"}"#),
+            422,
+        ),
+        (
+            http::post(shop.address(), "/orders", r#"{"id": "42", "sku": "spoon"}"#),
+            404,
+        ),
+    ];
+    for (answer, status) in cases {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(
+            answer.head.contains("application/problem+json"),
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_gone_is_sold_out() {
+    let scratch = Scratch::new();
+    let database = scratch.file("shop.sqlite");
+    let shop = Service::start("memory://", &database, &["--items", "kettle=1"]);
+    assert_eq!(
+        http::post(shop.address(), "/items/kettle/buy", "").status,
+        201
+    );
+    let answer = http::post(shop.address(), "/items/kettle/buy", "");
+    assert_eq!(answer.status, 410, "{answer:?}");
+}
+
+#[test]
+fn a_service_that_is_told_to_stop_finishes_the_order_first() {
+    let mut shop = TwoServices::start("1000");
+    let answer = thread::scope(|scope| {
+        let address = shop.first.address();
+        let answer = scope.spawn(move || http::post(address, "/orders", &order("42")));
+        shop.wait_until_42_is_processed();
+        shop.first.ask_to_stop();
+        answer.join().expect("no panic")
+    });
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let (status, said) = shop.first.wait();
+    assert!(status.success());
+    assert!(said.contains("0 still held, 0 unconfirmed"), "{said}");
+}
+
+#[test]
+fn a_service_without_a_lock_store_does_not_start() {
+    let scratch = Scratch::new();
+    let output = service::command("", &scratch.file("shop.sqlite"), &[])
+        .env_remove("LEASEHOLD_URL")
+        .output()
+        .expect("cargo built the service");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("LEASEHOLD_URL"), "{said}");
+}

@@ -1,0 +1,78 @@
+//! The flash sale as people start it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use leasehold_tests::server::Server;
+
+/// Cargo builds examples beside the tests of their package, but does not tell the tests their path.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a file");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps");
+    let program = profile.join("examples").join("flash_sale");
+    assert!(
+        program.exists(),
+        "{} is missing; `cargo build --examples` makes it",
+        program.display()
+    );
+    program
+}
+
+fn flash_sale(arguments: &[&str]) -> (Output, String) {
+    let output = Command::new(program())
+        .args(arguments)
+        .output()
+        .expect("it starts");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output, said)
+}
+
+/// The number sold in the row that begins with `name`.
+fn sold(said: &str, name: &str) -> u32 {
+    let row = said.lines().find(|line| line.starts_with(name));
+    let row = row.unwrap_or_else(|| panic!("no row `{name}` in:\n{said}"));
+    let number = row[name.len()..].split_whitespace().next();
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a number")
+}
+
+#[test]
+fn in_memory_it_oversells_without_the_lock_and_is_exact_with_it() {
+    let (output, said) = flash_sale(&[]);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(sold(&said, "without lock") > 100, "{said}");
+    assert_eq!(sold(&said, "with lock"), 100, "{said}");
+    assert!(said.contains("exactly 100 items were sold"), "{said}");
+}
+
+#[test]
+fn over_redis_it_is_exact_with_several_processes() {
+    let server = Server::start();
+    let arguments = ["--processes", "3", "--buyers", "150", "--stock", "30"];
+    let (output, said) = flash_sale(&[&["--store", &server.url()], &arguments[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(sold(&said, "without lock") > 30, "{said}");
+    assert_eq!(sold(&said, "with lock"), 30, "{said}");
+}
+
+#[test]
+fn several_processes_on_memory_are_refused_with_the_reason_and_the_way_out() {
+    let (output, said) = flash_sale(&["--processes", "4"]);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("lives in one process"), "{said}");
+    assert!(said.contains("--store redis://127.0.0.1/"), "{said}");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_an_error_and_no_result() {
+    let (output, said) = flash_sale(&["--store", "redis://127.0.0.1:1/"]);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let (output, said) = flash_sale(&["--store", "postgres://127.0.0.1/"]);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`memory://`"), "{said}");
+}

@@ -1,0 +1,36 @@
+//! What this repository's own tests need from inside.
+
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::store::{LockStore, Options, Target, conformance};
+
+/// Runs the conformance suite of lock stores against the store at `url`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached or does not conform.
+pub async fn conformance(url: &str) {
+    let one = open(url).await;
+    let two = open(url).await;
+    let mut stores = vec![one, two];
+    conformance::run(move || stores.pop().expect("the suite asks for two")).await;
+}
+
+async fn open(url: &str) -> Box<dyn LockStore> {
+    let options = Options {
+        clock: Clock::System,
+        io_timeout: Duration::from_secs(5),
+        namespace: "lock".to_owned(),
+    };
+    let connecting = Target::parse(url).map(|target| target.connect(options));
+    match connecting {
+        Ok(connecting) => connecting.await.expect("the store connects"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The time on the clock that leases are counted on, in nanoseconds.
+pub fn now() -> u64 {
+    Clock::System.now().as_nanos()
+}

@@ -1,0 +1,329 @@
+//! Waiting for a lock and asking for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bug::seeded;
+use super::core::{Core, Flight, Signal};
+use super::queue::KeyQueue;
+use super::ticket::{Lease, Order, Stage, Ticket, TicketId};
+use crate::clock::Instant;
+use crate::store::{Failure, Op, OpId, Reply, Retry};
+use crate::{Fence, LockError, StoreError};
+
+impl Core {
+    pub(super) fn enter(&mut self, id: TicketId, order: Order, now: Instant) {
+        if self.shutdown.is_some() {
+            self.signal(Signal::Failed(id, LockError::ShuttingDown));
+            return;
+        }
+        if let Some(error) = self.refusal(&order, now) {
+            self.signal(Signal::Failed(id, error));
+            return;
+        }
+        let key = Arc::clone(&order.key);
+        // A single try must still be able to cross the network.
+        let budget = if order.waits() {
+            order.wait
+        } else {
+            self.limits.io_timeout
+        };
+        let budget = if seeded!(self, BudgetIgnored) {
+            budget * 10
+        } else {
+            budget
+        };
+        let ticket = Ticket {
+            order,
+            since: now,
+            budget: now + budget,
+            stage: Stage::Queued,
+            open: Vec::new(),
+            taken: false,
+            armed: None,
+        };
+        self.tickets.insert(id, ticket);
+        let queue = self
+            .queues
+            .entry(Arc::clone(&key))
+            .or_insert_with(KeyQueue::new);
+        queue.waiting.push_back(id);
+        self.pump(&key, now);
+        self.arm(id);
+    }
+
+    /// What can be answered without asking the store.
+    fn refusal(&self, order: &Order, now: Instant) -> Option<LockError> {
+        let queue = self.queues.get(&order.key)?;
+        if order.waits() {
+            let limit = self.limits.max_waiters;
+            let full = queue.waiting.len() >= limit;
+            return full.then(|| LockError::QueueFull {
+                key: order.name.as_ref().to_owned(),
+                limit,
+            });
+        }
+        if queue.holder.is_some() {
+            return Some(order.contended(self.holder_left(queue, now)));
+        }
+        queue.held_for(now).map(|left| order.contended(Some(left)))
+    }
+
+    /// How long the lease of this process's holder still runs.
+    fn holder_left(&self, queue: &KeyQueue, now: Instant) -> Option<Duration> {
+        let holder = self.tickets.get(&queue.holder?)?;
+        match &holder.stage {
+            Stage::Held(lease) => Some(holder.deadline(lease).since(now)),
+            _ => None,
+        }
+    }
+
+    /// Lets the head of the queue ask, if it may.
+    pub(super) fn pump(&mut self, key: &Arc<str>, now: Instant) {
+        let Some(queue) = self.queues.get(key) else {
+            return;
+        };
+        if queue.is_empty() {
+            self.queues.remove(key);
+            return;
+        }
+        let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
+            return;
+        };
+        if queue.ask_at <= now && matches!(self.tickets[&head].stage, Stage::Queued) {
+            self.ask(head, now);
+        }
+        self.arm(head);
+    }
+
+    /// The key is likely free: the next in its queue asks at once.
+    pub(super) fn hurry(&mut self, key: &Arc<str>, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.freed(now);
+        }
+        self.pump(key, now);
+    }
+
+    fn ask(&mut self, id: TicketId, now: Instant) {
+        let patience = self.limits.io_timeout;
+        let order = &self.tickets[&id].order;
+        let op = Op::Acquire {
+            key: Arc::clone(&order.key),
+            token: order.token,
+            ttl: order.terms.ttl(),
+            owner: Arc::clone(&order.owner),
+        };
+        let flight = Flight::Acquire {
+            ticket: id,
+            sent: now,
+        };
+        let op = self.send(op, patience, flight);
+        if let Some(ticket) = self.tickets.get_mut(&id) {
+            ticket.open.push(op);
+            let until = now + patience;
+            ticket.stage = Stage::Asking { op, until };
+        }
+    }
+
+    pub(super) fn acquire_replied(
+        &mut self,
+        op: OpId,
+        id: TicketId,
+        sent: Instant,
+        result: Result<Reply, Failure>,
+        now: Instant,
+    ) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let settled = !result.as_ref().is_err_and(|failure| failure.executed);
+        if settled {
+            ticket.open.retain(|open| *open != op);
+        }
+        ticket.taken |= matches!(result, Ok(Reply::Acquired { .. }));
+        let current = match ticket.stage {
+            Stage::Queued => false,
+            Stage::Asking { op: asked, .. } => asked == op,
+            Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return,
+        };
+        match result {
+            Ok(Reply::Acquired { fence }) if now < ticket.order.terms.soft(sent) => {
+                self.grant(id, sent, fence, now);
+            }
+            // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
+            Ok(Reply::Acquired { .. }) if current => self.ask_again(id, now),
+            Ok(Reply::Held { left }) if current => self.contended(id, left, now),
+            Err(failure) if current => self.ask_failed(id, failure, now),
+            _ => {}
+        }
+    }
+
+    fn grant(&mut self, id: TicketId, sent: Instant, fence: Option<Fence>, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let watchdog = ticket.order.watchdog;
+        let sent = if seeded!(self, CountedFromReply) {
+            now
+        } else {
+            sent
+        };
+        let lease = Lease {
+            sent,
+            ceiling: watchdog
+                .and_then(|dog| dog.max_hold)
+                .map(|limit| sent + limit),
+            renew_at: watchdog.map(|dog| sent + dog.interval),
+            fence,
+        };
+        let deadline = if seeded!(self, NoMargin) {
+            sent + ticket.order.terms.ttl()
+        } else {
+            ticket.deadline(&lease)
+        };
+        let key = Arc::clone(&ticket.order.key);
+        ticket.stage = Stage::Held(lease);
+        if let Some(queue) = self.queues.get_mut(&key) {
+            queue.waiting.retain(|waiting| *waiting != id);
+            queue.freed(now);
+            queue.trouble = None;
+            queue.holder = Some(id);
+        }
+        self.signal(Signal::Granted {
+            ticket: id,
+            deadline,
+            fence,
+        });
+        self.refuse_single_tries(&key, Some(deadline.since(now)), now);
+        self.arm(id);
+    }
+
+    fn ask_again(&mut self, id: TicketId, now: Instant) {
+        if let Some(ticket) = self.tickets.get_mut(&id) {
+            ticket.stage = Stage::Queued;
+            let key = Arc::clone(&ticket.order.key);
+            self.hurry(&key, now);
+        }
+    }
+
+    /// Another holds the key: those that try once are told, the others look again later.
+    fn contended(&mut self, id: TicketId, left: Option<Duration>, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        ticket.stage = Stage::Queued;
+        let key = Arc::clone(&ticket.order.key);
+        if let Some(queue) = self.queues.get_mut(&key) {
+            queue.held(left, now, |pause| self.jitter.around(pause));
+        }
+        self.refuse_single_tries(&key, left, now);
+        self.pump(&key, now);
+    }
+
+    /// One answer serves all calls of this process that asked for the same key and do not queue.
+    fn refuse_single_tries(&mut self, key: &Arc<str>, left: Option<Duration>, now: Instant) {
+        let Some(queue) = self.queues.get_mut(key) else {
+            return;
+        };
+        let waits = |id: &TicketId| {
+            self.tickets
+                .get(id)
+                .is_some_and(|ticket| ticket.order.waits())
+        };
+        let (kept, refused): (VecDeque<TicketId>, VecDeque<TicketId>) =
+            queue.waiting.drain(..).partition(waits);
+        queue.waiting = kept;
+        for id in refused {
+            let error = self.tickets[&id].order.contended(left);
+            self.fail(id, error, now);
+        }
+    }
+
+    fn ask_failed(&mut self, id: TicketId, failure: Failure, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        ticket.stage = Stage::Queued;
+        let key = Arc::clone(&ticket.order.key);
+        match failure.retry {
+            Retry::Never => self.fail(id, failure.error, now),
+            Retry::Now => self.hurry(&key, now),
+            Retry::Later => {
+                if let Some(queue) = self.queues.get_mut(&key) {
+                    queue.troubled(failure.error, now, |pause| self.jitter.around(pause));
+                }
+                self.pump(&key, now);
+            }
+        }
+    }
+
+    pub(super) fn queued_due(&self, id: TicketId, ticket: &Ticket) -> Instant {
+        let Some(queue) = self.queues.get(&ticket.order.key) else {
+            return ticket.budget;
+        };
+        if queue.holder.is_none() && queue.waiting.front() == Some(&id) {
+            ticket.budget.min(queue.ask_at)
+        } else {
+            ticket.budget
+        }
+    }
+
+    pub(super) fn acquire_due(&mut self, id: TicketId, now: Instant) {
+        let ticket = &self.tickets[&id];
+        if ticket.budget <= now {
+            let error = self.out_of_time(ticket, now);
+            self.fail(id, error, now);
+            return;
+        }
+        let key = Arc::clone(&ticket.order.key);
+        if let Stage::Asking { until, .. } = ticket.stage
+            && until <= now
+        {
+            let failure = Failure {
+                error: unanswered(self.limits.io_timeout),
+                retry: Retry::Later,
+                executed: true,
+            };
+            self.ask_failed(id, failure, now);
+            return;
+        }
+        self.pump(&key, now);
+    }
+
+    /// Whether the time went by in the queue or because the store did not answer.
+    fn out_of_time(&self, ticket: &Ticket, now: Instant) -> LockError {
+        let waited = now.since(ticket.since);
+        let queue = self.queues.get(&ticket.order.key);
+        if let Some(trouble) = queue.and_then(|queue| queue.trouble.clone()) {
+            return trouble;
+        }
+        let alone = matches!(ticket.stage, Stage::Asking { .. })
+            && queue.is_some_and(KeyQueue::never_answered);
+        if alone || !ticket.order.waits() {
+            return unanswered(waited);
+        }
+        LockError::TimedOut {
+            key: ticket.order.name.as_ref().to_owned(),
+            waited,
+        }
+    }
+
+    /// Ends a ticket that is still acquiring; what it may have left on the server is removed.
+    pub(super) fn fail(&mut self, id: TicketId, error: LockError, now: Instant) {
+        self.signal(Signal::Failed(id, error));
+        self.leave(id, false, now);
+    }
+}
+
+fn unanswered(after: Duration) -> LockError {
+    LockError::Unavailable {
+        source: StoreError::new(
+            "timeout",
+            format!(
+                "no answer within {after:?}; check that the server is up and reachable, and give slow networks a \
+                 longer `wait` or `io_timeout`"
+            ),
+        ),
+    }
+}

@@ -1,0 +1,266 @@
+//! The pure core: events and the time go in, requests and signals come out.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::jitter::Jitter;
+use super::queue::KeyQueue;
+use super::shutdown::{Shutdown, ShutdownReport};
+use super::ticket::{Order, Stage, Ticket, TicketId};
+use crate::clock::Instant;
+use crate::store::{Failure, Op, OpId, Reply, Request};
+use crate::{Fence, LockError};
+
+/// A pool's limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How long one request may take.
+    pub(crate) io_timeout: Duration,
+    /// How many calls may queue for one key.
+    pub(crate) max_waiters: usize,
+}
+
+/// What a caller is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// The lock is held; the body may be polled before `deadline`.
+    Granted {
+        ticket: TicketId,
+        deadline: Instant,
+        fence: Option<Fence>,
+    },
+    /// The lease was renewed.
+    Extended { ticket: TicketId, deadline: Instant },
+    /// The lease is over.
+    Lost(TicketId),
+    /// The lock was not taken.
+    Failed(TicketId, LockError),
+    /// An awaited release came to its end, or took too long.
+    Released { ticket: TicketId, confirmed: bool },
+    /// The shutdown is over.
+    ShutDown(ShutdownReport),
+}
+
+/// A request whose reply is awaited.
+#[derive(Debug)]
+pub(super) enum Flight {
+    Acquire {
+        ticket: TicketId,
+        sent: Instant,
+    },
+    Renew {
+        tickets: Vec<TicketId>,
+        sent: Instant,
+    },
+    Release {
+        ticket: TicketId,
+        /// Whether no acquire of this ticket was open when this was sent.
+        certain: bool,
+    },
+}
+
+/// The state of all locks of one pool.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) limits: Limits,
+    pub(super) tickets: HashMap<TicketId, Ticket>,
+    pub(super) queues: HashMap<Arc<str>, KeyQueue>,
+    pub(super) flights: HashMap<OpId, Flight>,
+    pub(super) shutdown: Option<Shutdown>,
+    pub(super) jitter: Jitter,
+    /// Leases that are due now; they leave together.
+    pub(super) renewals: Vec<TicketId>,
+    timers: BinaryHeap<Reverse<(Instant, TicketId)>>,
+    requests: Vec<Request>,
+    signals: Vec<Signal>,
+    last_op: u64,
+    #[cfg(test)]
+    pub(super) bug: Option<super::bug::Bug>,
+}
+
+impl Core {
+    pub(crate) fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            limits,
+            tickets: HashMap::new(),
+            queues: HashMap::new(),
+            flights: HashMap::new(),
+            shutdown: None,
+            jitter: Jitter::new(seed),
+            renewals: Vec::new(),
+            timers: BinaryHeap::new(),
+            requests: Vec::new(),
+            signals: Vec::new(),
+            last_op: 0,
+            #[cfg(test)]
+            bug: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_bug(self, bug: Option<super::bug::Bug>) -> Self {
+        Self { bug, ..self }
+    }
+
+    /// Takes a new order; answered by `Granted` or `Failed`.
+    pub(crate) fn acquire(&mut self, id: TicketId, order: Order, now: Instant) {
+        self.enter(id, order, now);
+    }
+
+    /// Releases a held lock; answered by `Released`.
+    pub(crate) fn release(&mut self, id: TicketId, now: Instant) {
+        self.leave(id, true, now);
+    }
+
+    /// The caller is gone, whatever state the ticket is in. Not answered.
+    pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
+        self.leave(id, false, now);
+    }
+
+    /// A request came to its end.
+    pub(crate) fn reply(&mut self, op: OpId, result: Result<Reply, Failure>, now: Instant) {
+        match self.flights.remove(&op) {
+            Some(Flight::Acquire { ticket, sent }) => {
+                self.acquire_replied(op, ticket, sent, result, now);
+            }
+            Some(Flight::Renew { tickets, sent }) => {
+                self.renew_replied(&tickets, sent, result, now);
+            }
+            Some(Flight::Release { ticket, certain }) => {
+                self.release_replied(ticket, certain, result, now);
+            }
+            None => {}
+        }
+    }
+
+    /// The store can be reached again.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        let ids: Vec<_> = self.tickets.keys().copied().collect();
+        for id in ids {
+            self.retry_now(id, now);
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some(&Reverse((at, id))) = self.timers.peek() {
+            if now < at {
+                break;
+            }
+            self.timers.pop();
+            let Some(ticket) = self.tickets.get_mut(&id) else {
+                continue;
+            };
+            if ticket.armed != Some(at) {
+                continue;
+            }
+            ticket.armed = None;
+            self.due(id, now);
+            self.arm(id);
+        }
+        self.shutdown_due(now);
+    }
+
+    /// When to call [`tick`](Self::tick) next.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
+        match (timer, shutdown) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        }
+    }
+
+    /// Whether nothing is held, waiting, or to be cleaned up.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows(&self, id: TicketId) -> bool {
+        self.tickets.contains_key(&id)
+    }
+
+    /// What to send now, in this order.
+    pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
+        self.send_renewals(now);
+        mem::take(&mut self.requests)
+    }
+
+    /// What to tell callers now.
+    pub(crate) fn take_signals(&mut self) -> Vec<Signal> {
+        mem::take(&mut self.signals)
+    }
+
+    pub(super) fn signal(&mut self, signal: Signal) {
+        self.signals.push(signal);
+    }
+
+    pub(super) fn send(&mut self, op: Op, patience: Duration, flight: Flight) -> OpId {
+        self.last_op += 1;
+        let id = OpId(self.last_op);
+        self.flights.insert(id, flight);
+        self.requests.push(Request { id, op, patience });
+        id
+    }
+
+    fn due(&mut self, id: TicketId, now: Instant) {
+        match self.tickets[&id].stage {
+            Stage::Queued | Stage::Asking { .. } => self.acquire_due(id, now),
+            Stage::Held(_) => self.hold_due(id, now),
+            Stage::Releasing(_) => self.release_due(id, now),
+            Stage::Lost => {}
+        }
+    }
+
+    /// Sets the ticket's timer to its next due time.
+    pub(super) fn arm(&mut self, id: TicketId) {
+        let Some(ticket) = self.tickets.get(&id) else {
+            return;
+        };
+        let due = match &ticket.stage {
+            Stage::Queued => Some(self.queued_due(id, ticket)),
+            Stage::Asking { until, .. } => Some(ticket.budget.min(*until)),
+            Stage::Held(lease) => {
+                let end = ticket.end(lease);
+                Some(lease.renew_at.map_or(end, |renew| renew.min(end)))
+            }
+            Stage::Releasing(cleanup) => {
+                let next = cleanup.next_try.min(cleanup.until);
+                Some(cleanup.awaited.map_or(next, |awaited| next.min(awaited)))
+            }
+            Stage::Lost => None,
+        };
+        let (Some(due), Some(ticket)) = (due, self.tickets.get_mut(&id)) else {
+            return;
+        };
+        if ticket.armed.is_none_or(|armed| due < armed) {
+            ticket.armed = Some(due);
+            self.timers.push(Reverse((due, id)));
+        }
+    }
+
+    fn retry_now(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        match &mut ticket.stage {
+            Stage::Queued => {
+                let key = Arc::clone(&ticket.order.key);
+                self.hurry(&key, now);
+            }
+            Stage::Held(lease) => {
+                let overdue = now.since(lease.sent) > ticket.order.terms.interval();
+                if overdue && let Some(renew_at) = &mut lease.renew_at {
+                    *renew_at = now;
+                }
+            }
+            Stage::Releasing(cleanup) => cleanup.next_try = now,
+            Stage::Asking { .. } | Stage::Lost => {}
+        }
+        self.arm(id);
+    }
+}

@@ -1,0 +1,46 @@
+//! Spreads retries, so that clients that failed together do not come back together.
+
+use std::time::Duration;
+
+/// A small generator (xorshift64*); it decides nothing that must not be guessed.
+#[derive(Debug)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// A span from `mean / 2` to `mean * 3 / 2`.
+    pub(crate) fn around(&mut self, mean: Duration) -> Duration {
+        mean / 2 + mean.mul_f64(self.unit())
+    }
+
+    /// From 0 to 1, without 1.
+    fn unit(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let bits = u32::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32).unwrap_or(0);
+        f64::from(bits) / 4_294_967_296.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_within_half_and_spreads() {
+        let mut jitter = Jitter::new(42);
+        let mean = Duration::from_millis(100);
+        let spans: Vec<_> = (0..1000).map(|_| jitter.around(mean)).collect();
+        assert!(
+            spans
+                .iter()
+                .all(|span| (mean / 2..mean * 3 / 2).contains(span))
+        );
+        assert!(spans.iter().any(|span| *span < mean * 6 / 10));
+        assert!(spans.iter().any(|span| *span > mean * 14 / 10));
+    }
+}

@@ -1,0 +1,31 @@
+//! The engine: everything that a pool does in the background.
+//!
+//! [`core`] decides. It is a state machine with no clock and no I/O, so that every rule can be tested without
+//! a socket: who asks the store and when, who holds, when to renew, when a lease is lost, what must be cleaned up.
+//! [`driver`] feeds it commands, replies and the time, and carries out what it decides. [`thread`] gives the
+//! driver a thread of its own, so that leases are renewed while the program's workers are blocked, and
+//! released when its runtime is gone.
+
+mod acquire;
+mod bug;
+mod core;
+mod driver;
+mod hold;
+mod jitter;
+mod queue;
+mod release;
+mod shutdown;
+#[cfg(test)]
+mod simulation;
+mod slot;
+mod thread;
+mod ticket;
+
+pub(crate) use self::core::Limits;
+pub(crate) use driver::{Command, Engine};
+#[cfg(feature = "redis")]
+pub(crate) use jitter::Jitter;
+pub use shutdown::ShutdownReport;
+pub(crate) use slot::Slot;
+pub(crate) use thread::{Connecting, Place, start};
+pub(crate) use ticket::{Order, TicketId, Watchdog};

@@ -1,0 +1,186 @@
+//! Letting go: of a lock that is held, and of one that may have been taken after its caller was gone.
+//!
+//! An acquire whose reply never came may still be carried out: of 100 requests whose client had timed out and
+//! closed its socket, 100 were. So a removal counts as final only where it went behind every acquire of its token
+//! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
+//! would have expired by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bug::seeded;
+use super::core::{Core, Flight, Signal};
+use super::ticket::{Cleanup, Stage, TicketId};
+use crate::clock::Instant;
+use crate::store::{Failure, Op, Reply, Retry};
+
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// The caller is done with its ticket, in whatever stage.
+    pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let key = Arc::clone(&ticket.order.key);
+        match &mut ticket.stage {
+            Stage::Queued | Stage::Asking { .. } => {
+                if let Some(queue) = self.queues.get_mut(&key) {
+                    queue.waiting.retain(|waiting| *waiting != id);
+                }
+                if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
+                    self.tickets.remove(&id);
+                } else {
+                    self.start_cleanup(id, awaited, now);
+                }
+                self.pump(&key, now);
+            }
+            Stage::Held(_) | Stage::Lost => {
+                // The removal goes first: the next waiter's acquire follows it on the same connection.
+                self.start_cleanup(id, awaited, now);
+                self.vacate(id, &key, now);
+            }
+            Stage::Releasing(cleanup) => {
+                if !awaited {
+                    cleanup.awaited = None;
+                }
+            }
+        }
+    }
+
+    fn start_cleanup(&mut self, id: TicketId, awaited: bool, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let terms = ticket.order.terms;
+        let was_held = matches!(ticket.stage, Stage::Held(_) | Stage::Lost);
+        ticket.stage = Stage::Releasing(Cleanup {
+            awaited: awaited.then(|| now + terms.attempt()),
+            next_try: now,
+            until: now + terms.ttl(),
+            tries: 0,
+            was_held,
+            removed: false,
+        });
+        self.remove_key(id, now);
+        self.arm(id);
+    }
+
+    fn remove_key(&mut self, id: TicketId, now: Instant) {
+        let io_timeout = self.limits.io_timeout;
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+            return;
+        };
+        let patience = ticket
+            .order
+            .terms
+            .attempt()
+            .max(FIRST_RETRY)
+            .min(io_timeout);
+        let pause = pause(cleanup.tries);
+        cleanup.tries += 1;
+        cleanup.next_try = now + patience + self.jitter.around(pause);
+        let op = Op::Release {
+            key: Arc::clone(&ticket.order.key),
+            token: ticket.order.token,
+            after: ticket.open.clone(),
+        };
+        let certain = ticket.open.is_empty();
+        let flight = Flight::Release {
+            ticket: id,
+            certain,
+        };
+        self.send(op, patience, flight);
+    }
+
+    pub(super) fn release_replied(
+        &mut self,
+        id: TicketId,
+        certain: bool,
+        result: Result<Reply, Failure>,
+        now: Instant,
+    ) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+            return;
+        };
+        match result {
+            Ok(Reply::Released { ordered, .. }) => {
+                cleanup.removed = true;
+                let awaited = cleanup.awaited.take().is_some();
+                let pause = pause(cleanup.tries);
+                cleanup.next_try = now + self.jitter.around(pause);
+                if awaited {
+                    self.signal(Signal::Released {
+                        ticket: id,
+                        confirmed: true,
+                    });
+                }
+                if certain || ordered || seeded!(self, RemovalBelieved) {
+                    self.forget(id, now);
+                }
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                let pause = match failure.retry {
+                    Retry::Now => Duration::ZERO,
+                    Retry::Later | Retry::Never => pause(cleanup.tries),
+                };
+                cleanup.next_try = now + self.jitter.around(pause);
+            }
+        }
+        self.arm(id);
+    }
+
+    pub(super) fn release_due(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+            return;
+        };
+        if cleanup.awaited.is_some_and(|awaited| awaited <= now) {
+            cleanup.awaited = None;
+            self.signal(Signal::Released {
+                ticket: id,
+                confirmed: false,
+            });
+            return self.release_due(id, now);
+        }
+        if cleanup.until <= now {
+            if cleanup.was_held && !cleanup.removed {
+                tracing::warn!(
+                    key = %ticket.order.name,
+                    tries = cleanup.tries,
+                    "release not confirmed; the lock has expired by now"
+                );
+            }
+            self.forget(id, now);
+        } else if cleanup.next_try <= now {
+            self.remove_key(id, now);
+        }
+    }
+
+    fn forget(&mut self, id: TicketId, now: Instant) {
+        if let Some(ticket) = self.tickets.remove(&id)
+            && let Stage::Releasing(cleanup) = ticket.stage
+            && cleanup.was_held
+        {
+            self.count_release(cleanup.removed);
+        }
+        self.shutdown_due(now);
+    }
+}
+
+/// The pause after so many tries.
+fn pause(tries: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(1 << tries.min(10))
+        .min(LONGEST_RETRY)
+}

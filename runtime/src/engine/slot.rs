@@ -1,0 +1,235 @@
+//! What the engine and the holder of one lock share.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Instant};
+use crate::{Fence, LockError};
+
+/// One call's lock, from before it is taken until after it is released.
+///
+/// The engine writes, the caller reads. The deadline is an atomic, because it is read before each poll of the
+/// body; that a reader may see it a moment late does no harm, since every value that it can see is an end that
+/// the store has confirmed.
+pub(crate) struct Slot {
+    name: Arc<str>,
+    clock: OnceLock<Clock>,
+    /// Nanoseconds on the pool's clock; zero while the lock is not held.
+    deadline: AtomicU64,
+    state: Mutex<State>,
+    /// Told once, when the lock is not held any more.
+    over: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    fence: Option<Fence>,
+    /// The task that waits for the grant, polls the body, or waits for the release.
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Held,
+    Lost,
+    Failed(LockError),
+    /// Released, and whether the store has confirmed it.
+    Released(bool),
+}
+
+impl Slot {
+    pub(crate) fn new(name: Arc<str>) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            clock: OnceLock::new(),
+            deadline: AtomicU64::new(0),
+            state: Mutex::new(State {
+                phase: Phase::Waiting,
+                fence: None,
+                waker: None,
+            }),
+            over: Notify::new(),
+        })
+    }
+
+    /// Sets the clock that the deadline is on, before anything is granted.
+    pub(crate) fn set_clock(&self, clock: Clock) {
+        // A slot belongs to one call and so to one pool: the first clock stays.
+        let _ = self.clock.set(clock);
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.state().fence
+    }
+
+    /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
+    pub(crate) fn remaining(&self) -> Duration {
+        let deadline = Instant::from_nanos(self.deadline.load(Ordering::Acquire));
+        match self.clock.get() {
+            Some(clock) => deadline.since(clock.now()),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// Whether the body may be polled now.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        if self.is_live() {
+            Ok(())
+        } else {
+            Err(self.lost_error())
+        }
+    }
+
+    pub(crate) fn lost_error(&self) -> LockError {
+        LockError::Lost {
+            key: self.name.as_ref().to_owned(),
+            fence: self.fence(),
+        }
+    }
+
+    /// Ends when the lock is not held any more.
+    pub(crate) async fn over(&self) {
+        let mut told = pin!(self.over.notified());
+        // Registered before the look, so that what happens in between is not missed.
+        told.as_mut().enable();
+        if self.is_live() {
+            told.await;
+        }
+    }
+
+    /// Wakes this task when the lock is lost.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        self.state().register(cx);
+    }
+
+    /// Ends when the lock is held, or will not be.
+    pub(crate) async fn granted(&self) -> Result<(), LockError> {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match &state.phase {
+                Phase::Waiting => {
+                    state.register(cx);
+                    Poll::Pending
+                }
+                Phase::Failed(error) => Poll::Ready(Err(error.clone())),
+                Phase::Held | Phase::Lost | Phase::Released(_) => Poll::Ready(Ok(())),
+            }
+        })
+        .await
+    }
+
+    /// Ends when the release is over; tells whether the store has confirmed it.
+    pub(crate) async fn released(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match state.phase {
+                Phase::Released(confirmed) => Poll::Ready(confirmed),
+                Phase::Failed(_) => Poll::Ready(false),
+                Phase::Waiting | Phase::Held | Phase::Lost => {
+                    state.register(cx);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The holder lets go: from here on nothing runs inside this lock.
+    pub(crate) fn close(&self) {
+        self.deadline.store(0, Ordering::Release);
+        self.over.notify_waiters();
+    }
+
+    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) {
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+        let mut state = self.state();
+        state.fence = fence;
+        state.phase = Phase::Held;
+        state.wake();
+    }
+
+    /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
+    /// close soon after.
+    pub(super) fn extend(&self, deadline: Instant) {
+        let later =
+            |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
+        let _ = self
+            .deadline
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+    }
+
+    pub(super) fn lose(&self) {
+        self.finish(Phase::Lost);
+    }
+
+    pub(super) fn fail(&self, error: LockError) {
+        self.finish(Phase::Failed(error));
+    }
+
+    pub(super) fn release(&self, confirmed: bool) {
+        self.finish(Phase::Released(confirmed));
+    }
+
+    /// The engine is gone: nothing is granted or kept any more.
+    pub(super) fn orphan(&self, error: LockError) {
+        let phase = self.state().phase.clone();
+        match phase {
+            Phase::Waiting => self.fail(error),
+            Phase::Held | Phase::Lost => self.finish(Phase::Released(false)),
+            Phase::Failed(_) | Phase::Released(_) => {}
+        }
+    }
+
+    fn finish(&self, phase: Phase) {
+        self.close();
+        let mut state = self.state();
+        state.phase = phase;
+        state.wake();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn register(&mut self, cx: &Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.waker = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("key", &self.name)
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

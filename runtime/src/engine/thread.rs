@@ -1,0 +1,87 @@
+//! Where an engine runs.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::oneshot;
+
+use super::core::Limits;
+use super::driver::{Driver, Engine};
+use crate::LockError;
+use crate::clock::Clock;
+use crate::store::LockStore;
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On a thread of its own, with a runtime of its own: the watchdog beats while the program's workers are
+    /// blocked (measured: 0.1 ms late, against 2.4 s on a blocked runtime), and what is to be released is
+    /// released after the program's runtime is gone.
+    Thread,
+    /// As a task of the runtime that connects the pool. For tests with paused time.
+    CurrentRuntime,
+}
+
+/// A store that is being connected.
+pub(crate) type Connecting =
+    Pin<Box<dyn Future<Output = Result<Box<dyn LockStore>, LockError>> + Send>>;
+
+/// Connects the store where the engine will run, and starts the engine.
+pub(crate) async fn start(
+    place: Place,
+    limits: Limits,
+    clock: Clock,
+    connecting: Connecting,
+) -> Result<Engine, LockError> {
+    match place {
+        Place::CurrentRuntime => {
+            let (driver, engine) = Driver::new(connecting.await?, limits, clock);
+            tokio::spawn(driver.run());
+            Ok(engine)
+        }
+        Place::Thread => start_thread(limits, clock, connecting).await,
+    }
+}
+
+async fn start_thread(
+    limits: Limits,
+    clock: Clock,
+    connecting: Connecting,
+) -> Result<Engine, LockError> {
+    let (started, result) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| no_thread(&error))?;
+    let body = move || {
+        runtime.block_on(async move {
+            let store = match connecting.await {
+                Ok(store) => store,
+                Err(error) => {
+                    // Whoever asked may have stopped waiting.
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let (driver, engine) = Driver::new(store, limits, clock);
+            // If nobody waits any more the engine is dropped here, and the driver ends at once.
+            let _ = started.send(Ok(engine));
+            driver.run().await;
+        });
+    };
+    std::thread::Builder::new()
+        .name("leasehold".to_owned())
+        .spawn(body)
+        .map_err(|error| no_thread(&error))?;
+    result.await.unwrap_or_else(|_| {
+        Err(LockError::config(
+            "the engine's thread ended while it connected",
+        ))
+    })
+}
+
+fn no_thread(error: &std::io::Error) -> LockError {
+    LockError::config(format!(
+        "the engine could not get a thread of its own: {error}"
+    ))
+}

@@ -1,0 +1,121 @@
+//! One call's way through the engine: from waiting to holding to released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::lease::Terms;
+use crate::store::OpId;
+use crate::token::Token;
+use crate::{Fence, LockError};
+
+/// Names a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TicketId(pub(crate) u64);
+
+/// How a lease is renewed while it is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Watchdog {
+    pub(crate) interval: Duration,
+    /// Give the lock up after this long, however healthy it is.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// What a caller wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    /// The key on the server, namespace included.
+    pub(crate) key: Arc<str>,
+    /// The key as the caller knows it.
+    pub(crate) name: Arc<str>,
+    pub(crate) token: Token,
+    pub(crate) owner: Arc<str>,
+    pub(crate) terms: Terms,
+    pub(crate) watchdog: Option<Watchdog>,
+    /// How long to queue; zero is one try.
+    pub(crate) wait: Duration,
+}
+
+/// An order on its way.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) order: Order,
+    pub(super) since: Instant,
+    /// When acquiring must end.
+    pub(super) budget: Instant,
+    pub(super) stage: Stage,
+    /// Acquires whose outcome is not known: in flight, or sent on a connection that broke.
+    pub(super) open: Vec<OpId>,
+    /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
+    pub(super) taken: bool,
+    /// The timer that is set for this ticket.
+    pub(super) armed: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// In the key's local queue.
+    Queued,
+    /// First in the queue, with an acquire on its way; asked again at `until`.
+    Asking { op: OpId, until: Instant },
+    /// The lock is held.
+    Held(Lease),
+    /// The lease was lost, the caller was told, and has not come back yet.
+    Lost,
+    /// Being removed from the store.
+    Releasing(Cleanup),
+}
+
+/// A lease that is held.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// When the request was sent that the lease is counted from.
+    pub(super) sent: Instant,
+    /// When the lock is given up at the latest.
+    pub(super) ceiling: Option<Instant>,
+    pub(super) renew_at: Option<Instant>,
+    pub(super) fence: Option<Fence>,
+}
+
+/// A lock that is being removed from the store.
+#[derive(Debug)]
+pub(super) struct Cleanup {
+    /// Until when somebody waits for the outcome.
+    pub(super) awaited: Option<Instant>,
+    pub(super) next_try: Instant,
+    /// By then the key has expired by itself.
+    pub(super) until: Instant,
+    pub(super) tries: u32,
+    /// Whether the caller held the lock; otherwise this removes what an abandoned acquire may have left.
+    pub(super) was_held: bool,
+    /// Whether a confirmed removal has been seen.
+    pub(super) removed: bool,
+}
+
+impl Order {
+    /// Whether the caller queues for a lock that is held.
+    pub(super) fn waits(&self) -> bool {
+        !self.wait.is_zero()
+    }
+
+    pub(super) fn contended(&self, retry_after: Option<Duration>) -> LockError {
+        LockError::Contended {
+            key: self.name.as_ref().to_owned(),
+            retry_after,
+        }
+    }
+}
+
+impl Ticket {
+    /// The end of the lease as the body sees it.
+    pub(super) fn deadline(&self, lease: &Lease) -> Instant {
+        let hard = self.order.terms.hard(lease.sent);
+        lease.ceiling.map_or(hard, |ceiling| hard.min(ceiling))
+    }
+
+    /// When the caller is told that the lease is over.
+    pub(super) fn end(&self, lease: &Lease) -> Instant {
+        let soft = self.order.terms.soft(lease.sent);
+        lease.ceiling.map_or(soft, |ceiling| soft.min(ceiling))
+    }
+}

@@ -1,0 +1,93 @@
+//! The gate: polls a body only while its lease lasts.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+
+use crate::LockError;
+use crate::engine::Slot;
+use crate::guard::Hold;
+
+/// How a body ended, if its lease lasted.
+enum End<T> {
+    Returned(T),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Runs the body inside the lock and releases the lock.
+///
+/// The clock is read before each poll. A time-out or a `select!` beside the body does not hold a deadline after
+/// a pause: of 100 pauses past the end, `timeout` let the body run on 100 times, a biased `select!` 10 times,
+/// this gate never.
+///
+/// The body is dropped before the release, however it ends; if this future is dropped, likewise.
+pub(crate) async fn run_inside<F: Future>(
+    hold: Hold,
+    body: Pin<&mut Option<F>>,
+    on_lost: OnLost,
+) -> Result<F::Output, LockError> {
+    let end = {
+        // Declared after `hold`, so dropped before it.
+        let mut body = Body(body);
+        poll_while_live(&mut body, hold.slot(), on_lost).await
+    };
+    match end {
+        Ok(End::Returned(value)) => {
+            hold.release().await;
+            Ok(value)
+        }
+        // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
+        Ok(End::Panicked(panic)) => {
+            hold.release().await;
+            resume_unwind(panic)
+        }
+        Err(lost) => Err(lost),
+    }
+}
+
+/// What happens to the body of a lost lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnLost {
+    /// It is dropped at its next poll.
+    #[default]
+    Cancel,
+    /// It runs on, and can ask its handle.
+    Continue,
+}
+
+/// The body in the caller's frame, cleared when this is dropped.
+struct Body<'a, F>(Pin<&'a mut Option<F>>);
+
+impl<F> Drop for Body<'_, F> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
+
+async fn poll_while_live<F: Future>(
+    body: &mut Body<'_, F>,
+    slot: &Slot,
+    on_lost: OnLost,
+) -> Result<End<F::Output>, LockError> {
+    let mut started = false;
+    poll_fn(|cx| {
+        // Registered before the look, so that a loss in between wakes this task.
+        slot.register(cx);
+        let guarded = on_lost == OnLost::Cancel || !started;
+        if guarded && !slot.is_live() {
+            return Poll::Ready(Err(slot.lost_error()));
+        }
+        started = true;
+        let Some(future) = body.0.as_mut().as_pin_mut() else {
+            return Poll::Ready(Err(slot.lost_error()));
+        };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(End::Returned(value))),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(panic) => Poll::Ready(Ok(End::Panicked(panic))),
+        }
+    })
+    .await
+}

@@ -1,0 +1,73 @@
+//! [`LockError`] as an HTTP response, for axum.
+
+use axum_core::body::Body;
+use axum_core::response::{IntoResponse, Response};
+
+use crate::LockError;
+
+/// 409 for contention, with `Retry-After` where it is known; 503 where the lock service cannot serve; 500 for a program
+/// that is set up wrongly, a key that cannot be used included. The body is `application/problem+json`
+/// (RFC 9457) and names no key: keys can contain what only one user should see.
+impl IntoResponse for LockError {
+    fn into_response(self) -> Response {
+        let (status, title) = if self.is_contention() {
+            (409, "The same operation is already being processed")
+        } else if self.is_unavailable() {
+            (503, "The lock service is not available")
+        } else {
+            (500, "The lock is not set up correctly")
+        };
+        let body = format!(r#"{{"type":"about:blank","title":"{title}","status":{status}}}"#);
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() =
+            http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(after) = self.retry_after() {
+            // Whole seconds, rounded up: a client that comes back earlier would be refused again.
+            let seconds = after.as_millis().div_ceil(1000).max(1);
+            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+            headers.insert(http::header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::StoreError;
+
+    #[test]
+    fn contention_is_409_with_retry_after_in_whole_seconds() {
+        let error = LockError::Contended {
+            key: "order:1".to_owned(),
+            retry_after: Some(Duration::from_millis(2_001)),
+        };
+        let response = error.into_response();
+        assert_eq!(response.status(), 409);
+        assert_eq!(response.headers()["retry-after"], "3");
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+    }
+
+    #[test]
+    fn an_unavailable_store_is_503() {
+        let source = StoreError::new("io", "gone");
+        let response = LockError::Unavailable { source }.into_response();
+        assert_eq!(response.status(), 503);
+        assert!(!response.headers().contains_key("retry-after"));
+    }
+
+    #[test]
+    fn a_program_without_a_pool_is_500() {
+        assert_eq!(LockError::NotInstalled.into_response().status(), 500);
+    }
+}

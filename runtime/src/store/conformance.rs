@@ -1,0 +1,245 @@
+//! What every store must do, as one suite that runs against each of them.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+use crate::Fence;
+use crate::token::Token;
+
+const TTL: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(150);
+
+/// Runs the suite. `connect` gives one more client of the same store.
+///
+/// # Panics
+///
+/// Where the store does not conform.
+pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
+    let mut one = Client::new(connect());
+    let mut two = Client::new(connect());
+    exclusion(&mut one, &mut two).await;
+    idempotence(&mut one, &mut two).await;
+    ownership(&mut one, &mut two).await;
+    expiry(&mut one, &mut two).await;
+    renewal(&mut one, &mut two).await;
+    renewal_never_creates(&mut one, &mut two).await;
+    fences_grow(&mut one, &mut two).await;
+    order(&mut one, &mut two).await;
+    batches(&mut one).await;
+}
+
+async fn exclusion(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("exclusion");
+    assert!(one.acquire(&key, mine, TTL).await.is_some());
+    let Reply::Held { left } = two.ask(acquire(&key, other, TTL)).await else {
+        panic!("a held key was given to another token");
+    };
+    assert!(left.is_some_and(|left| left <= TTL && left > TTL / 2));
+    assert!(one.release(&key, mine).await);
+    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
+async fn idempotence(one: &mut Client, two: &mut Client) {
+    let (key, mine, _) = scene("idempotence");
+    let first = one.acquire(&key, mine, SHORT).await.unwrap();
+    let again = two.acquire(&key, mine, TTL).await;
+    assert_eq!(again, Some(first), "the same token got another fence");
+    tokio::time::sleep(SHORT * 2).await;
+    assert!(
+        one.release(&key, mine).await,
+        "the second acquire did not extend the ttl"
+    );
+}
+
+async fn ownership(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("ownership");
+    one.acquire(&key, mine, TTL).await.unwrap();
+    assert!(!two.release(&key, other).await);
+    assert_eq!(two.renew(&[(&key, other)], SHORT).await, [false]);
+    assert!(
+        one.release(&key, mine).await,
+        "another token's release or renewal had an effect"
+    );
+    assert!(!one.release(&key, mine).await, "released twice");
+}
+
+async fn expiry(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("expiry");
+    one.acquire(&key, mine, SHORT).await.unwrap();
+    tokio::time::sleep(SHORT * 2).await;
+    two.acquire(&key, other, TTL).await.unwrap();
+    assert!(!one.release(&key, mine).await);
+    assert!(two.release(&key, other).await);
+}
+
+async fn renewal(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("renewal");
+    one.acquire(&key, mine, SHORT).await.unwrap();
+    assert_eq!(one.renew(&[(&key, mine)], TTL).await, [true]);
+    tokio::time::sleep(SHORT * 2).await;
+    assert!(two.acquire(&key, other, TTL).await.is_none());
+    assert!(one.release(&key, mine).await);
+}
+
+async fn renewal_never_creates(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("renewal-never-creates");
+    assert_eq!(one.renew(&[(&key, mine)], TTL).await, [false]);
+    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
+async fn fences_grow(one: &mut Client, two: &mut Client) {
+    let (key, _, _) = scene("fences");
+    let mut last: Option<Fence> = None;
+    for round in 0..200 {
+        let client = if round % 2 == 0 { &mut *one } else { &mut *two };
+        let token = Token::random();
+        let fence = client.acquire(&key, token, TTL).await.unwrap();
+        assert!(last < Some(fence), "{last:?} was followed by {fence:?}");
+        last = Some(fence);
+        assert!(client.release(&key, token).await);
+    }
+}
+
+/// A release that was submitted behind an acquire undoes it.
+async fn order(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("order");
+    for _ in 0..100 {
+        let (first, second) = (one.next_id(), one.next_id());
+        one.submit(first, acquire(&key, mine, TTL));
+        one.submit(second, release(&key, mine, vec![first]));
+        one.reply(first).await;
+        let Reply::Released { found, ordered } = one.reply(second).await else {
+            panic!("a release was answered by something else");
+        };
+        assert!(found && ordered);
+    }
+    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
+async fn batches(one: &mut Client) {
+    let keys: Vec<Arc<str>> = (0..450)
+        .map(|n| format!("lock:conf:batch:{n}").into())
+        .collect();
+    let token = Token::random();
+    for key in &keys {
+        one.acquire(key, token, TTL).await.unwrap();
+    }
+    let mut expected = vec![true; keys.len()];
+    for lost in [0, 199, 200, 449] {
+        assert!(one.release(&keys[lost], token).await);
+        expected[lost] = false;
+    }
+    let renewals: Vec<_> = keys.iter().map(|key| (key, token)).collect();
+    assert_eq!(one.renew(&renewals, TTL).await, expected);
+    for key in &keys {
+        one.release(key, token).await;
+    }
+}
+
+fn scene(name: &str) -> (Arc<str>, Token, Token) {
+    (
+        format!("lock:conf:{name}").into(),
+        Token::random(),
+        Token::random(),
+    )
+}
+
+fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
+    Op::Acquire {
+        key: Arc::clone(key),
+        token,
+        ttl,
+        owner: "conformance".into(),
+    }
+}
+
+fn release(key: &Arc<str>, token: Token, after: Vec<OpId>) -> Op {
+    Op::Release {
+        key: Arc::clone(key),
+        token,
+        after,
+    }
+}
+
+/// A store with its replies sorted by request.
+struct Client {
+    store: Box<dyn LockStore>,
+    last: u64,
+    early: Vec<(OpId, Reply)>,
+}
+
+impl Client {
+    fn new(store: Box<dyn LockStore>) -> Self {
+        Self {
+            store,
+            last: 0,
+            early: Vec::new(),
+        }
+    }
+
+    fn next_id(&mut self) -> OpId {
+        self.last += 1;
+        OpId(self.last)
+    }
+
+    fn submit(&mut self, id: OpId, op: Op) {
+        let patience = Duration::from_secs(5);
+        self.store.submit(vec![Request { id, op, patience }]);
+    }
+
+    async fn reply(&mut self, wanted: OpId) -> Reply {
+        loop {
+            if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
+                return self.early.swap_remove(at).1;
+            }
+            let event = poll_fn(|cx| self.store.poll_event(cx));
+            let event = tokio::time::timeout(Duration::from_secs(10), event);
+            match event.await.expect("the store answers within 10 s") {
+                StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
+                StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
+                StoreEvent::Connected => {}
+            }
+        }
+    }
+
+    async fn ask(&mut self, op: Op) -> Reply {
+        let id = self.next_id();
+        self.submit(id, op);
+        self.reply(id).await
+    }
+
+    async fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Option<Fence> {
+        match self.ask(acquire(key, token, ttl)).await {
+            Reply::Acquired { fence } => Some(fence.expect("this store promises fences")),
+            Reply::Held { .. } => None,
+            other => panic!("an acquire was answered by {other:?}"),
+        }
+    }
+
+    async fn release(&mut self, key: &Arc<str>, token: Token) -> bool {
+        match self.ask(release(key, token, Vec::new())).await {
+            Reply::Released { found, .. } => found,
+            other => panic!("a release was answered by {other:?}"),
+        }
+    }
+
+    async fn renew(&mut self, keys: &[(&Arc<str>, Token)], ttl: Duration) -> Vec<bool> {
+        let renewals = keys
+            .iter()
+            .map(|(key, token)| Renewal {
+                key: Arc::clone(key),
+                token: *token,
+                ttl,
+            })
+            .collect();
+        match self.ask(Op::Renew(renewals)).await {
+            Reply::Renewed(kept) => kept,
+            other => panic!("a renewal was answered by {other:?}"),
+        }
+    }
+}

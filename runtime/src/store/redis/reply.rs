@@ -1,0 +1,274 @@
+//! Reads what the server answers.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, Value};
+
+use crate::store::{Failure, Op, Reply, Retry};
+use crate::{Fence, LockError, StoreError};
+
+/// What the server's error codes mean for us: the code, whether to try again, and what to do about it.
+const CODES: &[(&str, Retry, &str)] = &[
+    (
+        "NOSCRIPT",
+        Retry::Now,
+        "the server has forgotten its scripts; they are loaded again",
+    ),
+    (
+        "LOADING",
+        Retry::Later,
+        "the server is still loading its data; it will serve when that is done",
+    ),
+    (
+        "BUSY",
+        Retry::Later,
+        "the server is busy with another client's script",
+    ),
+    ("TRYAGAIN", Retry::Later, "the cluster is moving this key"),
+    ("CLUSTERDOWN", Retry::Later, "the cluster is down"),
+    (
+        "MASTERDOWN",
+        Retry::Later,
+        "the replica has lost its master",
+    ),
+    (
+        "READONLY",
+        Retry::Later,
+        "the server is a read-only replica; point the URL at the master",
+    ),
+    (
+        "MOVED",
+        Retry::Never,
+        "the server is part of a cluster; one node alone cannot serve all keys",
+    ),
+    (
+        "ASK",
+        Retry::Never,
+        "the server is part of a cluster; one node alone cannot serve all keys",
+    ),
+    (
+        "CROSSSLOT",
+        Retry::Never,
+        "the server is part of a cluster; one node alone cannot serve all keys",
+    ),
+    (
+        "OOM",
+        Retry::Never,
+        "the server's memory is full; raise its maxmemory or remove data",
+    ),
+    (
+        "MISCONF",
+        Retry::Never,
+        "the server cannot write its snapshot and refuses writes; look at its log",
+    ),
+    (
+        "NOREPLICAS",
+        Retry::Never,
+        "the server has too few replicas and refuses writes",
+    ),
+    (
+        "NOAUTH",
+        Retry::Never,
+        "the server asks for a password; put it into the URL, redis://user:password@host/",
+    ),
+    (
+        "WRONGPASS",
+        Retry::Never,
+        "the server refused the user or the password of the URL; correct them",
+    ),
+    (
+        "NOPERM",
+        Retry::Never,
+        "the user lacks a permission; it needs the commands eval, evalsha, script|load, get, set, del, \
+        pexpire, pttl and time, on the namespace's keys",
+    ),
+    (
+        "WRONGTYPE",
+        Retry::Never,
+        "the key is in use for other data; choose another key or namespace",
+    ),
+    (
+        "NOPROTO",
+        Retry::Never,
+        "the server does not speak the protocol asked for",
+    ),
+    ("EXECABORT", Retry::Never, "the server refused the request"),
+];
+
+/// The reply to `op`, or why there is none.
+pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
+    match value {
+        Value::ServerError(error) => Err(server_error(error.code(), error.details())),
+        value => match op {
+            Op::Acquire { .. } => acquired(&value),
+            Op::Renew(renewals) => renewed(&value, renewals.len()),
+            Op::Release { .. } => released(&value),
+        }
+        .ok_or_else(|| garbage("an answer of another shape")),
+    }
+}
+
+fn acquired(value: &Value) -> Option<Reply> {
+    let [taken, detail] = array(value)? else {
+        return None;
+    };
+    if integer(taken)? == 1 {
+        let fence = u64::try_from(integer(detail)?).ok()?;
+        return Some(Reply::Acquired {
+            fence: Some(Fence::new(fence)),
+        });
+    }
+    // Negative: another client's lock without a ttl, or one that expired in this moment.
+    let left = u64::try_from(integer(detail)?)
+        .ok()
+        .map(Duration::from_millis);
+    Some(Reply::Held { left })
+}
+
+fn renewed(value: &Value, count: usize) -> Option<Reply> {
+    let kept: Option<Vec<bool>> = array(value)?
+        .iter()
+        .map(|one| integer(one).map(|one| one == 1))
+        .collect();
+    kept.filter(|kept| kept.len() == count).map(Reply::Renewed)
+}
+
+fn released(value: &Value) -> Option<Reply> {
+    Some(Reply::Released {
+        found: integer(value)? == 1,
+        ordered: false,
+    })
+}
+
+fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// An error that the server answered with: it did not do what was asked.
+fn server_error(code: &str, details: Option<&str>) -> Failure {
+    let details = details.unwrap_or_default();
+    let known = CODES
+        .iter()
+        .find(|(known, _, _)| *known == hidden_code(code, details));
+    let (code, retry, advice) = match known {
+        Some((code, retry, advice)) => (*code, *retry, *advice),
+        None if details.contains("max number of clients") => (
+            "maxclients",
+            Retry::Later,
+            "the server has as many clients as it allows; raise its maxclients",
+        ),
+        None => ("ERR", Retry::Never, "the server refused the request"),
+    };
+    failure(
+        code,
+        format!("{advice} ({code}: {})", first_line(details)),
+        retry,
+        false,
+    )
+}
+
+/// The error that a script met is reported inside another one by some versions.
+fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
+    if code != "ERR" {
+        return code;
+    }
+    if details.contains("can't run this command")
+        || details.contains("No permissions")
+        || details.contains("NOPERM")
+    {
+        "NOPERM"
+    } else if details.contains("OOM ") {
+        "OOM"
+    } else if details.contains("WRONGTYPE ") {
+        "WRONGTYPE"
+    } else if details.contains("READONLY ") || details.contains("Write commands are not allowed") {
+        "READONLY"
+    } else if details.contains("MISCONF ") {
+        "MISCONF"
+    } else {
+        code
+    }
+}
+
+/// The connection broke or could not be made. A request that was under way may have been carried out.
+pub(super) fn broken(error: &RedisError) -> Failure {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => {
+            let code = if error
+                .detail()
+                .is_some_and(|detail| detail.contains("NOAUTH"))
+            {
+                "NOAUTH"
+            } else {
+                "WRONGPASS"
+            };
+            server_error(code, error.detail())
+        }
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            server_error(error.code().unwrap_or("ERR"), error.detail())
+        }
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            garbage("something that is not the Redis protocol")
+        }
+        _ if error.is_timeout() => failure(
+            "timeout",
+            "the server did not answer in time; check that it is up and reachable".to_owned(),
+            Retry::Later,
+            true,
+        ),
+        _ => failure(
+            "io",
+            format!(
+                "the connection failed: {}; check that the server is up and the URL is right",
+                first_line(&error.to_string())
+            ),
+            Retry::Later,
+            true,
+        ),
+    }
+}
+
+pub(super) fn garbage(what: &str) -> Failure {
+    failure(
+        "protocol",
+        format!("the server answered with {what}; check that the URL names a Redis server"),
+        Retry::Never,
+        true,
+    )
+}
+
+pub(super) fn failure(
+    code: &'static str,
+    message: String,
+    retry: Retry,
+    executed: bool,
+) -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new(code, message),
+        },
+        retry,
+        executed,
+    }
+}
+
+/// What a server says is shown short and on one line.
+fn first_line(text: &str) -> String {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(120)
+        .collect()
+}

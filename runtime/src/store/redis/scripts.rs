@@ -1,0 +1,95 @@
+//! The scripts, and the commands that call them.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, Script, Value, cmd};
+
+use crate::key::RESERVED;
+use crate::store::{Op, Renewal};
+use crate::token::Token;
+
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("acquire.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
+
+fn all() -> [(&'static Script, &'static str); 3] {
+    [
+        (&ACQUIRE, include_str!("acquire.lua")),
+        (&RENEW, include_str!("renew.lua")),
+        (&RELEASE, include_str!("release.lua")),
+    ]
+}
+
+/// Loads all scripts.
+pub(super) fn load() -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    for (_, code) in all() {
+        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(code).to_owned());
+    }
+    pipeline
+}
+
+/// Whether these are the answers of a server that has loaded all scripts.
+pub(super) fn loaded(answers: &[Value]) -> bool {
+    let hash = |answer: &Value, script: &Script| matches!(answer, Value::BulkString(hash) if hash == script.get_hash().as_bytes());
+    answers.len() == all().len()
+        && answers
+            .iter()
+            .zip(all())
+            .all(|(answer, (script, _))| hash(answer, script))
+}
+
+/// The key of the namespace's fence counter: one, however many locks there are.
+pub(super) fn fence_key(namespace: &str) -> String {
+    if namespace.is_empty() {
+        format!("{RESERVED}:fence")
+    } else {
+        format!("{namespace}:{RESERVED}:fence")
+    }
+}
+
+/// The command for `op`.
+pub(super) fn command(op: &Op, fence_key: &str) -> Cmd {
+    match op {
+        Op::Acquire {
+            key,
+            token,
+            ttl,
+            owner,
+        } => call(&ACQUIRE, 2)
+            .arg(&**key)
+            .arg(fence_key)
+            .arg(token.hex())
+            .arg(millis(*ttl))
+            .arg(&**owner)
+            .to_owned(),
+        Op::Renew(renewals) => renew(renewals),
+        Op::Release { key, token, .. } => release(key, *token),
+    }
+}
+
+pub(super) fn release(key: &str, token: Token) -> Cmd {
+    call(&RELEASE, 1).arg(key).arg(token.hex()).to_owned()
+}
+
+fn renew(renewals: &[Renewal]) -> Cmd {
+    let mut command = call(&RENEW, renewals.len());
+    for renewal in renewals {
+        command.arg(&*renewal.key);
+    }
+    for renewal in renewals {
+        command.arg(renewal.token.hex()).arg(millis(renewal.ttl));
+    }
+    command
+}
+
+fn call(script: &Script, keys: usize) -> Cmd {
+    let mut command = cmd("EVALSHA");
+    command.arg(script.get_hash()).arg(keys);
+    command
+}
+
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}

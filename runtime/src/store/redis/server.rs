@@ -1,0 +1,149 @@
+//! How to reach a server.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
+    PushInfo, RedisError, Value,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{reply, scripts};
+use crate::LockError;
+use crate::store::{Failure, Retry};
+
+/// How long a request may stay unanswered before it is given up for good. The engine has retried long before;
+/// an answer that comes late can still settle what an earlier attempt did.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How many batches may wait to be written.
+const WRITE_BUFFER: usize = 1024;
+
+/// A server's address and credentials. Shows without the credentials.
+#[derive(Clone)]
+pub(crate) struct Server {
+    info: ConnectionInfo,
+}
+
+/// A connection that is set up and has the scripts loaded.
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
+    pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+}
+
+impl Server {
+    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        // The crate's own text may quote a part of the URL, and with it the password.
+        let info = url.into_connection_info().map_err(|_| {
+            LockError::config(
+                "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
+                 characters percent-encoded, or redis+unix:///path",
+            )
+        })?;
+        #[cfg(feature = "tls")]
+        if url.starts_with("rediss") {
+            // An error says that the program has chosen a provider already, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        Ok(Self { info })
+    }
+
+    /// Connects within `limit`: RESP3 where the server has it, else RESP2.
+    pub(super) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
+        match timeout(limit, self.link()).await {
+            Ok(connected) => connected,
+            Err(_) => Err(reply::failure(
+                "timeout",
+                format!(
+                    "{self} did not answer within {limit:?}; check that it is up and reachable"
+                ),
+                Retry::Later,
+                false,
+            )),
+        }
+    }
+
+    async fn link(&self) -> Result<Link, Failure> {
+        let link = match self.open(ProtocolVersion::RESP3).await {
+            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2).await,
+            opened => opened,
+        };
+        let mut link = link.map_err(|error| self.failed(&error))?;
+        let scripts = scripts::load();
+        let answers = link
+            .connection
+            .send_packed_commands(&scripts, 0, scripts.len());
+        let answers = answers.await.map_err(|error| self.failed(&error))?;
+        if scripts::loaded(&answers) {
+            return Ok(link);
+        }
+        let refused = answers.into_iter().find_map(|answer| match answer {
+            Value::ServerError(error) => Some(self.failed(&error.into())),
+            _ => None,
+        });
+        Err(refused
+            .unwrap_or_else(|| self.located(&reply::garbage("another answer than asked for"))))
+    }
+
+    async fn open(&self, protocol: ProtocolVersion) -> Result<Link, RedisError> {
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(Some(DRAIN))
+            .set_pipeline_buffer_size(WRITE_BUFFER);
+        if protocol != ProtocolVersion::RESP2 {
+            config = config.set_push_sender(sender);
+        }
+        let settings = self.info.redis_settings().clone().set_protocol(protocol);
+        let info = self.info.clone().set_redis_settings(settings);
+        let connection = Client::open(info)?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(Link { connection, pushes })
+    }
+
+    /// What went wrong, with the place where it did.
+    fn failed(&self, error: &RedisError) -> Failure {
+        self.located(&reply::broken(error))
+    }
+
+    fn located(&self, failure: &Failure) -> Failure {
+        let LockError::Unavailable { source } = &failure.error else {
+            return failure.clone();
+        };
+        // Nothing but the set-up was sent.
+        reply::failure(
+            source.code(),
+            format!("{self}: {source}"),
+            failure.retry,
+            false,
+        )
+    }
+}
+
+fn speaks_no_resp3(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error
+            .detail()
+            .is_some_and(|detail| detail.contains("unknown command"))
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.info.addr() {
+            redis::ConnectionAddr::TcpTls { .. } => "rediss://",
+            redis::ConnectionAddr::Unix(_) => "redis+unix://",
+            _ => "redis://",
+        };
+        write!(f, "{scheme}{}", self.info.addr())?;
+        match self.info.redis_settings().db() {
+            0 => Ok(()),
+            db => write!(f, "/{db}"),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# Installs what is missing, with whichever package manager there is. Sourced, not run.
+
+# as_root COMMAND...: with sudo only when not root.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+package_manager() {
+    local manager
+    for manager in apt-get dnf apk brew; do
+        if command -v "$manager" >/dev/null; then
+            echo "$manager"
+            return
+        fi
+    done
+    echo none
+}
+
+# install_with MANAGER PACKAGE...
+install_with() {
+    local manager=$1
+    shift
+    case $manager in
+        apt-get)
+            as_root apt-get update -qq &&
+                as_root env DEBIAN_FRONTEND=noninteractive \
+                    apt-get install -y -qq --no-install-recommends "$@"
+            ;;
+        dnf) as_root dnf install -y -q "$@" ;;
+        apk) as_root apk add --quiet "$@" ;;
+        brew) brew install --quiet "$@" ;;
+        *) return 1 ;;
+    esac
+}
+
+# need WHAT CHECK APT DNF APK BREW: runs CHECK; if it fails, installs the package with the name that
+# this system has for it (several are parted by spaces, alternatives by `|`), and checks again.
+need() {
+    local what=$1 check=$2 manager packages alternative
+    if (eval "$check") >/dev/null 2>&1; then
+        return
+    fi
+    manager=$(package_manager)
+    case $manager in
+        apt-get) packages=$3 ;;
+        dnf) packages=$4 ;;
+        apk) packages=$5 ;;
+        brew) packages=$6 ;;
+        *) packages=$3 ;;
+    esac
+    echo "$what is missing; installing it with $manager"
+    local IFS='|'
+    for alternative in $packages; do
+        local IFS=' '
+        # shellcheck disable=SC2086 # several packages are several words
+        if install_with "$manager" $alternative && (eval "$check") >/dev/null 2>&1; then
+            return
+        fi
+    done
+    echo "$what is missing and could not be installed; please install the package ${packages//|/ or }" >&2
+    exit 1
+}

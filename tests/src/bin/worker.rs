@@ -1,0 +1,170 @@
+//! A process that runs annotated functions, so that tests can stop and kill a real holder.
+//!
+//! `worker '<job as JSON>'`; see [`leasehold_tests::worker`].
+
+use std::future::poll_fn;
+use std::io::BufRead;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
+use leasehold_tests::clock;
+use leasehold_tests::worker::{Event, Job, Scenario};
+use tokio::sync::Notify;
+
+static JOB: OnceLock<Job> = OnceLock::new();
+
+/// When the present poll of the task began.
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+
+/// How often a holding body wakes up.
+const TICK: Duration = Duration::from_millis(2);
+
+fn job() -> &'static Job {
+    JOB.get().expect("the job is set first")
+}
+
+fn ttl() -> Duration {
+    Duration::from_millis(job().ttl_ms)
+}
+
+fn main() {
+    let argument = std::env::args().nth(1).expect("one argument: the job");
+    JOB.set(serde_json::from_str(&argument).expect("a job as JSON"))
+        .expect("set once");
+    let leave = Arc::new(Notify::new());
+    std::thread::spawn({
+        let leave = Arc::clone(&leave);
+        move || listen(&leave)
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    match runtime.block_on(run(&leave)) {
+        Ok(()) => tell(&Event::Done),
+        Err(error) => tell(&Event::Failed {
+            kind: kind(&error),
+            text: error.to_string(),
+        }),
+    }
+}
+
+/// A line lets the body return. The end of standard input means that the test is gone.
+fn listen(leave: &Notify) {
+    for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
+        leave.notify_one();
+    }
+    std::process::exit(3);
+}
+
+async fn run(leave: &Notify) -> Result<(), LockError> {
+    if matches!(job().scenario, Scenario::InitFromEnv) {
+        return leasehold::init_from_env().await;
+    }
+    let wait = Duration::from_millis(job().wait_ms);
+    let pool = LockPool::builder().url(&job().url).wait(wait);
+    pool.connect().await?.install()?;
+    tell(&Event::Ready);
+    let key = &job().key;
+    match &job().scenario {
+        Scenario::Hold if job().watchdog => stamped(hold_renewed(key, leave)).await,
+        Scenario::Hold => stamped(hold(key, leave)).await,
+        Scenario::Count {
+            file,
+            times,
+            pause_us,
+        } => {
+            let pause = Duration::from_micros(*pause_us);
+            for _ in 0..*times {
+                count(key, file, pause).await?;
+            }
+            Ok(())
+        }
+        Scenario::InitFromEnv => Ok(()),
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = ttl(), guard = lock)]
+async fn hold(key: &str, leave: &Notify) -> Result<(), LockError> {
+    stay(&lock, leave).await;
+    Ok(())
+}
+
+#[distributed_lock(key = "<key>", ttl = ttl(), watchdog, guard = lock)]
+async fn hold_renewed(key: &str, leave: &Notify) -> Result<(), LockError> {
+    stay(&lock, leave).await;
+    Ok(())
+}
+
+/// Notes when each poll of `future` begins.
+async fn stamped<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        BEGAN.store(clock::now(), Ordering::Relaxed);
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+async fn stay(lock: &LockHandle, leave: &Notify) {
+    let _section = Section::enter(lock);
+    loop {
+        tell(&Event::Poll {
+            began: BEGAN.load(Ordering::Relaxed),
+            at: clock::now(),
+            deadline: clock::in_future(lock.remaining()),
+        });
+        tokio::select! {
+            () = leave.notified() => return,
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = ttl(), watchdog, guard = lock)]
+async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> {
+    let _section = Section::enter(&lock);
+    let number = std::fs::read_to_string(file).expect("the counter's file");
+    let number: u64 = number.trim().parse().expect("the counter is a number");
+    tokio::time::sleep(pause).await;
+    std::fs::write(file, (number + 1).to_string()).expect("the counter's file");
+    Ok(())
+}
+
+/// Tells when the body begins and, however that comes, when it ends.
+struct Section;
+
+impl Section {
+    fn enter(lock: &LockHandle) -> Self {
+        let at = clock::now();
+        tell(&Event::Enter {
+            at,
+            fence: lock.fence().map(u64::from),
+            deadline: clock::in_future(lock.remaining()),
+        });
+        Self
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        tell(&Event::Leave { at: clock::now() });
+    }
+}
+
+fn kind(error: &LockError) -> String {
+    let text = format!("{error:?}");
+    let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+    name
+}
+
+fn tell(event: &Event) {
+    println!(
+        "{}",
+        serde_json::to_string(event).expect("an event is JSON")
+    );
+}

@@ -1,0 +1,28 @@
+//! One clock for all processes of a test: monotonic, and running on while a process is stopped.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// Microseconds since the machine started. Stamps of different processes can be compared.
+pub fn now() -> u64 {
+    let time = clock_gettime(CLOCK);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+    seconds * 1_000_000 + nanos / 1_000
+}
+
+/// The stamp that lies `after` from now.
+pub fn in_future(after: Duration) -> u64 {
+    now() + micros(after)
+}
+
+/// A duration as this clock counts it.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

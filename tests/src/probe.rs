@@ -1,0 +1,133 @@
+//! Who looks at a key, apart from the code under test.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+
+/// Sees whether a key is locked, from any thread, blocking.
+pub trait Probe: Send + Sync {
+    /// Whether somebody holds `key`.
+    fn exists(&self, key: &str) -> bool;
+
+    /// Takes `key` as another holder would, for `ttl`. `false` when it is held.
+    fn take(&self, key: &str, ttl: Duration) -> bool;
+
+    /// Whether what [`take`](Self::take) took is still there, untouched.
+    fn untouched(&self, key: &str) -> bool;
+
+    /// Puts another holder's lock over the present one, against all conventions.
+    fn steal(&self, key: &str, ttl: Duration) {
+        unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
+    }
+
+    /// Gives back what [`take`](Self::take) took.
+    fn give_back(&self, key: &str);
+}
+
+enum Ask {
+    Exists(String),
+    Take(String, Duration),
+    Untouched(String),
+    GiveBack(String),
+}
+
+/// Looks into a `memory://` store: a key exists when a second pool on the same store cannot take it.
+///
+/// It works on a thread of its own, so that destructors that run on a runtime can ask.
+#[derive(Debug)]
+pub struct MemoryProbe {
+    ask: std::sync::Mutex<Sender<(Ask, Sender<bool>)>>,
+}
+
+impl MemoryProbe {
+    /// A probe for the store that `url` names.
+    pub fn new(url: &str) -> Self {
+        let (ask, asked) = channel();
+        let url = url.to_owned();
+        std::thread::spawn(move || serve(&url, &asked));
+        Self {
+            ask: std::sync::Mutex::new(ask),
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> bool {
+        let (reply, answer) = channel();
+        self.ask
+            .lock()
+            .expect("the probe was not poisoned")
+            .send((ask, reply))
+            .expect("the probe's thread lives");
+        answer.recv().expect("the probe's thread answers")
+    }
+}
+
+impl Probe for MemoryProbe {
+    fn exists(&self, key: &str) -> bool {
+        self.ask(Ask::Exists(key.to_owned()))
+    }
+
+    fn take(&self, key: &str, ttl: Duration) -> bool {
+        self.ask(Ask::Take(key.to_owned(), ttl))
+    }
+
+    fn untouched(&self, key: &str) -> bool {
+        self.ask(Ask::Untouched(key.to_owned()))
+    }
+
+    fn give_back(&self, key: &str) {
+        self.ask(Ask::GiveBack(key.to_owned()));
+    }
+}
+
+fn serve(url: &str, asked: &Receiver<(Ask, Sender<bool>)>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(async {
+        let pool = LockPool::connect(url).await.expect("the store opens");
+        let mut taken: Vec<LockGuard> = Vec::new();
+        while let Ok((ask, reply)) = asked.recv() {
+            let answer = answer(&pool, &mut taken, ask).await;
+            // Whoever asked may have given up.
+            let _ = reply.send(answer);
+        }
+    });
+}
+
+async fn answer(pool: &LockPool, taken: &mut Vec<LockGuard>, ask: Ask) -> bool {
+    match ask {
+        Ask::Exists(key) => match acquire(pool, &key, Duration::from_secs(5)).await {
+            Some(guard) => {
+                guard.release().await.expect("the probe's lock is released");
+                false
+            }
+            None => true,
+        },
+        Ask::Take(key, ttl) => {
+            let guard = acquire(pool, &key, ttl).await;
+            let got = guard.is_some();
+            taken.extend(guard);
+            got
+        }
+        Ask::Untouched(key) => {
+            let held = taken.iter().rev().find(|guard| guard.key() == key);
+            held.is_some_and(|guard| guard.check().is_ok())
+                && acquire(pool, &key, Duration::from_secs(5)).await.is_none()
+        }
+        Ask::GiveBack(key) => {
+            let at = taken.iter().position(|guard| guard.key() == key);
+            let guard = taken.remove(at.expect("the probe holds the key"));
+            guard.release().await.is_ok()
+        }
+    }
+}
+
+async fn acquire(pool: &LockPool, key: &str, ttl: Duration) -> Option<LockGuard> {
+    match pool.lock(key).ttl(ttl).wait(Duration::ZERO).acquire().await {
+        Ok(guard) => Some(guard),
+        Err(LockError::Contended { .. }) => None,
+        Err(error) => panic!("the probe's own acquire failed: {error}"),
+    }
+}

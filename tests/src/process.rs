@@ -1,0 +1,85 @@
+//! Child processes that do not outlive the test, however it ends.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Kills process `$1` and removes the folder `$2` once standard input ends: that is, when the test
+/// process is gone, were it by SIGKILL.
+const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2""#;
+
+/// A child process on a leash: killed by its id when this is dropped, and by a watching shell when
+/// the test process dies without dropping anything.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Child,
+    leash: Child,
+}
+
+impl Leashed {
+    /// Puts a running child on the leash; `folder` is removed as well should this process die.
+    ///
+    /// # Panics
+    ///
+    /// When no shell can be started.
+    pub fn new(child: Child, folder: Option<&Path>) -> Self {
+        let leash = Command::new("sh")
+            .args(["-c", LEASH, "leash"])
+            .arg(child.id().to_string())
+            .arg(folder.unwrap_or(Path::new("")))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell starts");
+        Self { child, leash }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The child, to take its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// The exit status, if the process has ended.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system refuses to tell.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
+    /// Stops the process where it is (SIGSTOP).
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the process (SIGKILL) and waits for its end.
+    pub fn kill(&mut self) {
+        // The leash goes first: it must not fire at an id that is free again.
+        let _ = self.leash.kill();
+        let _ = self.leash.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("a process id"), signal).expect("a child takes signals");
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,202 @@
+//! One connection through the proxy.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::resp::Messages;
+use super::{After, Mode, Shared};
+use crate::random::Random;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// A message and the time at which it is to arrive.
+type Parcel = (Instant, Vec<u8>);
+
+/// Carries messages both ways until either side closes or the connection is cut.
+pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Shared>) {
+    // Only delays that were asked for are wanted here.
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let mut cut = shared.generation.subscribe();
+    let mut half_open = shared.half_open.subscribe();
+    let link = Link::new(shared);
+    tokio::select! {
+        () = link.carry(Direction::ToServer, &mut from_client, &mut to_server) => return,
+        () = link.carry(Direction::ToClient, &mut from_server, &mut to_client) => return,
+        _ = cut.changed() => return,
+        _ = half_open.changed() => {}
+    }
+    drop((from_server, to_server));
+    tokio::select! {
+        () = discard(&mut from_client) => {}
+        _ = cut.changed() => {}
+    }
+}
+
+async fn discard(from: &mut OwnedReadHalf) {
+    let mut buffer = vec![0; 4096];
+    while from.read(&mut buffer).await.is_ok_and(|length| length > 0) {}
+}
+
+struct Link<'a> {
+    shared: &'a Shared,
+    /// What awaits the replies, in the order of their commands.
+    fates: Mutex<VecDeque<Option<After>>>,
+    /// Directions over which nothing comes any more: something was lost there already.
+    no_requests: AtomicBool,
+    no_replies: AtomicBool,
+}
+
+impl<'a> Link<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            fates: Mutex::default(),
+            no_requests: AtomicBool::new(false),
+            no_replies: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads, cuts into messages, holds each as long as the mode says, and writes. What was sent
+    /// before the sender closed still arrives.
+    async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
+        let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
+        let read = self.read(way, from, send);
+        let write = async {
+            while let Some((due, bytes)) = parcels.recv().await {
+                tokio::time::sleep_until(due).await;
+                if to.write_all(&bytes).await.is_err() {
+                    break;
+                }
+            }
+        };
+        tokio::join!(read, write);
+    }
+
+    async fn read(
+        &self,
+        way: Direction,
+        from: &mut OwnedReadHalf,
+        send: mpsc::UnboundedSender<Parcel>,
+    ) {
+        let mut random = Random::new(self.shared.connections.load(Ordering::Relaxed));
+        let mut messages = Messages::default();
+        let mut buffer = vec![0; 16 * 1024];
+        let mut last = Instant::now();
+        while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            messages.push(&buffer[..length]);
+            while let Some(message) = messages.next() {
+                let Some(delay) = self.admit(way, &mut random).await else {
+                    continue;
+                };
+                if way == Direction::ToClient && self.ends_with(&message) {
+                    return;
+                }
+                if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
+                    continue;
+                }
+                self.count(way, &message);
+                last = last.max(Instant::now() + delay);
+                if send.send((last, message)).is_err() {
+                    return;
+                }
+            }
+        }
+        // The end of the stream is lost as any message is.
+        if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How long the next message is to be held; `None` when it vanishes.
+    async fn admit(&self, way: Direction, random: &mut Random) -> Option<Duration> {
+        let mut mode = self.shared.mode.subscribe();
+        let mode = *mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
+        let to_server = way == Direction::ToServer;
+        match mode {
+            Mode::BlackHole => self.silence(),
+            Mode::SwallowReplies if !to_server => self.no_replies.store(true, Ordering::Relaxed),
+            Mode::SwallowRequests if to_server => self.no_requests.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        let lost = if to_server {
+            &self.no_requests
+        } else {
+            &self.no_replies
+        };
+        if lost.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(match mode {
+            Mode::Delay { least, jitter } => least + random.duration(jitter),
+            Mode::DelayReplies(delay) if !to_server => delay,
+            _ => Duration::ZERO,
+        })
+    }
+
+    fn silence(&self) {
+        self.no_requests.store(true, Ordering::Relaxed);
+        self.no_replies.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes what is to happen to the reply of a command, and counts it.
+    fn count(&self, way: Direction, message: &[u8]) {
+        if way == Direction::ToClient {
+            self.shared.replies.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.shared.commands.fetch_add(1, Ordering::Relaxed);
+        if is_answered(message) {
+            let fate = self.shared.loses(message);
+            self.fates
+                .lock()
+                .expect("no panic under this lock")
+                .push_back(fate);
+        }
+    }
+
+    /// Loses a reply that is to be lost; `true` when the connection ends with it.
+    fn ends_with(&self, reply: &[u8]) -> bool {
+        if reply.starts_with(b">") {
+            return false;
+        }
+        let fate = self
+            .fates
+            .lock()
+            .expect("no panic under this lock")
+            .pop_front();
+        let Some(Some(after)) = fate else {
+            return false;
+        };
+        if reply.starts_with(b"-") {
+            self.shared.not_lost();
+            return false;
+        }
+        self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        if after == After::Silence {
+            self.silence();
+        }
+        after == After::Cut
+    }
+}
+
+/// Subscriptions are answered by pushes only.
+fn is_answered(command: &[u8]) -> bool {
+    let text = command[..command.len().min(48)].to_ascii_uppercase();
+    let needle = b"SUBSCRIBE\r\n";
+    !text.windows(needle.len()).any(|part| part == needle)
+}

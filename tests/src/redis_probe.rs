@@ -1,0 +1,217 @@
+//! A plain Redis client that looks at keys, apart from the code under test.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
+
+use crate::probe::Probe;
+
+/// What the probe writes when it plays another holder.
+const FOREIGN: &str = "another-holder";
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Compare-and-delete, as every client of the convention does it.
+const DELETE_IF: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
+
+/// One blocking connection. Keys are given as they are on the wire, unless
+/// [`namespace`](Self::namespace) says otherwise.
+pub struct RedisProbe {
+    connection: Mutex<Connection>,
+    namespace: String,
+}
+
+impl std::fmt::Debug for RedisProbe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisProbe").finish_non_exhaustive()
+    }
+}
+
+impl RedisProbe {
+    /// Connects.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server.
+    pub fn connect(url: &str) -> Self {
+        Self {
+            connection: Mutex::new(connect(url).expect("the server takes connections")),
+            namespace: String::new(),
+        }
+    }
+
+    /// All keys get this prefix, as the pool under test gives it: `lock:`.
+    #[must_use]
+    pub fn namespace(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Whether a server answers there: with anything but "still loading".
+    pub fn answers(url: &str) -> bool {
+        connect(url).is_ok_and(|mut connection| {
+            let reply: RedisResult<String> = cmd("PING").query(&mut connection);
+            reply.is_ok()
+        })
+    }
+
+    /// Runs a command.
+    ///
+    /// # Panics
+    ///
+    /// When the server answers with an error.
+    #[track_caller]
+    pub fn run<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        self.try_run(command).expect("the server takes the command")
+    }
+
+    /// Runs a command that may fail.
+    pub fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        command.query(&mut *self.connection())
+    }
+
+    /// `GET`.
+    pub fn get(&self, key: &str) -> Option<String> {
+        self.run(cmd("GET").arg(self.name(key)))
+    }
+
+    /// What leasehold wrote there.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of leasehold's form.
+    #[track_caller]
+    pub fn value(&self, key: &str) -> Option<Value> {
+        self.get(key).map(|text| Value::parse(&text))
+    }
+
+    /// `PTTL`; `None` for a key that is not there or never expires.
+    pub fn ttl(&self, key: &str) -> Option<Duration> {
+        let left: i64 = self.run(cmd("PTTL").arg(self.name(key)));
+        u64::try_from(left).ok().map(Duration::from_millis)
+    }
+
+    /// `TYPE`.
+    pub fn kind(&self, key: &str) -> String {
+        self.run(cmd("TYPE").arg(self.name(key)))
+    }
+
+    /// `DEL`.
+    pub fn delete(&self, key: &str) -> bool {
+        self.run(cmd("DEL").arg(self.name(key)))
+    }
+
+    /// `SET key value NX PX ttl`: what every client of the convention does.
+    pub fn set_nx(&self, key: &str, value: &str, ttl: Duration) -> bool {
+        let mut set = cmd("SET");
+        set.arg(self.name(key)).arg(value).arg("NX");
+        let reply: Option<String> = self.run(set.arg("PX").arg(millis(ttl)));
+        reply.is_some()
+    }
+
+    /// `SET key value PX ttl`: what somebody does who breaks the convention.
+    pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
+        let mut set = cmd("SET");
+        set.arg(self.name(key)).arg(value);
+        self.run::<()>(set.arg("PX").arg(millis(ttl)));
+    }
+
+    /// Deletes the key if it has this value.
+    pub fn delete_if(&self, key: &str, value: &str) -> bool {
+        let mut script = cmd("EVAL");
+        script.arg(DELETE_IF).arg(1).arg(self.name(key)).arg(value);
+        self.run(&script)
+    }
+
+    /// All keys that match a pattern, namespace included.
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        self.run(cmd("KEYS").arg(pattern))
+    }
+
+    /// `DBSIZE`.
+    pub fn size(&self) -> u64 {
+        self.run(&cmd("DBSIZE"))
+    }
+
+    fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.namespace)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A test that failed while it asked says so itself.
+        self.connection
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The value of a lock key: `token:fence:owner`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value {
+    /// 32 hexadecimal digits, new for each acquisition.
+    pub token: String,
+    /// The fence.
+    pub fence: u64,
+    /// Who holds it.
+    pub owner: String,
+}
+
+impl Value {
+    /// Takes a value apart.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of this form.
+    #[track_caller]
+    pub fn parse(text: &str) -> Self {
+        let mut parts = text.splitn(3, ':');
+        let mut part = || {
+            parts
+                .next()
+                .unwrap_or_else(|| panic!("{text:?} has three parts"))
+        };
+        let (token, fence, owner) = (part(), part(), part());
+        let is_hex = token.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(token.len() == 32 && is_hex, "the token in {text:?}");
+        Self {
+            token: token.to_owned(),
+            fence: fence
+                .parse()
+                .unwrap_or_else(|_| panic!("the fence in {text:?}")),
+            owner: owner.to_owned(),
+        }
+    }
+}
+
+impl Probe for RedisProbe {
+    fn exists(&self, key: &str) -> bool {
+        self.run(cmd("EXISTS").arg(self.name(key)))
+    }
+
+    fn take(&self, key: &str, ttl: Duration) -> bool {
+        self.set_nx(key, FOREIGN, ttl)
+    }
+
+    fn untouched(&self, key: &str) -> bool {
+        self.get(key).as_deref() == Some(FOREIGN)
+    }
+
+    fn steal(&self, key: &str, ttl: Duration) {
+        self.overwrite(key, FOREIGN, ttl);
+    }
+
+    fn give_back(&self, key: &str) {
+        self.delete_if(key, FOREIGN);
+    }
+}
+
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn connect(url: &str) -> RedisResult<Connection> {
+    let connection = redis::Client::open(url)?.get_connection_with_timeout(TIMEOUT)?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
+    connection.set_write_timeout(Some(TIMEOUT))?;
+    Ok(connection)
+}

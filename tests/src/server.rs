@@ -1,0 +1,266 @@
+//! Real `redis-server` processes, one per test that needs one.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::process::Leashed;
+use crate::redis_probe::RedisProbe;
+use crate::wait;
+
+/// How long a server may take from its start to its first answer.
+const START: Duration = Duration::from_secs(15);
+/// Below the range that systems take client ports from, so that a restarting server finds its port
+/// free, and a client that retries it cannot connect to itself.
+const FIRST_PORT: u32 = 15_000;
+const PORTS: u32 = 15_000;
+
+/// How a server is configured. Nothing is kept on disk unless asked for.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct ServerOptions {
+    arguments: Vec<String>,
+    password: Option<String>,
+}
+
+impl ServerOptions {
+    /// A server without persistence or password.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `--name value …` on the command line.
+    pub fn option(mut self, name: &str, values: &[&str]) -> Self {
+        self.arguments.push(format!("--{name}"));
+        let values = values.iter().map(|value| (*value).to_owned());
+        self.arguments.extend(values);
+        self
+    }
+
+    /// Clients must give this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.option("requirepass", &[password])
+    }
+
+    /// How many databases there are.
+    pub fn databases(self, count: u32) -> Self {
+        self.option("databases", &[&count.to_string()])
+    }
+
+    /// At most so many bytes, and an error to whoever wants more.
+    pub fn max_memory(self, bytes: u64) -> Self {
+        self.option("maxmemory", &[&bytes.to_string()])
+            .option("maxmemory-policy", &["noeviction"])
+    }
+
+    /// Every write is on disk before it is answered.
+    pub fn append_only(self) -> Self {
+        self.option("appendonly", &["yes"])
+            .option("appendfsync", &["always"])
+    }
+
+    /// A replica of `primary`.
+    pub fn replica_of(self, primary: &Server) -> Self {
+        self.option("replicaof", &["127.0.0.1", &primary.port().to_string()])
+    }
+
+    /// Starts it and waits for its first answer.
+    ///
+    /// # Panics
+    ///
+    /// When `redis-server` is missing or does not start; the text says what to do.
+    pub fn start(self) -> Server {
+        let folder = Folder::new();
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(process) = self.spawn(port, &folder.0) {
+                return Server {
+                    process: Some(process),
+                    options: self,
+                    port,
+                    folder,
+                };
+            }
+        }
+        panic!("redis-server does not start:\n{}", folder.log());
+    }
+
+    /// Runs `redis-server`; `None` when it ends at once, so when somebody was faster with the port.
+    fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
+        let log = fs::File::create(folder.join("log")).expect("a log file can be made");
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(folder)
+            .arg("--unixsocket")
+            .arg(folder.join("socket"))
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("a file can be shared"))
+            .stdout(log)
+            .spawn()
+            .unwrap_or_else(|error| missing(&error));
+        let mut process = Leashed::new(child, Some(folder));
+        let url = self.url(port);
+        let mut ended = false;
+        wait::until("redis-server answers", START, || {
+            ended = process.exited().is_some();
+            ended || RedisProbe::answers(&url)
+        });
+        (!ended).then_some(process)
+    }
+
+    fn url(&self, port: u16) -> String {
+        match &self.password {
+            Some(password) => {
+                format!("redis://:{}@127.0.0.1:{port}/", percent_encoded(password))
+            }
+            None => format!("redis://127.0.0.1:{port}/"),
+        }
+    }
+}
+
+/// As a part of a URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+fn missing(error: &std::io::Error) -> ! {
+    panic!(
+        "the behaviour tests need the program redis-server ({error}): install it with \
+         `apt-get install redis-server`, `dnf install redis`, `apk add redis` or `brew install redis`"
+    )
+}
+
+/// A running server. Dropping it kills the process and removes its folder.
+#[derive(Debug)]
+pub struct Server {
+    process: Option<Leashed>,
+    options: ServerOptions,
+    port: u16,
+    folder: Folder,
+}
+
+impl Server {
+    /// A server with nothing special.
+    pub fn start() -> Self {
+        ServerOptions::new().start()
+    }
+
+    /// The URL of its first database, with the password if there is one.
+    pub fn url(&self) -> String {
+        self.options.url(self.port)
+    }
+
+    /// The URL over its Unix socket.
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.folder.0.join("socket").display())
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// A plain client, to look at keys.
+    pub fn probe(&self) -> RedisProbe {
+        RedisProbe::connect(&self.url())
+    }
+
+    /// Stops the process where it is; connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.running().pause();
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) {
+        self.running().resume();
+    }
+
+    /// Kills it (SIGKILL); what was not on disk is gone.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.process = self.options.spawn(self.port, &self.folder.0);
+        assert!(
+            self.process.is_some(),
+            "redis-server does not start again:\n{}",
+            self.folder.log()
+        );
+    }
+
+    fn running(&self) -> &Leashed {
+        self.process.as_ref().expect("the server is running")
+    }
+}
+
+/// A folder of the server's own, removed with it.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("leasehold-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a temporary folder can be made");
+        Self(path)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port that nobody listens on now. Tests that run at the same time start at different places.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |age| age.subsec_nanos());
+    let start = std::process::id()
+        .wrapping_mul(7_919)
+        .wrapping_add(nanos / 1_000);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + start.wrapping_add(step) % PORTS;
+        let port = u16::try_from(port).expect("a port has 16 bits");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Bounded waiting for events. A test never sleeps in the hope that something has happened by then.
+
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Waits until `condition` holds, at most `limit`, and says how long it took.
+///
+/// # Panics
+///
+/// When the limit passes first; `what` names the event that did not come.
+#[track_caller]
+pub fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Duration {
+    match try_until(limit, &mut condition) {
+        Some(took) => took,
+        None => panic!("{what}: did not happen within {limit:?}"),
+    }
+}
+
+/// As [`until`], for the caller that has an answer to the limit: `None`.
+pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {
+    let started = Instant::now();
+    loop {
+        if condition() {
+            return Some(started.elapsed());
+        }
+        if started.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// As [`until`], without blocking the runtime between two looks.
+///
+/// # Panics
+///
+/// When the limit passes first.
+pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(
+            started.elapsed() < limit,
+            "{what}: did not happen within {limit:?}"
+        );
+        tokio::time::sleep(STEP).await;
+    }
+}

@@ -1,0 +1,91 @@
+//! The ways out that take more than the future with them: its runtime, or all its workers.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use leasehold::{LockPool, distributed_lock};
+use leasehold_tests::wait;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use super::{FOREIGN, Store, TIMES};
+
+const BOUND: Duration = Duration::from_secs(1);
+
+fn runtime(workers: usize) -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+#[distributed_lock(key = "<key>", ttl = "20s", watchdog, pool = pool, on_error = |error| panic!("{error}"))]
+async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
+    entered.send(()).expect("somebody waits for it");
+    pending().await
+}
+
+/// The runtime ends while a body runs on it, in each of the ways in which a runtime can end.
+pub(crate) fn runtime_dropped(store: &Store) {
+    // Connected on a runtime that is gone afterwards, as all of them will be.
+    let pool = runtime(1)
+        .block_on(LockPool::connect(&store.url))
+        .expect("the store answers");
+    for number in 0..TIMES {
+        let key = format!("runtime-dropped-{number}");
+        let runtime = runtime(1);
+        let (entered, seen) = oneshot::channel();
+        runtime.spawn(stays(pool.clone(), key.clone(), entered));
+        runtime.block_on(seen).expect("the body begins");
+        assert!(store.probe.exists(&key));
+        match number % 3 {
+            0 => drop(runtime),
+            1 => runtime.shutdown_background(),
+            _ => runtime.shutdown_timeout(Duration::from_secs(1)),
+        }
+        // Fails if the release needs the runtime of the function that held the lock.
+        wait::until(&key, BOUND, || store.probe.take(&key, FOREIGN));
+        assert!(store.probe.untouched(&key));
+    }
+}
+
+/// A guard is dropped while every worker of the runtime that took it is blocked.
+pub(crate) fn workers_blocked(store: &Store) {
+    const WORKERS: usize = 2;
+    let runtime = runtime(WORKERS);
+    let pool = runtime
+        .block_on(LockPool::connect(&store.url))
+        .expect("the store answers");
+    for number in 0..TIMES {
+        let key = format!("workers-blocked-{number}");
+        let request = pool.lock(&*key).ttl(Duration::from_secs(20)).watchdog();
+        let guard = runtime.block_on(request.acquire()).expect("it is free");
+        let blocked = Arc::new(Barrier::new(WORKERS + 1));
+        let ended = Arc::new(AtomicU32::new(0));
+        let mut unblock = Vec::new();
+        for _ in 0..WORKERS {
+            let (send, receive) = channel::<()>();
+            let (blocked, ended) = (Arc::clone(&blocked), Arc::clone(&ended));
+            runtime.spawn(async move {
+                blocked.wait();
+                let _ = receive.recv();
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+            unblock.push(send);
+        }
+        blocked.wait();
+        drop(guard);
+        // Fails if the release is a task on the runtime of the function that held the lock.
+        wait::until(&key, BOUND, || store.probe.take(&key, FOREIGN));
+        assert_eq!(
+            ended.load(Ordering::Relaxed),
+            0,
+            "the workers were still blocked"
+        );
+        drop(unblock);
+    }
+}

@@ -1,0 +1,243 @@
+//! An acquisition that nobody waits for any more leaves no lock behind, and one whose reply was lost
+//! still succeeds.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{After, Mode, Proxy};
+use leasehold_tests::random::Random;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use tokio::runtime::{Builder, Runtime};
+
+/// An orphan lives no longer than its ttl, and this much.
+const SLACK: Duration = Duration::from_millis(200);
+const IO_TIMEOUT: Duration = Duration::from_millis(200);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::builder().url(url).io_timeout(IO_TIMEOUT);
+    pool.connect().await.expect("the server answers")
+}
+
+#[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]
+async fn annotated(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+/// How long the key was seen after now, watched for `watch`.
+fn last_seen(probe: &RedisProbe, key: &str, watch: Duration) -> Duration {
+    let started = Instant::now();
+    let mut last = Duration::ZERO;
+    while started.elapsed() < watch {
+        if probe.exists(key) {
+            last = started.elapsed();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    last
+}
+
+/// Fails if an acquisition that was dropped in flight is forgotten, or if its release overtakes it.
+#[test]
+fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
+    const TIMES: u32 = 100;
+    const THREADS: u32 = 8;
+    let mut random = Random::seeded("dropped at a random moment");
+    let server = Server::start();
+    let slow = std::thread::scope(|scope| {
+        let threads = (0..THREADS).map(|thread| {
+            let (server, random) = (&server, random.fork());
+            scope.spawn(move || dropped_at_random(server, thread, TIMES, random))
+        });
+        let threads: Vec<_> = threads.collect();
+        let slow = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
+        slow.sum::<u32>()
+    });
+    let total = TIMES * THREADS;
+    eprintln!("{slow} of {total} orphans lived longer than 100 ms");
+    assert!(
+        slow * 100 <= total,
+        "{slow} of {total} lived longer than 100 ms"
+    );
+    let probe = server.probe();
+    wait::until("all are gone", Duration::from_secs(2) + SLACK, || {
+        probe.keys("lock:dropped-*").is_empty()
+    });
+}
+
+fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Random) -> u32 {
+    let probe = server.probe().namespace("lock:");
+    let proxy = Proxy::start(server.address());
+    let runtime = runtime();
+    let pool = runtime.block_on(connect(&proxy.url()));
+    proxy.set(Mode::Delay {
+        least: Duration::from_millis(1),
+        jitter: Duration::from_millis(3),
+    });
+    let mut slow = 0;
+    for number in 0..times {
+        let key = format!("dropped-{thread}-{number}");
+        let patience = random.duration(Duration::from_millis(10));
+        let call = annotated(&pool, &key);
+        let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
+        assert!(ended.is_err(), "the body never ends: {ended:?}");
+        let seen = last_seen(&probe, &key, Duration::from_millis(110));
+        slow += u32::from(seen > Duration::from_millis(100));
+    }
+    slow
+}
+
+/// Fails if an acquisition whose outcome is unknown is given up without removing what it may have set.
+#[test]
+fn a_network_that_fails_at_a_random_moment_leaves_nothing() {
+    let mut random = Random::seeded("fails at a random moment");
+    let server = Server::start();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let (server, random) = (&server, random.fork());
+            scope.spawn(move || fails_at_random(server, thread, random));
+        }
+    });
+}
+
+fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
+    const TTL: Duration = Duration::from_secs(1);
+    const DELAY: Mode = Mode::Delay {
+        least: Duration::from_millis(1),
+        jitter: Duration::from_millis(2),
+    };
+    let probe = server.probe().namespace("lock:");
+    let proxy = Proxy::start(server.address());
+    let runtime = runtime();
+    let pool = runtime.block_on(connect(&proxy.url()));
+    for number in 0..20 {
+        let key = format!("fails-{thread}-{number}");
+        proxy.set(DELAY);
+        let fault = random.below(6);
+        let phase = random.duration(Duration::from_millis(8));
+        let patience = random.duration(Duration::from_millis(400));
+        let acquire = pool.lock(&*key).ttl(TTL).acquire();
+        let outcome = runtime.block_on(async {
+            let fail = async {
+                tokio::time::sleep(phase).await;
+                fail(&proxy, fault);
+            };
+            let (outcome, ()) = tokio::join!(tokio::time::timeout(patience, acquire), fail);
+            outcome
+        });
+        proxy.pass();
+        if let Ok(Err(error)) = &outcome {
+            assert!(!error.is_contention(), "refused by itself: {error}");
+            assert!(error.is_unavailable(), "{error}");
+        }
+        drop(outcome);
+        // A stalled request may run only now.
+        let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
+        wait::until(&what, TTL + SLACK, || !probe.exists(&key));
+        runtime.block_on(works_again(&pool, &key, &what));
+        wait::until(&what, TTL + SLACK, || !probe.exists(&key));
+    }
+}
+
+fn fail(proxy: &Proxy, fault: u64) {
+    match fault {
+        0 => proxy.set(Mode::BlackHole),
+        1 => proxy.set(Mode::Stall),
+        2 => proxy.set(Mode::SwallowReplies),
+        3 => proxy.set(Mode::SwallowRequests),
+        4 => proxy.cut(),
+        _ => proxy.half_open(),
+    }
+}
+
+async fn works_again(pool: &LockPool, key: &str, what: &str) {
+    let request = pool.lock(key).ttl(Duration::from_secs(1));
+    let guard = request.wait(Duration::from_secs(5)).acquire().await;
+    drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
+}
+
+/// Fails if a repeated acquisition is refused by what its first try has set, or gets a second fence.
+#[tokio::test]
+async fn an_acquisition_whose_reply_is_lost_still_succeeds() {
+    let server = Server::start();
+    tokio::join!(
+        reply_lost(&server, After::Cut, 60),
+        reply_lost(&server, After::Silence, 12),
+    );
+}
+
+async fn reply_lost(server: &Server, after: After, times: u64) {
+    let probe = server.probe().namespace("lock:");
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    for number in 0..times {
+        let key = format!("reply-lost-{after:?}-{number}");
+        proxy.lose_replies(&key, 1, after);
+        let request = pool.lock(&*key).ttl(Duration::from_secs(20));
+        let acquired = request.wait(Duration::from_secs(2)).acquire().await;
+        let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
+        assert_eq!(proxy.counts().lost, number + 1, "{key}: its reply was lost");
+        let value = probe.value(&key).expect("it is locked");
+        assert_eq!(Some(value.fence), guard.fence().map(u64::from), "{key}");
+        guard.release().await.expect("the network is well again");
+        assert!(!probe.exists(&key), "{key}");
+    }
+}
+
+/// Fails if a call that does not queue takes its own lock for another's.
+#[tokio::test]
+async fn without_queueing_a_lost_reply_is_never_contention() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    for number in 0..20 {
+        let key = format!("one-try-{number}");
+        proxy.lose_replies(&key, 1, After::Cut);
+        let request = pool.lock(&*key).ttl(Duration::from_secs(20));
+        match request.acquire().await {
+            Ok(guard) => drop(guard),
+            Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
+        }
+        let limit = Duration::from_secs(1);
+        wait::until_async(&key, limit, || !probe.exists(&key)).await;
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]
+async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u32, LockError> {
+    inside();
+    Ok(7)
+}
+
+/// Fails if a failed release becomes the caller's error, or is not tried again.
+#[tokio::test]
+async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    for (number, fault) in [0, 2, 3, 4, 5].into_iter().enumerate() {
+        let proxy = Proxy::start(server.address());
+        let pool = connect(&proxy.url()).await;
+        let key = format!("release-{number}");
+        let started = Instant::now();
+        let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
+        let took = started.elapsed();
+        assert_eq!(ended, Ok(7), "fault {fault}");
+        // At most ttl/10 is spent on a release; the rest is for a busy machine.
+        assert!(took < Duration::from_millis(500), "fault {fault}: {took:?}");
+        proxy.pass();
+        let limit = Duration::from_millis(1_200);
+        wait::until_async("released before it expires", limit, || !probe.exists(&key)).await;
+    }
+}

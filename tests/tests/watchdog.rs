@@ -1,0 +1,409 @@
+//! The watchdog keeps a lease while the body runs, and the body ends before its lease does.
+
+use std::future::pending;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::random::Random;
+use leasehold_tests::server::Server;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use leasehold_tests::{clock, wait};
+use redis::cmd;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+const LONG: Duration = Duration::from_secs(10);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+/// Blocks both workers of the runtime until the returned senders are dropped.
+fn block_workers(runtime: &Runtime) -> Vec<Sender<()>> {
+    let blocked = Arc::new(Barrier::new(3));
+    let unblock = (0..2).map(|_| {
+        let (send, receive) = channel::<()>();
+        let blocked = Arc::clone(&blocked);
+        runtime.spawn(async move {
+            blocked.wait();
+            let _ = receive.recv();
+        });
+        send
+    });
+    let unblock = unblock.collect();
+    blocked.wait();
+    unblock
+}
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::builder().url(url).connect().await;
+    pool.expect("the server answers")
+}
+
+#[distributed_lock(key = "<key>", ttl = "500ms", watchdog, guard = lock, pool = pool)]
+async fn holds(
+    pool: LockPool,
+    key: String,
+    entered: oneshot::Sender<u64>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    let fence = lock.fence().expect("Redis gives fences");
+    entered.send(fence.get()).expect("somebody waits for it");
+    leave.await.expect("the test tells when");
+    lock.check()
+}
+
+/// Fails if renewals are sent by tasks of the user's runtime.
+#[test]
+fn it_keeps_a_short_lease_for_long_while_all_workers_are_blocked() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let runtime = runtime();
+    let pool = runtime.block_on(connect(&server.url()));
+    let mut held = Vec::new();
+    for number in 0..8 {
+        let key = format!("kept-{number}");
+        let ((entered, fence), (leave, left)) = (oneshot::channel(), oneshot::channel());
+        let task = runtime.spawn(holds(pool.clone(), key.clone(), entered, left));
+        let fence = runtime.block_on(fence).expect("the body begins");
+        let value = probe.get(&key).expect("it is locked");
+        assert_eq!(probe.value(&key).expect("it is locked").fence, fence);
+        held.push((key, value, leave, task));
+    }
+    let unblock = block_workers(&runtime);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(5) {
+        for (key, value, ..) in &held {
+            assert!(!probe.take(key, LONG), "{key} came free");
+            assert_eq!(probe.get(key).as_ref(), Some(value), "{key}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(unblock);
+    for (key, _, leave, task) in held {
+        leave.send(()).expect("the body waits for it");
+        let ended = runtime.block_on(task).expect("no panic");
+        assert_eq!(ended, Ok(()), "{key}");
+        assert!(!probe.exists(&key));
+    }
+}
+
+/// When a body was polled last and dropped, and when its lease ended at the latest.
+#[derive(Debug, Default)]
+struct Trace {
+    polled: u64,
+    dropped: u64,
+    deadline: u64,
+}
+
+type SharedTrace = Arc<Mutex<Trace>>;
+
+struct Ends(SharedTrace);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().expect("no panic").dropped = clock::now();
+    }
+}
+
+fn note(trace: &SharedTrace, lock: &LockHandle) {
+    let mut trace = trace.lock().expect("no panic");
+    trace.polled = clock::now();
+    if lock.check().is_ok() {
+        trace.deadline = clock::in_future(lock.remaining());
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = "600ms", watchdog, guard = lock, pool = pool)]
+async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), LockError> {
+    let _ends = Ends(Arc::clone(trace));
+    loop {
+        note(trace, &lock);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Fails if the gate is missing, if an unconfirmed renewal moves the deadline, or if a lost lease is
+/// only noticed when the store answers.
+async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
+    let pool = connect(&proxy.url()).await;
+    let trace = SharedTrace::default();
+    let (lost, returned) = {
+        let call = async {
+            let ended = traced(&pool, key, &trace).await;
+            (ended, clock::now())
+        };
+        let fault = async {
+            // After some renewals, in the middle of the lease.
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            proxy.set(mode);
+        };
+        tokio::join!(call, fault).0
+    };
+    assert!(
+        matches!(&lost, Err(LockError::Lost { key: lost, .. }) if lost == key),
+        "{mode:?}: {lost:?}"
+    );
+    let trace = trace.lock().expect("no panic");
+    assert!(
+        trace.deadline > 0 && trace.polled < trace.deadline,
+        "{mode:?}: {trace:?}"
+    );
+    assert!(trace.dropped < trace.deadline, "{mode:?}: {trace:?}");
+    // The caller is told by the end of the lease; the rest is for a busy machine.
+    let late = Duration::from_micros(returned.saturating_sub(trace.deadline));
+    assert!(
+        late < Duration::from_millis(100),
+        "{mode:?}: told {late:?} after the lease"
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_vanishes_ends_the_body_in_time() {
+    let server = Server::start();
+    let modes = [
+        Mode::BlackHole,
+        Mode::Stall,
+        Mode::SwallowReplies,
+        Mode::SwallowRequests,
+    ];
+    let proxies = modes.map(|_| Proxy::start(server.address()));
+    let keys = modes.map(|mode| format!("vanishes-{mode:?}"));
+    tokio::join!(
+        is_cancelled(&proxies[0], &keys[0], modes[0]),
+        is_cancelled(&proxies[1], &keys[1], modes[1]),
+        is_cancelled(&proxies[2], &keys[2], modes[2]),
+        is_cancelled(&proxies[3], &keys[3], modes[3]),
+    );
+    for proxy in &proxies {
+        proxy.pass();
+    }
+    let probe = server.probe().namespace("lock:");
+    for key in &keys {
+        let limit = Duration::from_millis(800);
+        wait::until_async(key, limit, || !probe.exists(key)).await;
+    }
+}
+
+/// Fails if the loss is signalled by a task of the user's runtime.
+#[test]
+fn a_loss_is_signalled_in_time_while_all_workers_are_blocked() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let runtime = runtime();
+    let pool = runtime.block_on(connect(&proxy.url()));
+    let request = pool.lock("signalled").ttl(Duration::from_millis(600));
+    let guard = runtime
+        .block_on(request.watchdog().acquire())
+        .expect("free");
+    let unblock = block_workers(&runtime);
+    proxy.set(Mode::BlackHole);
+    let mut deadline = 0;
+    while guard.check().is_ok() {
+        let seen = clock::now();
+        assert!(
+            deadline == 0 || seen < deadline,
+            "no signal before the lease ended"
+        );
+        deadline = clock::in_future(guard.remaining());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(clock::now() < deadline, "signalled before the lease ended");
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    drop(unblock);
+}
+
+#[distributed_lock(
+    key = "<key>", ttl = "600ms", watchdog, on_lost = "continue", guard = lock, pool = pool
+)]
+async fn runs_on(pool: &LockPool, key: &str, fault: impl FnOnce()) -> Result<LockError, LockError> {
+    fault();
+    lock.lost().await;
+    let error = lock.check().expect_err("the lease is lost");
+    let lost = clock::now();
+    while clock::now() < lost + 700_000 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(error)
+}
+
+/// Fails if `on_lost = "continue"` drops the body all the same, or does not tell it.
+#[tokio::test]
+async fn a_body_may_run_on_without_its_lease_and_is_told() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let black_hole = runs_on(&pool, "runs-on", || proxy.set(Mode::BlackHole));
+    let direct = connect(&server.url()).await;
+    let stolen = runs_on(&direct, "stolen", || probe.steal("stolen", LONG));
+    let (black_hole, stolen) = tokio::join!(black_hole, stolen);
+    for ended in [black_hole, stolen] {
+        let told = ended.expect("the body's own value");
+        assert!(matches!(told, LockError::Lost { .. }), "{told:?}");
+    }
+    assert!(probe.untouched("stolen"), "the thief keeps it");
+}
+
+#[distributed_lock(key = "<key>", ttl = "300ms", watchdog, max_hold = "800ms", pool = pool)]
+async fn held_too_long(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    pending().await
+}
+
+/// Fails if `max_hold` is forgotten, or ends a lease at its first ttl.
+#[tokio::test]
+async fn a_healthy_lease_is_given_up_after_max_hold() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    let started = Instant::now();
+    let ended = held_too_long(&pool, "too-long").await;
+    let held = started.elapsed();
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert!(
+        held > Duration::from_millis(550),
+        "renewed until then: {held:?}"
+    );
+    assert!(held < Duration::from_millis(950), "and no longer: {held:?}");
+    let probe = server.probe().namespace("lock:");
+    let limit = Duration::from_millis(500);
+    wait::until_async("the key is free", limit, || !probe.exists("too-long")).await;
+}
+
+#[distributed_lock(key = "<key>", ttl = "2s", watchdog = "100ms", pool = pool)]
+async fn renewed_often(
+    pool: &LockPool,
+    key: &str,
+    work: impl Future<Output = ()>,
+) -> Result<(), LockError> {
+    work.await;
+    Ok(())
+}
+
+/// Fails if the interval is not taken, or if a renewal does not set the whole ttl.
+#[tokio::test]
+async fn the_interval_can_be_chosen() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let pool = connect(&server.url()).await;
+    let watch = async {
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            let left = probe.ttl("often").expect("it is locked and expires");
+            assert!(left > Duration::from_millis(1_600), "{left:?} left");
+            assert!(left <= Duration::from_secs(2), "{left:?} left");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    renewed_often(&pool, "often", watch)
+        .await
+        .expect("it is kept");
+}
+
+/// Fails if renewals need memory: a SET would be refused.
+#[tokio::test]
+async fn a_full_server_renews_and_releases() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let pool = connect(&server.url()).await;
+    let full = async {
+        let mut fill = cmd("CONFIG");
+        fill.arg("SET").arg("maxmemory").arg(1);
+        probe.run::<()>(&fill);
+        assert!(probe.try_run::<()>(cmd("SET").arg("k").arg("v")).is_err());
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+    };
+    renewed_often(&pool, "full", full)
+        .await
+        .expect("it is kept");
+    assert!(!probe.exists("full"), "it is released");
+}
+
+/// Fails if the lease is counted from the reply.
+#[tokio::test]
+async fn a_lease_counts_from_its_sending() {
+    const TTL: u64 = 2_000;
+    const DRIFT: u64 = TTL / 100 + 2;
+    const DELAY: u64 = 300;
+    // The last one is for the delay's own error.
+    const MOST: Duration = Duration::from_millis(TTL - DRIFT - DELAY + 1);
+    let ttl = Duration::from_millis(TTL);
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let warm = pool.lock("warm").ttl(ttl).acquire().await;
+    warm.expect("it is free").release().await.expect("released");
+    proxy.set(Mode::DelayReplies(Duration::from_millis(DELAY)));
+    for number in 0..5 {
+        let request = pool.lock(format!("sent-{number}")).ttl(ttl).wait(ttl);
+        let guard = request.acquire().await.expect("late, but granted");
+        let left = guard.remaining();
+        assert!(left <= MOST && left > MOST / 2, "{left:?} of {MOST:?}");
+    }
+}
+
+/// Fails if the gate reads a clock that stands still while the process is stopped, or is missing.
+#[test]
+fn a_stopped_process_does_not_go_on_inside() {
+    const TTL: Duration = Duration::from_millis(300);
+    let server = Server::start();
+    let mut random = Random::seeded("stopped processes");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (server, mut random) = (&server, random.fork());
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let key = format!("stopped-{number}-{round}");
+                    stopped(server, &key, TTL, number % 2 == 0, &mut random);
+                }
+            });
+        }
+    });
+}
+
+fn stopped(server: &Server, key: &str, ttl: Duration, watchdog: bool, random: &mut Random) {
+    let probe = server.probe().namespace("lock:");
+    let job = Job {
+        url: server.url(),
+        key: key.to_owned(),
+        ttl_ms: u64::try_from(ttl.as_millis()).expect("a short ttl"),
+        wait_ms: 0,
+        watchdog,
+        scenario: Scenario::Hold,
+    };
+    let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    let Event::Enter { deadline, .. } = worker.wait_entered(LONG) else {
+        unreachable!("that is what was waited for");
+    };
+    std::thread::sleep(random.duration(ttl / 2));
+    worker.process().pause();
+    let limit = ttl + Duration::from_millis(200);
+    wait::until("the lease ends", limit, || probe.take(key, LONG));
+    let taken = clock::now();
+    worker.process().resume();
+    let end = worker.wait_end(LONG);
+    assert!(
+        matches!(&end, Event::Failed { kind, .. } if kind == "Lost"),
+        "{end:?}"
+    );
+    for event in worker.seen() {
+        if let Event::Poll { began, .. } = event {
+            assert!(
+                *began < taken,
+                "polled while another holder is inside: {event:?}"
+            );
+            assert!(
+                watchdog || *began < deadline,
+                "polled after {deadline}: {event:?}"
+            );
+        }
+    }
+    assert!(probe.untouched(key), "the other holder was touched");
+}
