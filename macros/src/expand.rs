@@ -2,13 +2,13 @@
 //! runtime could decide.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
 use crate::args::{KeyArg, Length, PoolArg, Watchdog};
 use crate::check::LockSpec;
-use crate::target::{Binding, Returns, stream};
+use crate::target::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
 use crate::tokens;
 
@@ -122,7 +122,7 @@ fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
 /// `&expression`, so that a wrong type is shown at the expression.
 fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
     let span = here().located_at(expression.span());
-    let expression = user(spec, stream(expression));
+    let expression = user(spec, expression.to_token_stream());
     quote_spanned!(span=> &#expression)
 }
 
@@ -131,7 +131,7 @@ fn length(spec: &LockSpec, length: &Length) -> TokenStream {
         Length::Millis(millis) => quote_spanned! {here()=>
             ::leasehold::__private::core::time::Duration::from_millis(#millis)
         },
-        Length::Expression(expression) => user(spec, stream(expression)),
+        Length::Expression(expression) => user(spec, expression.to_token_stream()),
     }
 }
 
@@ -236,9 +236,7 @@ fn edge(returns: &Returns) -> TokenStream {
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
-            || tokens::mentions(spec.target.body.stream(), &binding.name)
-            || binding.ident != binding.name.as_str()
-                && tokens::mentions(spec.target.body.stream(), &binding.ident.to_string())
+            || tokens::uses(spec.target.body.stream(), &tokens::plain(&binding.ident))
             || key_uses(&spec.key, &binding.name)
     };
     let statement = |binding: &Binding| {
@@ -263,7 +261,7 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
             .value
             .placeholders()
             .any(|placeholder| placeholder.root == name),
-        KeyArg::Expression(expression) => tokens::borrows(stream(expression), name),
+        KeyArg::Expression(expression) => tokens::borrows(expression.to_token_stream(), name),
     }
 }
 
@@ -282,7 +280,7 @@ fn user_block(spec: &LockSpec) -> TokenStream {
 fn result(spec: &LockSpec) -> TokenStream {
     let failed = match (&spec.on_error, &spec.target.returns) {
         (Some(handler), returns) => {
-            let handler = user(spec, stream(handler));
+            let handler = user(spec, handler.to_token_stream());
             let ty = match returns {
                 Returns::Type(ty) => quote_spanned!(here()=> ::<#ty>),
                 Returns::Never(_) => TokenStream::new(),

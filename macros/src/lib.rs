@@ -1,4 +1,9 @@
-//! The attribute of the crate `leasehold`.
+//! The attribute of the crate `leasehold`; use it through that crate.
+//!
+//! ```text
+//! tokens ─▶ args, target ─▶ check ─▶ expand ─▶ tokens
+//!              └─ diag: every error at once, after the original function
+//! ```
 
 mod args;
 mod async_trait;
@@ -7,15 +12,19 @@ mod check;
 mod diag;
 mod duration;
 mod expand;
+mod names;
 mod raw;
 mod target;
 mod template;
 mod tokens;
 mod value;
 
+#[cfg(test)]
+mod snapshots;
+
 use proc_macro::TokenStream;
 
-/// Makes an async function hold a distributed lock while it runs.
+#[doc = include_str!("attribute.md")]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args.into(), &item.into()).into()
