@@ -2,15 +2,12 @@
 //! attributes of its methods, so this is how its methods arrive here.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
-use quote::ToTokens as _;
-use syn::parse::{ParseStream, Parser as _};
 use syn::visit::Visit;
-use syn::{
-    FnArg, GenericArgument, Local, Pat, PathArguments, ReturnType, Signature, Stmt, Token, Type,
-};
+use syn::{GenericArgument, PathArguments, ReturnType, Signature, Type};
 
+use crate::async_trait;
 use crate::diag::Message;
-use crate::target::{Binding, Frame, Refusal, Returns, bindings, pattern};
+use crate::target::{Binding, Frame, Refusal, Returns, bindings};
 
 /// Where the user's body is in a function that returns a boxed future.
 pub(crate) struct Found {
@@ -50,9 +47,10 @@ pub(crate) fn find(body: &Group, signature: &Signature) -> Result<Option<Found>,
         bindings: bindings(signature),
         returns: output(signature),
     };
-    match async_trait(&block, signature) {
+    match async_trait::find(&block, signature) {
         Some(inner) => {
-            found.frames.extend([asynchronous, inner.frame]);
+            found.frames.push(asynchronous);
+            found.frames.extend(inner.frames);
             found.body = inner.body;
             found.bindings = inner.bindings;
             found.returns = inner.returns;
@@ -162,107 +160,4 @@ fn output(signature: &Signature) -> Returns {
     output
         .0
         .map_or_else(|| Returns::Type(quote::quote!(_)), Returns::of)
-}
-
-struct Inner {
-    frame: Frame,
-    body: Group,
-    bindings: Vec<Binding>,
-    returns: Returns,
-}
-
-// What `#[async_trait]` puts into the block:
-//
-//     if let Some(__ret) = None::<R> { return __ret; }
-//     let __self = self;
-//     let Path(id) = { let __arg1 = __arg1; __arg1 };
-//     let __ret: R = { the user's body };      // `let _: () = …` where nothing is returned
-//     __ret
-fn async_trait(block: &Group, signature: &Signature) -> Option<Inner> {
-    signature
-        .generics
-        .lifetimes()
-        .find(|found| found.lifetime.ident == "async_trait")?;
-    let read = |input: ParseStream<'_>| {
-        let mut before = TokenStream::new();
-        let mut names = unmoved(signature);
-        loop {
-            if let Ok((local, body, returns)) = result(&input.fork()) {
-                let _: TokenTree = skip_statement(input)?;
-                before.extend(local);
-                let rest: TokenStream = input.parse()?;
-                let after = quote::quote!(; #rest);
-                let frame = Frame::around(&body, before, after);
-                return Ok(Inner {
-                    frame,
-                    body,
-                    bindings: names,
-                    returns,
-                });
-            }
-            let statement: Stmt = input.parse()?;
-            if let Stmt::Local(local) = &statement {
-                names.extend(bound(local));
-            }
-            statement.to_tokens(&mut before);
-        }
-    };
-    read.parse2(block.stream()).ok()
-}
-
-/// `let __ret: R =`, the block, and R.
-fn result(input: ParseStream<'_>) -> syn::Result<(TokenStream, Group, Returns)> {
-    let keyword: Token![let] = input.parse()?;
-    let name: TokenTree = input.parse()?;
-    let colon: Token![:] = input.parse()?;
-    let ty: Type = input.parse()?;
-    let equals: Token![=] = input.parse()?;
-    let is_result = match (&name, &ty) {
-        (TokenTree::Ident(name), _) if name == "__ret" => true,
-        (TokenTree::Ident(name), Type::Tuple(unit)) => name == "_" && unit.elems.is_empty(),
-        _ => false,
-    };
-    let body: TokenTree = input.parse()?;
-    let _: Token![;] = input.parse()?;
-    match body {
-        TokenTree::Group(body) if is_result && body.delimiter() == Delimiter::Brace => Ok((
-            quote::quote!(#keyword #name #colon #ty #equals),
-            body,
-            Returns::of(&ty),
-        )),
-        _ => Err(input.error("not the result")),
-    }
-}
-
-/// Skips to behind the next `;`.
-fn skip_statement(input: ParseStream<'_>) -> syn::Result<TokenTree> {
-    loop {
-        let token: TokenTree = input.parse()?;
-        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
-            return Ok(token);
-        }
-    }
-}
-
-/// The parameters that `#[async_trait]` does not bind anew: references.
-fn unmoved(signature: &Signature) -> Vec<Binding> {
-    let references = signature
-        .inputs
-        .iter()
-        .filter_map(|parameter| match parameter {
-            FnArg::Typed(parameter) if matches!(*parameter.ty, Type::Reference(_)) => {
-                Some(parameter)
-            }
-            _ => None,
-        });
-    references
-        .flat_map(|parameter| pattern(&parameter.pat, &parameter.attrs))
-        .collect()
-}
-
-fn bound(local: &Local) -> Vec<Binding> {
-    match &local.pat {
-        Pat::Type(typed) => pattern(&typed.pat, &local.attrs),
-        other => pattern(other, &local.attrs),
-    }
 }

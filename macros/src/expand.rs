@@ -256,11 +256,16 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
     }
 }
 
+/// The body in its own braces: their edition decides when the temporaries of the last expression
+/// die, so braces of ours would change that for a crate of another edition.
 fn user_block(spec: &LockSpec) -> TokenStream {
-    let mut group =
-        proc_macro2::Group::new(proc_macro2::Delimiter::Brace, spec.target.body.stream());
-    group.set_span(here());
-    TokenTree::Group(group).into()
+    let body = &spec.target.body;
+    let is_statement = |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
+    // Around a single expression rustc takes the braces of a block for superfluous; those of a
+    // function are not.
+    let allow = (!body.stream().into_iter().any(is_statement))
+        .then(|| quote_spanned!(here()=> #[allow(unused_braces)]));
+    quote!(#allow #body)
 }
 
 fn result(spec: &LockSpec) -> TokenStream {

@@ -1,6 +1,7 @@
 //! The attribute of the crate `leasehold`.
 
 mod args;
+mod async_trait;
 mod boxed;
 mod check;
 mod diag;

@@ -131,7 +131,7 @@ pub(crate) struct Item {
 impl Item {
     fn split(item: TokenStream) -> Result<Self, Refusal> {
         let mut head = tokens::without_invisible_group(item);
-        let last = head.pop();
+        let last = head.pop().map(tokens::without_invisible_braces);
         let (body, end) = match last {
             Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => {
                 let end = body.span();

@@ -23,6 +23,21 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
+/// A body that is a `$body:block` of `macro_rules`, out of its invisible group.
+pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
+    let TokenTree::Group(group) = &body else {
+        return body;
+    };
+    if group.delimiter() != Delimiter::None {
+        return body;
+    }
+    let mut inside = group.stream().into_iter();
+    match (inside.next(), inside.next()) {
+        (Some(only), None) => without_invisible_braces(only),
+        _ => body,
+    }
+}
+
 /// Whether `name` occurs anywhere, in a format string `"{name}"` too.
 pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {

@@ -11,7 +11,7 @@ impl Instant {
     /// Before every reading of a clock.
     pub(crate) const ZERO: Self = Self(0);
 
-    pub(crate) fn from_nanos(nanos: u64) -> Self {
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 

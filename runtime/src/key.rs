@@ -118,3 +118,98 @@ fn is_structural(character: char) -> bool {
         || character.is_ascii_control()
         || character.is_whitespace()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn build(separator: &str, values: &[String]) -> Result<String, LockError> {
+        let mut key = Key::new();
+        for (at, value) in values.iter().enumerate() {
+            key.literal(if at == 0 { "k:" } else { separator });
+            key.part("value", value);
+        }
+        key.finish()
+    }
+
+    #[test]
+    fn structural_characters_are_encoded() {
+        let mut key = Key::new();
+        key.literal("order:{");
+        key.part("id", "a:b%{c} d\n\u{2003}é");
+        key.literal("}");
+        assert_eq!(
+            key.finish().unwrap(),
+            "order:{a%3Ab%25%7Bc%7D%20d%0A%E2%80%83é}"
+        );
+    }
+
+    #[test]
+    fn an_empty_value_names_its_placeholder() {
+        let text = build(":", &["a".to_owned(), String::new()])
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("`<value>` is empty"), "{text}");
+    }
+
+    #[test]
+    fn the_limits_hold_for_templates_and_expressions() {
+        let expression = |text: &str| Key::expression(text).finish();
+        assert!(expression(&"x".repeat(MAX_LEN)).is_ok());
+        assert!(expression(&"x".repeat(MAX_LEN + 1)).is_err());
+        assert!(expression("").is_err());
+        assert!(expression("%leasehold:fence").is_err());
+        assert_eq!(expression("as it is: {ok}").unwrap(), "as it is: {ok}");
+        // 200 characters that each become three.
+        assert!(build(":", &[":".repeat(200)]).is_err());
+    }
+
+    struct Faulty;
+
+    impl fmt::Display for Faulty {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            Err(fmt::Error)
+        }
+    }
+
+    #[test]
+    fn a_display_that_fails_is_an_invalid_key() {
+        assert!(Key::expression(&Faulty).finish().is_err());
+        let mut key = Key::new();
+        key.literal("k:");
+        key.part("value", &Faulty);
+        assert!(key.finish().is_err());
+    }
+
+    /// Strings that are made to collide if anything can.
+    fn tricky() -> impl Strategy<Value = String> {
+        prop_oneof!["[%:{}a3A5 \\n]{1,6}", "\\PC{1,8}", any::<String>()]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        /// Different values never give the same key, whatever the values and whichever separator stands between.
+        #[test]
+        fn encoding_is_injective(
+            one in prop::collection::vec(tricky(), 1..4),
+            two in prop::collection::vec(tricky(), 1..4),
+            separator in prop::sample::select(vec![":", "{", "}", "}:", "-:-"]),
+        ) {
+            prop_assume!(one.len() == two.len());
+            if let (Ok(first), Ok(second)) = (build(separator, &one), build(separator, &two)) {
+                prop_assert_eq!(first == second, one == two);
+            }
+        }
+
+        /// No value can open or close a hash tag or begin a new part.
+        #[test]
+        fn a_value_stays_in_its_place(value in tricky()) {
+            if let Ok(key) = build(":", &[value]) {
+                let escaped = key["k:".len()..].contains([':', '{', '}', ' ', '\n']);
+                prop_assert!(!escaped, "{}", key);
+            }
+        }
+    }
+}

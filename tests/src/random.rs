@@ -50,6 +50,7 @@ impl Random {
     }
 
     /// A generator of its own for a task or a thread.
+    #[must_use]
     pub fn fork(&mut self) -> Self {
         Self(self.next_u64())
     }

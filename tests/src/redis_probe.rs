@@ -103,19 +103,17 @@ impl RedisProbe {
 
     /// `SET key value NX PX ttl`: what every client of the convention does.
     pub fn set_nx(&self, key: &str, value: &str, ttl: Duration) -> bool {
-        let ttl = u64::try_from(ttl.as_millis()).expect("a short ttl");
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value).arg("NX");
-        let reply: Option<String> = self.run(set.arg("PX").arg(ttl));
+        let reply: Option<String> = self.run(set.arg("PX").arg(millis(ttl)));
         reply.is_some()
     }
 
     /// `SET key value PX ttl`: what somebody does who breaks the convention.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
-        let ttl = u64::try_from(ttl.as_millis()).expect("a short ttl");
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);
-        self.run::<()>(set.arg("PX").arg(ttl));
+        self.run::<()>(set.arg("PX").arg(millis(ttl)));
     }
 
     /// Deletes the key if it has this value.
@@ -205,6 +203,10 @@ impl Probe for RedisProbe {
     fn give_back(&self, key: &str) {
         self.delete_if(key, FOREIGN);
     }
+}
+
+fn millis(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn connect(url: &str) -> RedisResult<Connection> {

@@ -1,5 +1,6 @@
 //! Real `redis-server` processes, one per test that needs one.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -32,39 +33,40 @@ impl ServerOptions {
         Self::default()
     }
 
-    /// `--name value` on the command line.
-    pub fn option(mut self, name: &str, value: &str) -> Self {
-        self.arguments
-            .extend([format!("--{name}"), value.to_owned()]);
+    /// `--name value …` on the command line.
+    pub fn option(mut self, name: &str, values: &[&str]) -> Self {
+        self.arguments.push(format!("--{name}"));
+        let values = values.iter().map(|value| (*value).to_owned());
+        self.arguments.extend(values);
         self
     }
 
     /// Clients must give this password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
-        self.option("requirepass", password)
+        self.option("requirepass", &[password])
     }
 
     /// How many databases there are.
     pub fn databases(self, count: u32) -> Self {
-        self.option("databases", &count.to_string())
+        self.option("databases", &[&count.to_string()])
     }
 
     /// At most so many bytes, and an error to whoever wants more.
     pub fn max_memory(self, bytes: u64) -> Self {
-        self.option("maxmemory", &bytes.to_string())
-            .option("maxmemory-policy", "noeviction")
+        self.option("maxmemory", &[&bytes.to_string()])
+            .option("maxmemory-policy", &["noeviction"])
     }
 
     /// Every write is on disk before it is answered.
     pub fn append_only(self) -> Self {
-        self.option("appendonly", "yes")
-            .option("appendfsync", "always")
+        self.option("appendonly", &["yes"])
+            .option("appendfsync", &["always"])
     }
 
     /// A replica of `primary`.
     pub fn replica_of(self, primary: &Server) -> Self {
-        self.option("replicaof", &format!("127.0.0.1 {}", primary.port()))
+        self.option("replicaof", &["127.0.0.1", &primary.port().to_string()])
     }
 
     /// Starts it and waits for its first answer.
@@ -116,10 +118,25 @@ impl ServerOptions {
 
     fn url(&self, port: u16) -> String {
         match &self.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{port}/"),
+            Some(password) => {
+                format!("redis://:{}@127.0.0.1:{port}/", percent_encoded(password))
+            }
             None => format!("redis://127.0.0.1:{port}/"),
         }
     }
+}
+
+/// As a part of a URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 fn missing(error: &std::io::Error) -> ! {

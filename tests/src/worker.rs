@@ -63,7 +63,10 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// When.
+        /// When this poll of the whole task began, before it came to the lock's gate. A process that is
+        /// stopped in the middle of a poll finishes that poll later; no lock can prevent that.
+        began: u64,
+        /// When the body was reached.
         at: u64,
         /// When the lease ends if it is not renewed.
         deadline: u64,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::queue::KeyQueue;
 use super::ticket::{Lease, Order, Stage, Ticket, TicketId};
@@ -28,12 +29,18 @@ impl Core {
         } else {
             self.limits.io_timeout
         };
+        let budget = if seeded!(self, BudgetIgnored) {
+            budget * 10
+        } else {
+            budget
+        };
         let ticket = Ticket {
             order,
             since: now,
             budget: now + budget,
             stage: Stage::Queued,
             open: Vec::new(),
+            taken: false,
             armed: None,
         };
         self.tickets.insert(id, ticket);
@@ -134,6 +141,7 @@ impl Core {
         if settled {
             ticket.open.retain(|open| *open != op);
         }
+        ticket.taken |= matches!(result, Ok(Reply::Acquired { .. }));
         let current = match ticket.stage {
             Stage::Queued => false,
             Stage::Asking { op: asked, .. } => asked == op,
@@ -156,6 +164,11 @@ impl Core {
             return;
         };
         let watchdog = ticket.order.watchdog;
+        let sent = if seeded!(self, CountedFromReply) {
+            now
+        } else {
+            sent
+        };
         let lease = Lease {
             sent,
             ceiling: watchdog
@@ -164,7 +177,11 @@ impl Core {
             renew_at: watchdog.map(|dog| sent + dog.interval),
             fence,
         };
-        let deadline = ticket.deadline(&lease);
+        let deadline = if seeded!(self, NoMargin) {
+            sent + ticket.order.terms.ttl()
+        } else {
+            ticket.deadline(&lease)
+        };
         let key = Arc::clone(&ticket.order.key);
         ticket.stage = Stage::Held(lease);
         if let Some(queue) = self.queues.get_mut(&key) {

@@ -77,6 +77,8 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     signals: Vec<Signal>,
     last_op: u64,
+    #[cfg(test)]
+    pub(super) bug: Option<super::bug::Bug>,
 }
 
 impl Core {
@@ -93,7 +95,14 @@ impl Core {
             requests: Vec::new(),
             signals: Vec::new(),
             last_op: 0,
+            #[cfg(test)]
+            bug: None,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_bug(self, bug: Option<super::bug::Bug>) -> Self {
+        Self { bug, ..self }
     }
 
     /// Takes a new order; answered by `Granted` or `Failed`.
@@ -168,6 +177,11 @@ impl Core {
     /// Whether nothing is held, waiting, or to be cleaned up.
     pub(crate) fn is_idle(&self) -> bool {
         self.tickets.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows(&self, id: TicketId) -> bool {
+        self.tickets.contains_key(&id)
     }
 
     /// What to send now, in this order.

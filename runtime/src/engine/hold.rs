@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
@@ -76,7 +77,14 @@ impl Core {
             Ok(Reply::Renewed(kept)) => {
                 for (id, kept) in tickets.iter().zip(kept) {
                     if kept {
+                        let sent = if seeded!(self, CountedFromReply) {
+                            now
+                        } else {
+                            sent
+                        };
                         self.extend(*id, sent);
+                    } else if seeded!(self, LossIgnored) {
+                        self.renew_soon(*id, now);
                     } else {
                         self.lose(*id, now);
                     }
@@ -85,6 +93,9 @@ impl Core {
             // Not known: the lease runs on as it was, and the same token is tried again.
             Ok(_) | Err(_) => {
                 for id in tickets {
+                    if seeded!(self, UnknownIsSuccess) {
+                        self.extend(*id, sent);
+                    }
                     self.renew_soon(*id, now);
                 }
             }

@@ -7,6 +7,7 @@
 //! released when its runtime is gone.
 
 mod acquire;
+mod bug;
 mod core;
 mod driver;
 mod hold;
@@ -14,12 +15,16 @@ mod jitter;
 mod queue;
 mod release;
 mod shutdown;
+#[cfg(test)]
+mod simulation;
 mod slot;
 mod thread;
 mod ticket;
 
 pub(crate) use self::core::Limits;
 pub(crate) use driver::{Command, Engine};
+#[cfg(feature = "redis")]
+pub(crate) use jitter::Jitter;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};

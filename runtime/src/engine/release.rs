@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Cleanup, Stage, TicketId};
 use crate::clock::Instant;
@@ -28,7 +29,7 @@ impl Core {
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.waiting.retain(|waiting| *waiting != id);
                 }
-                if ticket.open.is_empty() {
+                if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
                     self.tickets.remove(&id);
                 } else {
                     self.start_cleanup(id, awaited, now);
@@ -121,7 +122,7 @@ impl Core {
                         confirmed: true,
                     });
                 }
-                if certain || ordered {
+                if certain || ordered || seeded!(self, RemovalBelieved) {
                     self.forget(id, now);
                 }
             }

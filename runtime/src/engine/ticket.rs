@@ -46,6 +46,8 @@ pub(super) struct Ticket {
     pub(super) stage: Stage,
     /// Acquires whose outcome is not known: in flight, or sent on a connection that broke.
     pub(super) open: Vec<OpId>,
+    /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
+    pub(super) taken: bool,
     /// The timer that is set for this ticket.
     pub(super) armed: Option<Instant>,
 }

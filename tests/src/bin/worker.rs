@@ -2,7 +2,10 @@
 //!
 //! `worker '<job as JSON>'`; see [`leasehold_tests::worker`].
 
+use std::future::poll_fn;
 use std::io::BufRead;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +15,9 @@ use leasehold_tests::worker::{Event, Job, Scenario};
 use tokio::sync::Notify;
 
 static JOB: OnceLock<Job> = OnceLock::new();
+
+/// When the present poll of the task began.
+static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// How often a holding body wakes up.
 const TICK: Duration = Duration::from_millis(2);
@@ -65,8 +71,8 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
     tell(&Event::Ready);
     let key = &job().key;
     match &job().scenario {
-        Scenario::Hold if job().watchdog => hold_renewed(key, leave).await,
-        Scenario::Hold => hold(key, leave).await,
+        Scenario::Hold if job().watchdog => stamped(hold_renewed(key, leave)).await,
+        Scenario::Hold => stamped(hold(key, leave)).await,
         Scenario::Count {
             file,
             times,
@@ -94,10 +100,21 @@ async fn hold_renewed(key: &str, leave: &Notify) -> Result<(), LockError> {
     Ok(())
 }
 
+/// Notes when each poll of `future` begins.
+async fn stamped<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        BEGAN.store(clock::now(), Ordering::Relaxed);
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
 async fn stay(lock: &LockHandle, leave: &Notify) {
     let _section = Section::enter(lock);
     loop {
         tell(&Event::Poll {
+            began: BEGAN.load(Ordering::Relaxed),
             at: clock::now(),
             deadline: clock::in_future(lock.remaining()),
         });

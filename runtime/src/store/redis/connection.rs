@@ -19,6 +19,7 @@ use super::reply;
 use super::scripts;
 use super::server::{Link, Server};
 use crate::LockError;
+use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Pending, Reply, Request, Retry, StoreEvent};
 
@@ -26,8 +27,17 @@ use crate::store::{Failure, LockStore, Op, OpId, Pending, Reply, Request, Retry,
 /// silent for so long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
+/// The pause after the first failure to connect; it doubles with each.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
-const LONGEST_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest pause in the first seconds of an outage. A lease of 2 s survives an outage of 0.4 of its ttl
+/// only if its connection is back within a few hundred milliseconds of the server.
+const SHORT_RETRY: Duration = Duration::from_millis(200);
+
+/// The longest pause in a long outage: leases are lost by then, and a server that comes back must not drown
+/// in connections.
+const LONG_RETRY: Duration = Duration::from_secs(1);
+const SHORT_RETRIES: u32 = 30;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -42,11 +52,14 @@ pub(crate) struct RedisStore {
     line: Option<Line>,
     /// Replaced because they were silent; what they still answer is welcome.
     retired: Vec<Line>,
-    connecting: Option<Boxed<Result<Link, Failure>>>,
-    /// When to connect again, or to look whether the connection is silent.
+    /// Attempts to connect. A new one does not wait for an older one that hangs: what begins inside an outage may
+    /// hang for its whole time-out after the outage.
+    connecting: FuturesUnordered<Boxed<Result<Link, Failure>>>,
+    /// When to connect again, if a connection is wanted, or to look whether the present one is silent.
     timer: Pin<Box<Sleep>>,
     reconnect_at: Option<Instant>,
-    failures: u32,
+    attempts: u32,
+    jitter: Jitter,
     /// Why there is no connection.
     reason: Failure,
     last_epoch: Epoch,
@@ -124,10 +137,11 @@ impl RedisStore {
             io_timeout: options.io_timeout,
             line: None,
             retired: Vec::new(),
-            connecting: None,
+            connecting: FuturesUnordered::new(),
             timer: Box::pin(sleep(Duration::ZERO)),
             reconnect_at: None,
-            failures: 0,
+            attempts: 0,
+            jitter: Jitter::new(rand::random()),
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
@@ -142,7 +156,9 @@ impl RedisStore {
     /// Uses `link` from now on.
     fn adopt(&mut self, link: Link) {
         self.last_epoch += 1;
-        self.failures = 0;
+        self.attempts = 0;
+        self.reconnect_at = None;
+        self.connecting = FuturesUnordered::new();
         let fresh = Line {
             epoch: self.last_epoch,
             connection: link.connection,
@@ -210,9 +226,7 @@ impl RedisStore {
             self.events
                 .push_back(StoreEvent::Reply(request.id, Err(failure)));
         }
-        if self.connecting.is_none() && self.reconnect_at.is_none() {
-            self.reconnect_at = Some(Instant::now());
-        }
+        self.replace();
     }
 
     fn answered(&mut self, batch: Batch) {
@@ -281,30 +295,41 @@ impl RedisStore {
         }
     }
 
-    /// Gets a new connection, unless one is on its way.
+    /// Gets a new connection, unless that is under way.
     fn replace(&mut self) {
-        if self.connecting.is_none() && self.reconnect_at.is_none() {
+        if self.reconnect_at.is_none() {
             self.reconnect_at = Some(Instant::now());
         }
+    }
+
+    /// Starts an attempt to connect and plans the next, which comes if this one fails or hangs.
+    fn attempt(&mut self) {
+        self.connecting
+            .push(Box::pin(self.server.clone().connect(self.io_timeout)));
+        let longest = if self.attempts < SHORT_RETRIES {
+            SHORT_RETRY
+        } else {
+            LONG_RETRY
+        };
+        let pause = FIRST_RETRY
+            .saturating_mul(1 << self.attempts.min(10))
+            .min(longest);
+        self.attempts += 1;
+        self.reconnect_at = Some(Instant::now() + self.jitter.around(pause));
     }
 
     fn connected(&mut self, result: Result<Link, Failure>) {
         match result {
             Ok(link) => {
-                tracing::debug!(server = %self.server, "connected again");
+                tracing::info!(server = %self.server, "connected again");
                 self.adopt(link);
                 self.events.push_back(StoreEvent::Connected);
             }
             Err(failure) => {
-                if self.failures == 0 {
+                if self.attempts == 1 {
                     tracing::warn!(server = %self.server, error = %failure.error, "cannot connect; trying again");
                 }
-                let pause = FIRST_RETRY
-                    .saturating_mul(1 << self.failures.min(10))
-                    .min(LONGEST_RETRY);
-                self.failures += 1;
                 self.reason = not_sent(failure);
-                self.reconnect_at = Some(Instant::now() + pause);
             }
         }
     }
@@ -320,10 +345,7 @@ impl RedisStore {
             self.lost(epoch, disconnected());
             moved = true;
         }
-        if let Some(connecting) = &mut self.connecting
-            && let Poll::Ready(result) = connecting.as_mut().poll(cx)
-        {
-            self.connecting = None;
+        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
             self.connected(result);
             moved = true;
         }
@@ -344,24 +366,19 @@ impl RedisStore {
         let now = Instant::now();
         let mut moved = false;
         if self.reconnect_at.is_some_and(|at| at <= now) {
-            self.reconnect_at = None;
-            self.connecting = Some(Box::pin(self.server.clone().connect(self.io_timeout)));
+            self.attempt();
             moved = true;
         }
         let silent_at = self
             .line
             .as_ref()
             .and_then(|line| line.patience.front().copied());
-        if self.connecting.is_none()
-            && self.reconnect_at.is_none()
-            && silent_at.is_some_and(|at| at <= now)
-        {
+        if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
             tracing::warn!(server = %self.server, "no answer in time; connecting anew");
             self.replace();
             return true;
         }
-        let idle = self.connecting.is_none();
-        let next = self.reconnect_at.or(silent_at.filter(|_| idle));
+        let next = self.reconnect_at.or(silent_at);
         if let Some(next) = next {
             if self.timer.deadline() != next {
                 self.timer.as_mut().reset(next);

@@ -239,7 +239,7 @@ pub(super) fn broken(error: &RedisError) -> Failure {
     }
 }
 
-fn garbage(what: &str) -> Failure {
+pub(super) fn garbage(what: &str) -> Failure {
     failure(
         "protocol",
         format!("the server answered with {what}; check that the URL names a Redis server"),

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, Script, cmd};
+use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 use crate::key::RESERVED;
 use crate::store::{Op, Renewal};
@@ -13,17 +13,31 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ac
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
 
-/// Loads all scripts; each answers with its hash.
+fn all() -> [(&'static Script, &'static str); 3] {
+    [
+        (&ACQUIRE, include_str!("acquire.lua")),
+        (&RENEW, include_str!("renew.lua")),
+        (&RELEASE, include_str!("release.lua")),
+    ]
+}
+
+/// Loads all scripts.
 pub(super) fn load() -> Pipeline {
     let mut pipeline = Pipeline::new();
-    for code in [
-        include_str!("acquire.lua"),
-        include_str!("renew.lua"),
-        include_str!("release.lua"),
-    ] {
+    for (_, code) in all() {
         pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(code).to_owned());
     }
     pipeline
+}
+
+/// Whether these are the answers of a server that has loaded all scripts.
+pub(super) fn loaded(answers: &[Value]) -> bool {
+    let hash = |answer: &Value, script: &Script| matches!(answer, Value::BulkString(hash) if hash == script.get_hash().as_bytes());
+    answers.len() == all().len()
+        && answers
+            .iter()
+            .zip(all())
+            .all(|(answer, (script, _))| hash(answer, script))
 }
 
 /// The key of the namespace's fence counter: one, however many locks there are.

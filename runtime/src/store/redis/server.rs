@@ -77,12 +77,16 @@ impl Server {
         let answers = link
             .connection
             .send_packed_commands(&scripts, 0, scripts.len());
-        for answer in answers.await.map_err(|error| self.failed(&error))? {
-            if let Value::ServerError(error) = answer {
-                return Err(self.failed(&error.into()));
-            }
+        let answers = answers.await.map_err(|error| self.failed(&error))?;
+        if scripts::loaded(&answers) {
+            return Ok(link);
         }
-        Ok(link)
+        let refused = answers.into_iter().find_map(|answer| match answer {
+            Value::ServerError(error) => Some(self.failed(&error.into())),
+            _ => None,
+        });
+        Err(refused
+            .unwrap_or_else(|| self.located(&reply::garbage("another answer than asked for"))))
     }
 
     async fn open(&self, protocol: ProtocolVersion) -> Result<Link, RedisError> {
@@ -104,9 +108,12 @@ impl Server {
 
     /// What went wrong, with the place where it did.
     fn failed(&self, error: &RedisError) -> Failure {
-        let failure = reply::broken(error);
+        self.located(&reply::broken(error))
+    }
+
+    fn located(&self, failure: &Failure) -> Failure {
         let LockError::Unavailable { source } = &failure.error else {
-            return failure;
+            return failure.clone();
         };
         // Nothing but the set-up was sent.
         reply::failure(

@@ -1,0 +1,1 @@
+//! The expansion tests in edition 2021; see `../tests/expansion`.

@@ -1,0 +1,49 @@
+//! Servers that are no Redis.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+
+/// Answers whatever it is asked with `answer`, on a port of its own, until the test ends.
+pub(crate) fn says(answer: &'static [u8]) -> u16 {
+    let (listener, port) = listen();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while client.read(&mut buffer).is_ok_and(|length| length > 0) {
+                    if client.write_all(answer).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Closes every connection at once.
+pub(crate) fn closes() -> u16 {
+    let (listener, port) = listen();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            drop(client);
+        }
+    });
+    port
+}
+
+/// Takes connections and never answers, as long as the listener lives.
+pub(crate) fn is_silent() -> (TcpListener, u16) {
+    listen()
+}
+
+/// A port that nobody listens on.
+pub(crate) fn is_not_there() -> u16 {
+    listen().1
+}
+
+fn listen() -> (TcpListener, u16) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    (listener, port)
+}

@@ -1,0 +1,287 @@
+//! Locks that cannot be taken.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::server::{Server, ServerOptions};
+use redis::cmd;
+
+use crate::expect;
+
+const TTL: Duration = Duration::from_secs(5);
+
+async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the store answers")
+}
+
+async fn refusal(pool: &LockPool, key: &str) -> LockError {
+    let refused = pool.lock(key).ttl(TTL).acquire().await;
+    refused.expect_err("it cannot be locked")
+}
+
+/// Runs of bodies that must not run.
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+#[distributed_lock(key = "order:<id>", ttl = "5s", pool = pool)]
+async fn order(pool: &LockPool, id: &str) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = id, ttl = "5s", pool = pool)]
+async fn expression(pool: &LockPool, id: &str) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = ttl, pool = pool)]
+async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "5s")]
+async fn installed(id: u32) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The one test of this file that installs a pool: what is installed belongs to the process.
+#[tokio::test]
+async fn before_and_after_the_one_installation() {
+    let started = Instant::now();
+    let error = installed(1).await.expect_err("none is installed");
+    let says = ["leasehold::init(\"redis://127.0.0.1/\").await?"];
+    expect("not installed", &error, &["NotInstalled"], &says, started);
+
+    leasehold::init("memory://installed")
+        .await
+        .expect("the first");
+    let second = leasehold::init("memory://installed").await;
+    let error = second.expect_err("there is one already");
+    expect(
+        "twice",
+        &error,
+        &["Config"],
+        &["already", "install_as"],
+        started,
+    );
+    assert_eq!(RUNS.load(Ordering::Relaxed), 0);
+}
+
+/// Fails if calls with an empty or cut key share one lock.
+#[tokio::test]
+async fn keys() {
+    let before = RUNS.load(Ordering::Relaxed);
+    let started = Instant::now();
+    let pool = connect("memory://keys").await;
+    let long = "x".repeat(600);
+    let cases: [(&str, Result<(), LockError>, &[&str]); 7] = [
+        (
+            "an empty value",
+            order(&pool, "").await,
+            &["`<id>` is empty", "check it"],
+        ),
+        (
+            "a long value",
+            order(&pool, &long).await,
+            &["606 bytes", "512", "hash"],
+        ),
+        (
+            "a value that grows when encoded",
+            order(&pool, &":".repeat(200)).await,
+            &["606 bytes"],
+        ),
+        (
+            "an empty key",
+            expression(&pool, "").await,
+            &["empty", "order:42"],
+        ),
+        (
+            "a long key",
+            expression(&pool, &long).await,
+            &["600 bytes", "512"],
+        ),
+        (
+            "a key of ours",
+            expression(&pool, "%leasehold:x").await,
+            &["%leasehold"],
+        ),
+        (
+            "an empty key by hand",
+            Err(refusal(&pool, "").await),
+            &["empty"],
+        ),
+    ];
+    for (what, ended, says) in cases {
+        let error = ended.expect_err(what);
+        expect(what, &error, &["InvalidKey"], says, started);
+        assert!(
+            error.to_string().len() < 300,
+            "{what}: shows all of it: {error}"
+        );
+    }
+    assert_eq!(RUNS.load(Ordering::Relaxed), before);
+    order(&pool, &"x".repeat(506))
+        .await
+        .expect("512 bytes are fine");
+}
+
+/// Fails if a ttl that is no lease is sent to the server, or waits for it.
+#[tokio::test]
+async fn durations() {
+    let started = Instant::now();
+    let pool = connect("memory://durations").await;
+    let day = Duration::from_secs(24 * 60 * 60);
+    for ttl in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_millis(99),
+        day + Duration::from_millis(1),
+        Duration::MAX,
+    ] {
+        let error = lasting(&pool, 1, ttl).await.expect_err("out of range");
+        expect(
+            "ttl",
+            &error,
+            &["Config"],
+            &["ttl", "100 ms", "24 h"],
+            started,
+        );
+    }
+    lasting(&pool, 1, Duration::from_millis(100))
+        .await
+        .expect("the least");
+    lasting(&pool, 1, day).await.expect("the most");
+
+    let request = || pool.lock("k").ttl(TTL);
+    for (what, ended, says) in [
+        (
+            "no ttl",
+            pool.lock("k").acquire().await,
+            &["ttl", ".ttl("][..],
+        ),
+        (
+            "no interval",
+            request().watchdog_every(Duration::ZERO).acquire().await,
+            &["interval"],
+        ),
+        (
+            "late interval",
+            request().watchdog_every(TTL).acquire().await,
+            &["interval", "less than"],
+        ),
+        (
+            "a bound without watchdog",
+            request().max_hold(TTL).acquire().await,
+            &[".watchdog()"],
+        ),
+        (
+            "a bound below the ttl",
+            request().watchdog().max_hold(TTL / 2).acquire().await,
+            &["max_hold", "ttl"],
+        ),
+    ] {
+        expect(what, &ended.expect_err(what), &["Config"], says, started);
+    }
+    // A budget that never ends is fine.
+    request()
+        .wait(Duration::MAX)
+        .acquire()
+        .await
+        .expect("free")
+        .release()
+        .await
+        .expect("held");
+}
+
+/// Fails if other people's data is overwritten or deleted.
+#[tokio::test]
+async fn a_key_that_holds_other_data() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    probe.run::<()>(cmd("RPUSH").arg("lock:list").arg("a"));
+    probe.run::<()>(cmd("HSET").arg("lock:hash").arg("f").arg("v"));
+    for key in ["list", "hash"] {
+        let started = Instant::now();
+        let error = refusal(&pool, key).await;
+        let variants = &["Unavailable/WRONGTYPE"];
+        expect(
+            key,
+            &error,
+            variants,
+            &["another key or namespace"],
+            started,
+        );
+        assert_eq!(probe.kind(&format!("lock:{key}")), key);
+    }
+    // A string without a ttl is a lock that never expires.
+    probe.run::<()>(cmd("SET").arg("lock:string").arg("v"));
+    let error = refusal(&pool, "string").await;
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+    assert_eq!(error.retry_after(), None);
+    assert_eq!(probe.get("lock:string").as_deref(), Some("v"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_full() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    let mut full = cmd("CONFIG");
+    server
+        .probe()
+        .run::<()>(full.arg("SET").arg("maxmemory").arg(1));
+    let started = Instant::now();
+    let error = refusal(&pool, "full").await;
+    expect(
+        "full",
+        &error,
+        &["Unavailable/OOM"],
+        &["maxmemory"],
+        started,
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_a_replica() {
+    let primary = Server::start();
+    let replica = ServerOptions::new().replica_of(&primary).start();
+    let started = Instant::now();
+    let pool = match LockPool::connect(&replica.url()).await {
+        Ok(pool) => pool,
+        Err(error) => {
+            expect(
+                "at connect",
+                &error,
+                &["Config", "Unavailable/READONLY"],
+                &["master"],
+                started,
+            );
+            return;
+        }
+    };
+    let started = Instant::now();
+    let error = refusal(&pool, "replica").await;
+    expect(
+        "replica",
+        &error,
+        &["Unavailable/READONLY"],
+        &["replica", "master"],
+        started,
+    );
+}
+
+/// Fails if an error that will not go away is tried again until the budget ends.
+#[tokio::test]
+async fn what_will_not_change_is_not_waited_for() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    probe.run::<()>(cmd("RPUSH").arg("lock:list").arg("a"));
+    let started = Instant::now();
+    let request = pool.lock("list").ttl(TTL).wait(Duration::from_secs(30));
+    let error = request.acquire().await.expect_err("other data");
+    expect("waiting", &error, &["Unavailable/WRONGTYPE"], &[], started);
+}

@@ -1,0 +1,89 @@
+use leasehold::{LockError, distributed_lock};
+
+use super::support::locked;
+
+const NIGHTLY: &str = "nightly";
+
+struct Order {
+    id: u64,
+    key: String,
+}
+
+impl Order {
+    fn into_key(self) -> String {
+        self.key
+    }
+}
+
+#[distributed_lock(key = NIGHTLY, ttl = "1s", guard = lock)]
+async fn constant() -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = format!("order:{}", order.id), ttl = "1s", guard = lock)]
+async fn formatted(order: Order) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = order.key, ttl = "1s", guard = lock)]
+async fn field(order: Order) -> Result<String, LockError> {
+    drop(order);
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = order.into_key(), ttl = "1s", guard = lock)]
+async fn consumed(order: Order) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = parse(name)?, ttl = "1s", guard = lock)]
+async fn fallible(name: &str) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = id, ttl = "1s", guard = lock)]
+async fn number(id: u64) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = { let half = id / 2; format!("half:{half}") }, ttl = "1s", guard = lock)]
+async fn block(id: u64) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+#[distributed_lock(key = lookup(id).await, ttl = "1s", guard = lock)]
+async fn awaited(id: u64) -> Result<String, LockError> {
+    Ok(lock.key().to_owned())
+}
+
+fn parse(name: &str) -> Result<&str, LockError> {
+    name.strip_prefix('/').ok_or(LockError::ShuttingDown)
+}
+
+async fn lookup(id: u64) -> String {
+    super::support::tick().await;
+    format!("found:{id}")
+}
+
+fn order() -> Order {
+    Order {
+        id: 4,
+        key: "k 4".into(),
+    }
+}
+
+#[tokio::test]
+async fn are_taken_as_they_are() {
+    locked(async {
+        assert_eq!(constant().await.as_deref(), Ok("nightly"));
+        assert_eq!(formatted(order()).await.as_deref(), Ok("order:4"));
+        assert_eq!(field(order()).await.as_deref(), Ok("k 4"));
+        assert_eq!(consumed(order()).await.as_deref(), Ok("k 4"));
+        assert_eq!(fallible("/x").await.as_deref(), Ok("x"));
+        assert_eq!(fallible("x").await, Err(LockError::ShuttingDown));
+        assert_eq!(number(12).await.as_deref(), Ok("12"));
+        assert_eq!(block(12).await.as_deref(), Ok("half:6"));
+        assert_eq!(awaited(12).await.as_deref(), Ok("found:12"));
+    })
+    .await;
+}

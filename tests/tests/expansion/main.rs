@@ -1,0 +1,79 @@
+//! Every shape of function that the attribute goes on: compiled without a warning, also under
+//! clippy's pedantic and nursery lints and in both editions, and run inside a lock in memory.
+#![deny(warnings)]
+#![warn(clippy::pedantic, clippy::nursery)]
+#![warn(
+    if_let_rescope,
+    keyword_idents_2024,
+    let_underscore_drop,
+    missing_debug_implementations,
+    missing_docs,
+    redundant_lifetimes,
+    rust_2018_idioms,
+    single_use_lifetimes,
+    tail_expr_drop_order,
+    trivial_casts,
+    trivial_numeric_casts,
+    unit_bindings,
+    unreachable_code,
+    unused,
+    unused_import_braces,
+    unused_lifetimes,
+    unused_qualifications,
+    variant_size_differences
+)]
+// It says the opposite of rustc's `unreachable_pub`.
+#![allow(clippy::redundant_pub_crate)]
+#![forbid(unsafe_code)]
+
+mod support;
+
+mod actix;
+mod async_trait_arguments;
+mod async_trait_default;
+mod async_trait_impl;
+mod async_trait_instrument;
+mod async_trait_local;
+mod axum_handler;
+mod boxed_by_hand;
+mod cancellation;
+mod cfg_arguments;
+mod durations;
+mod error_types;
+mod free_function;
+mod future_size;
+mod generics;
+mod guard;
+mod hygiene;
+mod impl_trait_argument;
+mod impl_trait_return;
+mod instrument;
+mod items_in_the_body;
+mod key_expression;
+mod key_template;
+mod lifetimes;
+mod macro_rules;
+mod mut_arguments;
+mod never;
+mod no_prelude;
+mod not_send;
+mod not_sync;
+mod on_error;
+mod options;
+mod other_attributes;
+mod patterns;
+mod pool_option;
+mod raw_identifiers;
+mod receivers;
+mod recursion;
+mod rstest_cases;
+mod single_expression;
+mod smart_receivers;
+mod spawned;
+mod stacked;
+mod tail_temporaries;
+mod tests_with_the_attribute;
+mod trait_default;
+mod trait_impl;
+mod underscore_arguments;
+mod unit_return;

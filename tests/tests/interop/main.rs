@@ -1,0 +1,131 @@
+//! One key, several clients: leasehold excludes, and is excluded by, whoever takes locks the usual way.
+
+mod redis_py;
+mod shell;
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+
+const TTL: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Another client of the convention.
+trait Peer {
+    /// One try for `key`, which is to expire after `ttl`.
+    fn acquire(&mut self, key: &str, ttl: Duration) -> bool;
+    /// Waits for `key`, at most `PATIENCE`.
+    fn wait_for(&mut self, key: &str) -> bool;
+    /// Releases what it took, if it is still its own.
+    fn release(&mut self) -> bool;
+    /// Tries to release somebody else's lock.
+    fn forge(&mut self, key: &str) -> bool;
+}
+
+/// Everything that two clients can do to each other on one key.
+fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
+    let server = Server::start();
+    let mut peer = peer_of(&server);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async {
+        for (namespace, key, wire) in [
+            (None, "order-1", "lock:order-1"),
+            (Some(""), "order-2", "order-2"),
+        ] {
+            let mut pool = LockPool::builder().url(server.url());
+            if let Some(namespace) = namespace {
+                pool = pool.namespace(namespace);
+            }
+            let pool = pool.connect().await.expect("the server answers");
+            let peer = peer.as_mut();
+            it_excludes_us(&pool, peer, key, wire).await;
+            we_exclude_it(&pool, peer, &server, key, wire).await;
+            we_wait_for_it(&pool, peer, key, wire).await;
+            it_waits_for_us(&pool, peer, key, wire).await;
+            we_leave_alone_what_became_its(&pool, peer, key, wire).await;
+        }
+    });
+}
+
+/// Fails if ours overwrites a value that it does not know.
+async fn it_excludes_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
+    assert!(peer.acquire(wire, TTL));
+    match pool.lock(key).ttl(TTL).acquire().await {
+        Err(LockError::Contended { retry_after, .. }) => {
+            let left = retry_after.expect("the server tells");
+            assert!(left <= TTL && left > TTL / 2, "{left:?}");
+        }
+        other => panic!("not contended: {other:?}"),
+    }
+    assert!(peer.release(), "its lock was untouched");
+    let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free again");
+    guard.release().await.expect("released");
+}
+
+/// Fails if our value is not a string under the very key, or expires early.
+async fn we_exclude_it(
+    pool: &LockPool,
+    peer: &mut dyn Peer,
+    server: &Server,
+    key: &str,
+    wire: &str,
+) {
+    let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free");
+    let value = server.probe().get(wire);
+    assert!(!peer.acquire(wire, TTL), "it got in");
+    assert!(!peer.forge(wire), "it released ours");
+    assert_eq!(server.probe().get(wire), value);
+    guard.release().await.expect("still ours");
+    assert!(peer.acquire(wire, TTL), "free for it");
+    assert!(peer.release());
+}
+
+/// Fails if a waiter relies on messages that only our own releases send.
+async fn we_wait_for_it(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
+    assert!(peer.acquire(wire, TTL));
+    let waiting = tokio::spawn(pool.lock(key).ttl(TTL).wait(PATIENCE).acquire());
+    assert!(!peer.acquire(wire, TTL), "held by itself");
+    assert!(peer.release(), "its lock was untouched");
+    let guard = waiting.await.expect("no panic").expect("after its release");
+    guard.release().await.expect("released");
+
+    assert!(peer.acquire(wire, SHORT));
+    let started = Instant::now();
+    let request = pool.lock(key).ttl(TTL).wait(PATIENCE);
+    let guard = request.acquire().await.expect("after its expiry");
+    assert!(started.elapsed() < SHORT + Duration::from_millis(600));
+    guard.release().await.expect("released");
+}
+
+/// Fails if our release leaves the key, or anything else that keeps it out.
+async fn it_waits_for_us(pool: &LockPool, peer: &mut dyn Peer, key: &str, wire: &str) {
+    let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free");
+    let release = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        guard.release().await
+    });
+    let got = tokio::task::block_in_place(|| peer.wait_for(wire));
+    assert!(got, "it never got the lock");
+    release.await.expect("no panic").expect("released");
+    assert!(peer.release());
+}
+
+/// Fails if a release or a renewal does not compare the value first.
+async fn we_leave_alone_what_became_its(
+    pool: &LockPool,
+    peer: &mut dyn Peer,
+    key: &str,
+    wire: &str,
+) {
+    let guard = pool.lock(key).ttl(SHORT).acquire().await.expect("free");
+    wait::until("ours expires", SHORT * 2, || peer.acquire(wire, TTL));
+    assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
+    drop(guard);
+    let request = pool.lock(key).ttl(TTL);
+    let error = request.acquire().await.expect_err("it is the other's");
+    assert!(matches!(error, LockError::Contended { .. }), "{error}");
+    assert!(peer.release(), "its lock was untouched");
+}

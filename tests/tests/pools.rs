@@ -1,0 +1,260 @@
+//! Pools: installed, named, scoped, in a `static`, in a field; and their end.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
+use leasehold_tests::probe::{MemoryProbe, Probe};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(20);
+
+async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the store opens")
+}
+
+async fn take(pool: &LockPool, key: &str) -> LockGuard {
+    pool.lock(key).ttl(TTL).acquire().await.expect("free")
+}
+
+#[distributed_lock(key = "<key>", ttl = "20s")]
+async fn installed(key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "<key>", ttl = "20s", pool = "inventory")]
+async fn named(key: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+fn contended(ended: &Result<(), LockError>) -> bool {
+    matches!(ended, Err(LockError::Contended { .. }))
+}
+
+/// The one test of this file that installs: what is installed belongs to the process.
+#[tokio::test]
+async fn installed_named_and_scoped() {
+    assert_eq!(installed("k").await, Err(LockError::NotInstalled));
+    let error = named("k").await.expect_err("none has this name");
+    assert!(error.to_string().contains("inventory"), "{error}");
+
+    let main = connect("memory://pools-main").await;
+    let inventory = connect("memory://pools-inventory").await;
+    let tenant = connect("memory://pools-tenant").await;
+    let _main_holds = take(&main, "main").await;
+    let _inventory_holds = take(&inventory, "inventory").await;
+    let _tenant_holds = take(&tenant, "tenant").await;
+
+    // A scope does without an installed pool.
+    assert!(contended(&tenant.scope(installed("tenant")).await));
+
+    main.install().expect("the first");
+    inventory
+        .install_as("inventory")
+        .expect("the first of its name");
+    for key in ["main", "inventory", "tenant"] {
+        assert_eq!(contended(&installed(key).await), key == "main");
+        assert_eq!(contended(&named(key).await), key == "inventory");
+        let scoped = tenant.scope(installed(key)).await;
+        assert_eq!(contended(&scoped), key == "tenant");
+        let nested = tenant.scope(async { main.scope(installed(key)).await });
+        assert_eq!(contended(&nested.await), key == "main");
+        // The scope has ended with its future.
+        assert_eq!(contended(&installed(key).await), key == "main");
+    }
+
+    for again in [
+        main.install(),
+        tenant.install(),
+        tenant.install_as("inventory"),
+    ] {
+        let error = again.expect_err("there is one already");
+        assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+        assert!(error.to_string().contains("already"), "{error}");
+        assert!(error.to_string().contains("install"), "{error}");
+    }
+    assert!(contended(&installed("main").await), "the first stays");
+
+    let report = leasehold::shutdown(Duration::from_millis(200)).await;
+    assert_eq!(report.still_held, 2, "{report:?}");
+    assert_eq!(installed("k").await, Err(LockError::ShuttingDown));
+    assert_eq!(named("k").await, Err(LockError::ShuttingDown));
+    assert_eq!(tenant.scope(installed("k")).await, Ok(()));
+}
+
+struct Shop {
+    locks: LockPool,
+    region: &'static str,
+}
+
+trait Orders {
+    async fn order(&self, id: u64) -> Result<u64, LockError>;
+}
+
+impl Shop {
+    #[distributed_lock(key = "stock:<self.region>:<sku>", ttl = "20s", pool = self.locks)]
+    async fn buy(&self, sku: &str, inside: impl FnOnce()) -> Result<(), LockError> {
+        inside();
+        Ok(())
+    }
+}
+
+impl Orders for Shop {
+    #[distributed_lock(key = "order:<id>", ttl = "20s", pool = &self.locks)]
+    async fn order(&self, id: u64) -> Result<u64, LockError> {
+        Ok(id)
+    }
+}
+
+/// Fails if the expression is not taken.
+#[tokio::test]
+async fn a_pool_in_a_field() {
+    let url = "memory://pools-field";
+    let probe = MemoryProbe::new(url);
+    let locks = connect(url).await;
+    let shop = Shop {
+        locks,
+        region: "eu",
+    };
+    let inside = || assert!(probe.exists("stock:eu:x"));
+    shop.buy("x", inside).await.expect("free");
+    let _held = take(&shop.locks, "order:7").await;
+    assert!(
+        shop.order(7)
+            .await
+            .is_err_and(|error| error.is_contention())
+    );
+    assert_eq!(shop.order(8).await, Ok(8));
+}
+
+static SERVER: OnceLock<Server> = OnceLock::new();
+static POOL: OnceLock<LockPool> = OnceLock::new();
+
+/// One pool for several runtimes, made by whichever test comes first.
+async fn shared() -> &'static LockPool {
+    let server = SERVER.get_or_init(Server::start);
+    if POOL.get().is_none() {
+        let _ = POOL.set(connect(&server.url()).await);
+    }
+    POOL.get().expect("set by somebody")
+}
+
+/// Fails if the connections belong to the runtime that opened them.
+async fn use_shared(name: &str) {
+    let pool = shared().await;
+    for number in 0..50 {
+        let guard = take(pool, &format!("{name}-{number}")).await;
+        guard.release().await.expect("still held");
+    }
+    let request = pool.lock(name).ttl(Duration::from_millis(500)).watchdog();
+    let renewed = request
+        .run(tokio::time::sleep(Duration::from_millis(900)))
+        .await;
+    assert_eq!(renewed, Ok(()));
+}
+
+#[tokio::test]
+async fn a_pool_in_a_static_on_a_first_runtime() {
+    use_shared("first").await;
+}
+
+#[tokio::test]
+async fn a_pool_in_a_static_on_a_second_runtime() {
+    use_shared("second").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_in_a_static_on_a_third_runtime() {
+    use_shared("third").await;
+}
+
+/// Fails if a pool answers, or keeps callers waiting, after its shutdown has begun.
+#[tokio::test]
+async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
+    let server = Server::start();
+    let redis = server.url();
+    for url in ["memory://pools-shutdown", &redis] {
+        let pool = connect(url).await;
+        let soon = take(&pool, "soon").await;
+        let forever = take(&pool, "forever").await;
+        let waiter = tokio::spawn(pool.lock("forever").ttl(TTL).wait(TTL).acquire());
+        tokio::task::yield_now().await;
+        let shutdown = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.shutdown(Duration::from_millis(600)).await }
+        });
+        let queued = waiter.await.expect("no panic");
+        assert_eq!(queued.err(), Some(LockError::ShuttingDown), "{url}");
+        let refused = pool.lock("new").ttl(TTL).acquire().await;
+        assert_eq!(refused.err(), Some(LockError::ShuttingDown), "{url}");
+        drop(soon);
+        let report = shutdown.await.expect("no panic");
+        assert_eq!(report.released, 1, "{url}: {report:?}");
+        assert_eq!(report.still_held, 1, "{url}: {report:?}");
+        assert_eq!(report.unconfirmed, 0, "{url}: {report:?}");
+        drop(forever);
+        let again = pool.shutdown(Duration::from_millis(100)).await;
+        assert_eq!(again.still_held, 0, "{url}: {again:?}");
+    }
+    assert_eq!(server.probe().get("lock:soon"), None);
+}
+
+/// Fails if releases are sent one after the other, or forgotten when the pool ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_locks_are_released_in_two_seconds() {
+    const HELD: usize = 10_000;
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let mut tasks = JoinSet::new();
+    for lane in 0..100 {
+        let pool = pool.clone();
+        tasks.spawn(async move {
+            let mut held = Vec::new();
+            for number in 0..HELD / 100 {
+                let request = pool.lock(format!("many-{lane}-{number}"));
+                let request = request.ttl(Duration::from_secs(60)).wait(TTL);
+                held.push(request.acquire().await.expect("free"));
+            }
+            held
+        });
+    }
+    let mut held = Vec::new();
+    while let Some(task) = tasks.join_next().await {
+        held.extend(task.expect("no panic"));
+    }
+    assert_eq!(probe.keys("lock:many*").len(), HELD);
+    let started = Instant::now();
+    let dropping = std::thread::spawn(move || drop(held));
+    let report = pool.shutdown(Duration::from_secs(2)).await;
+    let took = started.elapsed();
+    dropping.join().expect("no panic");
+    assert!(took < Duration::from_millis(2_300), "{took:?}");
+    let unreleased = report.still_held + report.unconfirmed;
+    assert!(report.released + unreleased <= HELD, "{report:?}");
+    assert_eq!(
+        probe.keys("lock:many*").len(),
+        unreleased,
+        "{report:?} after {took:?}"
+    );
+    assert_eq!(unreleased, 0, "{report:?} after {took:?}");
+}
+
+/// Fails if the engine forgets what it still has to release when the last handle of its pool is gone.
+#[tokio::test]
+async fn a_dropped_pool_still_releases() {
+    let server = Server::start();
+    let probe = server.probe();
+    for number in 0..20 {
+        let pool = connect(&server.url()).await;
+        let key = format!("dropped-pool-{number}");
+        let guard = take(&pool, &key).await;
+        drop(pool);
+        drop(guard);
+        let wire = format!("lock:{key}");
+        let limit = Duration::from_secs(1);
+        wait::until_async(&wire, limit, || probe.get(&wire).is_none()).await;
+    }
+}

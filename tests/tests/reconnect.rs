@@ -1,0 +1,255 @@
+//! The pool comes back by itself, and what it held is still held.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::random::Random;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const TTL: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the server answers")
+}
+
+/// Takes and releases a lock; the pool may need a moment to come back.
+async fn works(pool: &LockPool, key: &str) {
+    let request = pool.lock(key).ttl(TTL).wait(PATIENCE);
+    let acquired = request.acquire().await;
+    let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
+    let released = guard.release().await;
+    released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+fn kill_clients(probe: &RedisProbe) -> u32 {
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg("NORMAL")
+        .arg("SKIPME")
+        .arg("YES");
+    probe.run(&kill)
+}
+
+#[distributed_lock(key = "<key>", ttl = "2s", watchdog, guard = lock, pool = pool)]
+async fn held(
+    pool: LockPool,
+    key: String,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("somebody waits for it");
+    leave.await.expect("the test tells when");
+    lock.check()
+}
+
+/// A lock that is held, with a watchdog, until told.
+struct Holder {
+    leave: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), LockError>>,
+}
+
+impl Holder {
+    async fn enter(pool: &LockPool, key: &str) -> Self {
+        let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
+        let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
+        seen.await.expect("the body begins");
+        Self { leave, task }
+    }
+
+    /// Fails if the lease was lost.
+    async fn leave(self, what: &str) {
+        let told = self.leave.send(());
+        let ended = self.task.await.expect("no panic");
+        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
+    }
+}
+
+/// Fails if a broken connection is kept, or if a call fails that has time to try again.
+#[tokio::test]
+async fn killed_connections_are_replaced() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let holder = Holder::enter(&pool, "held").await;
+    for number in 0..40 {
+        assert!(kill_clients(&probe) >= 1, "the pool is connected");
+        works(&pool, &format!("killed-{number}")).await;
+    }
+    holder.leave("killed connections").await;
+}
+
+/// Fails if a lease is given up, or renewed too late, because of a short outage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_survives_an_outage_of_two_fifths_of_its_ttl() {
+    let mut random = Random::seeded("outages");
+    let server = Server::start();
+    let lanes = (0..12).map(|lane| {
+        let (address, mut random) = (server.address(), random.fork());
+        tokio::spawn(async move {
+            let proxy = Proxy::start(address);
+            let pool = connect(&proxy.url()).await;
+            for round in 0..3 {
+                let key = format!("outage-{lane}-{round}");
+                let holder = Holder::enter(&pool, &key).await;
+                let phase = random.duration(TTL);
+                let kind = random.below(4);
+                tokio::time::sleep(phase).await;
+                begin_outage(&proxy, kind);
+                tokio::time::sleep(TTL * 2 / 5).await;
+                proxy.pass();
+                // Long enough that a lost lease would show.
+                tokio::time::sleep(TTL).await;
+                holder
+                    .leave(&format!("{key}: outage {kind} after {phase:?}"))
+                    .await;
+            }
+        })
+    });
+    let lanes: Vec<_> = lanes.collect();
+    for lane in lanes {
+        lane.await.expect("no lease was lost");
+    }
+}
+
+fn begin_outage(proxy: &Proxy, kind: u64) {
+    match kind {
+        0 => proxy.set(Mode::Stall),
+        1 => proxy.set(Mode::BlackHole),
+        2 => proxy.set(Mode::Refuse),
+        _ => proxy.set(Mode::SwallowReplies),
+    }
+    if kind == 2 {
+        proxy.cut();
+    }
+}
+
+/// Fails if the pool needs to be made anew after a restart, or loses a lease that survived on disk.
+#[tokio::test]
+async fn a_restarted_server_is_found_again() {
+    let mut server = ServerOptions::new().append_only().start();
+    let pool = connect(&server.url()).await;
+    let holder = Holder::enter(&pool, "kept-on-disk").await;
+    for number in 0..5 {
+        server.restart();
+        works(&pool, &format!("restarted-{number}")).await;
+    }
+    holder.leave("restarts").await;
+    server.kill();
+    let started = Instant::now();
+    let error = pool
+        .lock("down")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect_err("it is down");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(started.elapsed() < Duration::from_secs(2));
+    server.restart();
+    works(&pool, "up-again").await;
+}
+
+/// Fails if a lock that a restart has lost is believed to be held, or is set again.
+#[tokio::test]
+async fn a_lock_that_the_server_forgot_is_lost() {
+    let mut server = Server::start();
+    let pool = connect(&server.url()).await;
+    let holder = Holder::enter(&pool, "forgotten").await;
+    server.restart();
+    let probe = server.probe().namespace("lock:");
+    let ended = holder.task.await.expect("no panic");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert!(!probe.exists("forgotten"), "a renewal made it anew");
+}
+
+/// Fails if scripts are loaded once for good.
+#[tokio::test]
+async fn flushed_scripts_are_loaded_again() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let flush = || probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
+    let holder = Holder::enter(&pool, "held").await;
+    for number in 0..20 {
+        flush();
+        let request = pool.lock(format!("flushed-{number}")).ttl(TTL);
+        let guard = request.acquire().await.expect("one try is enough");
+        flush();
+        guard.release().await.expect("one try is enough");
+    }
+    for _ in 0..30 {
+        flush();
+        tokio::time::sleep(TTL / 20).await;
+    }
+    holder.leave("flushed scripts").await;
+    assert_eq!(probe.get("lock:held"), None);
+}
+
+/// Fails if a stopped server blocks callers beyond their budget, or for good.
+#[tokio::test]
+async fn a_paused_server_costs_the_budget_and_no_more() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    works(&pool, "before").await;
+    server.pause();
+    let started = Instant::now();
+    let request = pool
+        .lock("paused")
+        .ttl(TTL)
+        .wait(Duration::from_millis(600));
+    let error = request.acquire().await.expect_err("nobody answers");
+    let took = started.elapsed();
+    server.resume();
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(took < Duration::from_millis(850), "{took:?}");
+    works(&pool, "after").await;
+    let probe = server.probe().namespace("lock:");
+    wait::until_async("nothing is left", TTL, || !probe.exists("paused")).await;
+}
+
+/// Fails if the pool needs RESP3.
+#[tokio::test]
+async fn an_old_server_without_hello_will_do() {
+    let server = ServerOptions::new()
+        .option("rename-command", &["HELLO", "OLDHELLO"])
+        .start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let holder = Holder::enter(&pool, "held").await;
+    for number in 0..5 {
+        kill_clients(&probe);
+        works(&pool, &format!("old-{number}")).await;
+    }
+    holder.leave("an old server").await;
+}
+
+/// Fails if a new connection forgets the password, the database, or the socket.
+#[tokio::test]
+async fn a_new_connection_is_as_the_first() {
+    let password = "p@ss/wörd";
+    let server = ServerOptions::new().password(password).databases(4).start();
+    let socket = Server::start();
+    let in_database = format!("{}3", server.url());
+    for (url, probe) in [
+        (&in_database, RedisProbe::connect(&in_database)),
+        (&socket.socket_url(), socket.probe()),
+    ] {
+        let pool = connect(url).await;
+        for number in 0..3 {
+            let key = format!("again-{number}");
+            let request = pool.lock(&*key).ttl(TTL).wait(PATIENCE);
+            let guard = request.acquire().await.expect("free");
+            assert!(probe.exists(&format!("lock:{key}")), "in this database");
+            guard.release().await.expect("still held");
+            assert!(kill_clients(&probe) >= 1, "the pool is connected");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Queueing for a held lock: within the budget, first come first served, in both stores.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::probe::{MemoryProbe, Probe};
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::server::Server;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(20);
+/// What a busy machine may add to a bound.
+const SLACK: Duration = Duration::from_millis(250);
+
+/// Both stores, with another holder for each.
+struct Stores {
+    _server: Server,
+    stores: [(LockPool, Arc<dyn Probe>); 2],
+}
+
+impl Stores {
+    async fn open(name: &str) -> Self {
+        let server = Server::start();
+        let memory = format!("memory://waiting-{name}");
+        let redis: Arc<dyn Probe> = Arc::new(server.probe().namespace("lock:"));
+        let stores = [
+            (
+                connect(&memory).await,
+                Arc::new(MemoryProbe::new(&memory)) as _,
+            ),
+            (connect(&server.url()).await, redis),
+        ];
+        Self {
+            _server: server,
+            stores,
+        }
+    }
+}
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::builder().url(url).max_waiters(20);
+    pool.connect().await.expect("the store answers")
+}
+
+/// Fails if the budget starts anew with each try, or if the last try overshoots it.
+#[tokio::test]
+async fn the_budget_is_hard() {
+    let stores = Stores::open("budget").await;
+    for (pool, probe) in &stores.stores {
+        assert!(probe.take("held", TTL));
+        let mut calls = JoinSet::new();
+        for wait in [50, 300, 700, 1_100].map(Duration::from_millis) {
+            let request = pool.lock("held").ttl(TTL).wait(wait);
+            calls.spawn(async move {
+                let started = Instant::now();
+                let error = request.acquire().await.expect_err("it is held");
+                let took = started.elapsed();
+                match &error {
+                    LockError::TimedOut { key, waited } => {
+                        assert_eq!(key, "held");
+                        assert!(*waited <= took && *waited + SLACK > took, "{waited:?}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert!(took >= wait, "gave up after {took:?} of {wait:?}");
+                assert!(took < wait + SLACK, "took {took:?} of {wait:?}");
+            });
+        }
+        while let Some(call) = calls.join_next().await {
+            call.expect("no panic");
+        }
+        assert!(probe.untouched("held"));
+        probe.give_back("held");
+        assert!(!probe.exists("held"), "who timed out leaves no trace");
+    }
+}
+
+/// Fails if the time for I/O is not part of the budget.
+#[tokio::test]
+async fn the_budget_includes_a_store_that_does_not_answer() {
+    let server = Server::start();
+    let mut calls = JoinSet::new();
+    for mode in [Mode::BlackHole, Mode::Stall, Mode::SwallowReplies] {
+        for wait in [100, 400, 800].map(Duration::from_millis) {
+            let proxy = Proxy::start(server.address());
+            let pool = connect(&proxy.url()).await;
+            calls.spawn(async move {
+                proxy.set(mode);
+                let started = Instant::now();
+                let request = pool.lock("unanswered").ttl(TTL).wait(wait);
+                let error = request.acquire().await.expect_err("no answer");
+                let took = started.elapsed();
+                assert!(error.is_unavailable(), "{mode:?}: {error:?}");
+                assert!(took < wait + SLACK, "{mode:?}: took {took:?} of {wait:?}");
+            });
+        }
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic");
+    }
+}
+
+#[tokio::test]
+async fn without_a_budget_there_is_one_try() {
+    let stores = Stores::open("one-try").await;
+    for (pool, probe) in &stores.stores {
+        assert!(probe.take("held", TTL));
+        let started = Instant::now();
+        let error = pool.lock("held").ttl(TTL).acquire().await;
+        let error = error.expect_err("it is held");
+        assert!(started.elapsed() < SLACK);
+        assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+        let left = error.retry_after().expect("both stores tell");
+        assert!(left <= TTL && left > TTL / 2, "{left:?} of {TTL:?}");
+        assert!(error.to_string().contains("set `wait`"), "{error}");
+    }
+}
+
+type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockError>> + Send>>;
+
+/// Starts waiting for `key` before this returns: the order of calls is the order of the queue.
+async fn queue(pool: &LockPool, key: &str) -> Acquire {
+    let request = pool.lock(key).ttl(TTL).wait(TTL);
+    let mut acquire: Acquire = Box::pin(request.acquire());
+    poll_fn(|context| {
+        assert!(acquire.as_mut().poll(context).is_pending(), "it is held");
+        Poll::Ready(())
+    })
+    .await;
+    acquire
+}
+
+/// Fails if waiters race for the lock.
+#[tokio::test]
+async fn first_come_first_served() {
+    let stores = Stores::open("fifo").await;
+    for (pool, _) in &stores.stores {
+        let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let mut waiters = JoinSet::new();
+        for number in 0..20 {
+            let acquire = queue(pool, "queue").await;
+            let served = Arc::clone(&served);
+            waiters.spawn(async move {
+                let guard = acquire.await.expect("its turn comes");
+                served
+                    .lock()
+                    .expect("no panic")
+                    .push((number, guard.fence()));
+                tokio::task::yield_now().await;
+                guard.release().await.expect("still held");
+            });
+        }
+        drop(held);
+        while let Some(waiter) = waiters.join_next().await {
+            waiter.expect("no panic");
+        }
+        let served = served.lock().expect("no panic");
+        let order: Vec<_> = served.iter().map(|(number, _)| *number).collect();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
+        assert!(
+            served.is_sorted_by(|a, b| a.1 < b.1),
+            "fences grow: {served:?}"
+        );
+    }
+}
+
+/// Fails if a waiter that is gone is still given the lock.
+#[tokio::test]
+async fn a_waiter_that_gives_up_does_not_block_those_behind() {
+    let stores = Stores::open("gives-up").await;
+    for (pool, probe) in &stores.stores {
+        let held = pool.lock("queue").ttl(TTL).acquire().await.expect("free");
+        let mut waiters = Vec::new();
+        for _ in 0..10 {
+            waiters.push(queue(pool, "queue").await);
+        }
+        let last = waiters.pop().expect("ten of them");
+        waiters.truncate(5);
+        let released = Instant::now();
+        drop(held);
+        // While the lock is on its way to one of them.
+        drop(waiters);
+        let guard = last.await.expect("it is the only one left");
+        assert!(released.elapsed() < Duration::from_secs(2));
+        guard.release().await.expect("still held");
+        assert!(!probe.exists("queue"));
+    }
+}
+
+/// Fails if a waiter only hears of releases by its own pool.
+#[tokio::test]
+async fn a_release_or_an_expiry_elsewhere_is_found() {
+    let stores = Stores::open("elsewhere").await;
+    for (pool, probe) in &stores.stores {
+        assert!(probe.take("released", TTL));
+        let acquire = tokio::spawn(queue(pool, "released").await);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(probe.untouched("released"));
+        probe.give_back("released");
+        let released = Instant::now();
+        acquire
+            .await
+            .expect("no panic")
+            .expect("its turn comes")
+            .release()
+            .await
+            .expect("held");
+        // A poll comes at least once a second.
+        assert!(
+            released.elapsed() < Duration::from_secs(1) + SLACK,
+            "{:?}",
+            released.elapsed()
+        );
+
+        let short = Duration::from_millis(400);
+        assert!(probe.take("expired", short));
+        let taken = Instant::now();
+        let guard = queue(pool, "expired").await.await.expect("its turn comes");
+        assert!(taken.elapsed() < short + SLACK, "{:?}", taken.elapsed());
+        drop(guard);
+    }
+}
+
+/// Fails if the queue has no end.
+#[tokio::test]
+async fn a_full_queue_refuses() {
+    let stores = Stores::open("full").await;
+    for (pool, probe) in &stores.stores {
+        assert!(probe.take("full", TTL));
+        let mut waiters = Vec::new();
+        for _ in 0..20 {
+            waiters.push(queue(pool, "full").await);
+        }
+        let request = pool.lock("full").ttl(TTL).wait(TTL);
+        let error = request.acquire().await.expect_err("twenty wait already");
+        assert!(
+            matches!(&error, LockError::QueueFull { key, limit: 20 } if key == "full"),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("max_waiters"), "{error}");
+        let other = pool.lock("other").ttl(TTL).wait(TTL).acquire().await;
+        other
+            .expect("another key has its own queue")
+            .release()
+            .await
+            .expect("held");
+        waiters.truncate(19);
+        drop(queue(pool, "full").await);
+    }
+}

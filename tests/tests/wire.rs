@@ -1,0 +1,176 @@
+//! What is on the server: the canonical Redis lock, with nothing beside it that stays.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::server::Server;
+
+const TTL: Duration = Duration::from_secs(20);
+
+async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the server answers")
+}
+
+async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
+    let pool = LockPool::builder().url(server.url()).namespace(namespace);
+    pool.connect().await.expect("the server answers")
+}
+
+/// Fails if another client of the convention would not see the lock.
+#[tokio::test]
+async fn a_lock_is_a_string_that_expires_under_its_namespace() {
+    let server = Server::start();
+    let probe = server.probe();
+    for (pool, wire) in [
+        (connect(&server.url()).await, "lock:order:42"),
+        (in_namespace(&server, "shop").await, "shop:order:42"),
+        (in_namespace(&server, "").await, "order:42"),
+    ] {
+        let guard = pool
+            .lock("order:42")
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect("free");
+        assert_eq!(guard.key(), "order:42");
+        assert_eq!(probe.kind(wire), "string");
+        let left = probe.ttl(wire).expect("it expires");
+        assert!(left <= TTL && left > TTL * 9 / 10, "{left:?}");
+        let value = probe.value(wire).expect("it is locked");
+        assert_eq!(Some(value.fence), guard.fence().map(u64::from));
+        let process = std::process::id().to_string();
+        assert!(
+            value.owner.contains(&process),
+            "says who holds it: {value:?}"
+        );
+        guard.release().await.expect("still held");
+        assert_eq!(probe.get(wire), None);
+    }
+}
+
+/// Fails if tokens repeat, so that one holder could release another's lock.
+#[tokio::test]
+async fn each_acquisition_has_its_own_token_and_a_greater_fence() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let mut tokens = HashSet::new();
+    let mut last = None;
+    for _ in 0..200 {
+        let guard = pool.lock("again").ttl(TTL).acquire().await.expect("free");
+        let value = probe.value("lock:again").expect("it is locked");
+        assert!(tokens.insert(value.token), "a token came twice");
+        assert!(guard.fence() > last, "{:?} after {last:?}", guard.fence());
+        last = guard.fence();
+        guard.release().await.expect("still held");
+    }
+}
+
+/// Fails if the fence is a counter that lives in the server's memory only.
+#[tokio::test]
+async fn the_fence_grows_over_restarts_without_persistence() {
+    let mut server = Server::start();
+    let pool = connect(&server.url()).await;
+    let mut last = None;
+    for restart in 0..20 {
+        for _ in 0..50 {
+            let request = pool.lock("fenced").ttl(TTL).wait(Duration::from_secs(5));
+            let guard = request.acquire().await.expect("the server is back");
+            assert!(
+                guard.fence() > last,
+                "restart {restart}: {:?} after {last:?}",
+                guard.fence()
+            );
+            last = guard.fence();
+            guard.release().await.expect("still held");
+        }
+        server.restart();
+    }
+}
+
+/// Fails if each lock key leaves a counter, or anything else, behind.
+#[tokio::test]
+async fn locks_do_not_fill_the_database() {
+    const KEYS: u32 = 4_000;
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for lane in 0..40 {
+        let pool = pool.clone();
+        tasks.spawn(async move {
+            for number in 0..KEYS / 40 {
+                let key = format!("distinct-{lane}-{number}");
+                let guard = pool.lock(key).ttl(TTL).acquire().await.expect("free");
+                guard.release().await.expect("still held");
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no panic");
+    }
+    let left = probe.size();
+    assert!(left <= 1_100, "{left} keys are left after {KEYS} locks");
+    assert_eq!(probe.keys("lock:distinct*"), Vec::<String>::new());
+}
+
+#[distributed_lock(key = "order:<tenant>:<id>", ttl = "20s", pool = pool)]
+async fn plain(
+    pool: &LockPool,
+    tenant: &str,
+    id: &str,
+    inside: impl FnOnce(),
+) -> Result<(), LockError> {
+    inside();
+    Ok(())
+}
+
+#[distributed_lock(key = "{<tenant>}:order:<id>", ttl = "20s", pool = pool)]
+async fn tagged(
+    pool: &LockPool,
+    tenant: &str,
+    id: u64,
+    inside: impl FnOnce(),
+) -> Result<(), LockError> {
+    inside();
+    Ok(())
+}
+
+#[distributed_lock(key = format!("free:{id}"), ttl = "20s", pool = pool)]
+async fn expression(pool: &LockPool, id: &str, inside: impl FnOnce()) -> Result<(), LockError> {
+    inside();
+    Ok(())
+}
+
+/// Fails if a value can look like the key's own structure.
+#[tokio::test]
+async fn values_are_encoded_and_literals_are_not() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let sees = |wire: &'static str| {
+        let probe = &probe;
+        move || {
+            let mut keys = probe.keys("lock:*");
+            keys.retain(|key| !key.starts_with("lock:%leasehold"));
+            assert_eq!(keys, [wire]);
+        }
+    };
+    for (tenant, id, wire) in [
+        ("a", "1", "lock:order:a:1"),
+        ("a:1", "x", "lock:order:a%3A1:x"),
+        ("a", "1:x", "lock:order:a:1%3Ax"),
+        ("{a}", "50%", "lock:order:%7Ba%7D:50%25"),
+        ("two words", "a\nb\0", "lock:order:two%20words:a%0Ab%00"),
+        ("Zürich", "日本", "lock:order:Zürich:日本"),
+        ("nb\u{a0}sp", "-", "lock:order:nb%C2%A0sp:-"),
+    ] {
+        let locked = plain(&pool, tenant, id, sees(wire)).await;
+        locked.unwrap_or_else(|error| panic!("{wire}: {error}"));
+    }
+    let locked = tagged(&pool, "a}b", 7, sees("lock:{a%7Db}:order:7")).await;
+    locked.expect("free");
+    let locked = expression(&pool, "a:b{c}", sees("lock:free:a:b{c}")).await;
+    locked.expect("free");
+}
