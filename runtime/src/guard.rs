@@ -42,7 +42,10 @@ impl Hold {
         let granted = hold.slot.granted().await;
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
-        granted.map(|()| hold)
+        granted?;
+        // This task may have slept past the lease's end before it heard of the grant.
+        hold.slot.check()?;
+        Ok(hold)
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
