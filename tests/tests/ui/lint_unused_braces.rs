@@ -3,8 +3,8 @@ use leasehold::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub async fn create(id: u64) -> Result<u64, LockError> {
-    let two = { 2 };
-    Ok(id * two)
+    drop({ 7 });
+    Ok(id)
 }
 
 fn main() {}
