@@ -3,8 +3,7 @@ use leasehold::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub async fn create(id: u64) -> Result<u64, LockError> {
-    drop({ 7 });
-    Ok(id)
+    Ok(id.max({ 7 }))
 }
 
 fn main() {}
