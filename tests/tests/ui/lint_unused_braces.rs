@@ -3,7 +3,8 @@ use leasehold::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:<id>", ttl = "10s")]
 pub async fn create(id: u64) -> Result<u64, LockError> {
-    Ok(id.max({ 7 }))
+    let more = id.max({ 7 });
+    Ok(more)
 }
 
 fn main() {}
