@@ -42,7 +42,10 @@ impl Hold {
         let granted = hold.slot.granted().await;
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
-        granted.map(|()| hold)
+        granted?;
+        // This task may have slept past the lease's end before it heard of the grant.
+        hold.slot.check()?;
+        Ok(hold)
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -123,6 +126,12 @@ pub struct LockHandle {
 impl LockHandle {
     pub(crate) fn new(slot: Arc<Slot>) -> Self {
         Self { slot }
+    }
+
+    /// For the oracle of the tests.
+    #[cfg(feature = "__test")]
+    pub(crate) fn deadline(&self) -> crate::clock::Instant {
+        self.slot.deadline()
     }
 
     fn slot(&self) -> &Slot {

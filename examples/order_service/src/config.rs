@@ -15,7 +15,7 @@ pub(crate) struct Config {
     #[arg(long, default_value = "127.0.0.1:3000", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
 
-    /// The `SQLite` file; processes on one machine may share it
+    /// The SQLite file; processes on one machine may share it
     #[arg(long, default_value = "order_service.sqlite", value_name = "FILE")]
     pub(crate) database: PathBuf,
 

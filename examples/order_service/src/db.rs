@@ -1,4 +1,4 @@
-//! The database: `SQLite`, shared by all processes of one machine.
+//! The database: SQLite, shared by all processes of one machine.
 
 use std::path::Path;
 use std::time::Duration;

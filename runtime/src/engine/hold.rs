@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
-use crate::store::{Failure, Op, Renewal, Reply};
+use crate::seeded::seeded;
+use crate::store::{Failure, Op, Renewal, Reply, Retry};
 
 /// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of everybody else on
 /// the server; one of 200 is hardly seen, and costs the client no more.
@@ -36,6 +36,9 @@ impl Core {
         let terms = ticket.order.terms;
         if let Stage::Held(lease) = &mut ticket.stage {
             lease.renew_at = Some(now + terms.attempt() + self.jitter.around(terms.retry()));
+            if seeded!(self, WatchdogAsleep) {
+                return;
+            }
             self.renewals.push(id);
         }
     }
@@ -84,19 +87,20 @@ impl Core {
                         };
                         self.extend(*id, sent);
                     } else if seeded!(self, LossIgnored) {
-                        self.renew_soon(*id, now);
+                        self.renew_soon(*id, Retry::Later, now);
                     } else {
                         self.lose(*id, now);
                     }
                 }
             }
             // Not known: the lease runs on as it was, and the same token is tried again.
-            Ok(_) | Err(_) => {
+            unknown => {
+                let retry = unknown.map_or_else(|failure| failure.retry, |_| Retry::Later);
                 for id in tickets {
                     if seeded!(self, UnknownIsSuccess) {
                         self.extend(*id, sent);
                     }
-                    self.renew_soon(*id, now);
+                    self.renew_soon(*id, retry, now);
                 }
             }
         }
@@ -124,11 +128,16 @@ impl Core {
         self.arm(id);
     }
 
-    fn renew_soon(&mut self, id: TicketId, now: Instant) {
+    fn renew_soon(&mut self, id: TicketId, retry: Retry, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let soon = now + self.jitter.around(ticket.order.terms.retry());
+        let pause = match retry {
+            Retry::Now => Duration::ZERO,
+            // Even one that nothing but an operator can mend: that may happen before the lease ends.
+            Retry::Later | Retry::Never => self.jitter.around(ticket.order.terms.retry()),
+        };
+        let soon = now + pause;
         if let Stage::Held(lease) = &mut ticket.stage
             && let Some(renew_at) = &mut lease.renew_at
         {

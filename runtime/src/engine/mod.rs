@@ -7,11 +7,11 @@
 //! released when its runtime is gone.
 
 mod acquire;
-mod bug;
 mod core;
 mod driver;
 mod hold;
 mod jitter;
+mod meter;
 mod queue;
 mod release;
 mod shutdown;

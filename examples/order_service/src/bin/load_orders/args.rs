@@ -12,7 +12,7 @@ pub(crate) struct Args {
     #[arg(long = "url", required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
 
-    /// The `SQLite` file of the services
+    /// The SQLite file of the services
     #[arg(long, value_name = "FILE")]
     pub(crate) database: PathBuf,
 

@@ -1,0 +1,121 @@
+//! What the README shows in tables, where no documentation test compiles it.
+
+use leasehold::{LockError, LockPool, distributed_lock};
+
+const README: &str = include_str!("../../README.md");
+const THIS_FILE: &str = include_str!("readme.rs");
+
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
+async fn create_order(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "item:<sku>", ttl = "10s", wait = "5s", guard = lock)]
+async fn sell(sku: &str) -> Result<(), LockError> {
+    lock.check()
+}
+
+/// In the place of axum's.
+struct Path<T>(T);
+
+#[distributed_lock(key = "cart:<id>", ttl = "10s")]
+async fn check_out(Path(id): Path<u64>) -> Result<(), LockError> {
+    Ok(())
+}
+
+struct NewOrder {
+    id: &'static str,
+}
+
+#[distributed_lock(key = "order:<order.id>", ttl = "10s")]
+async fn place(order: NewOrder) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "job:invoices", ttl = "30s", watchdog, max_hold = "1h")]
+async fn send_invoices() -> Result<(), LockError> {
+    Ok(())
+}
+
+struct Warehouse {
+    region: &'static str,
+    locks: LockPool,
+}
+
+impl Warehouse {
+    #[distributed_lock(key = "stock:<self.region>:<sku>", ttl = "10s", pool = self.locks)]
+    async fn take(&self, sku: &str) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+#[distributed_lock(key = "cache:<name>", ttl = "5s", on_error = skipped)]
+async fn refresh(name: &str) -> bool {
+    true
+}
+
+fn skipped(_: LockError) -> bool {
+    false
+}
+
+#[distributed_lock(key = "report:<day>", ttl = "1m", on_lost = "continue", guard = lock)]
+async fn report(day: u32) -> Result<(), LockError> {
+    lock.check()
+}
+
+#[tokio::test]
+async fn the_functions_in_the_table_run_inside_their_locks() {
+    let locks = LockPool::connect("memory://readme")
+        .await
+        .expect("it is in memory");
+    let warehouse = Warehouse {
+        region: "eu",
+        locks: locks.clone(),
+    };
+    let all = async {
+        create_order(42).await?;
+        sell("kettle").await?;
+        check_out(Path(42)).await?;
+        place(NewOrder { id: "42" }).await?;
+        send_invoices().await?;
+        warehouse.take("kettle").await?;
+        assert!(refresh("prices").await);
+        report(7).await
+    };
+    locks.scope(all).await.expect("nobody else holds them");
+}
+
+#[test]
+fn every_function_in_the_table_is_one_of_these() {
+    let source = in_one_line(THIS_FILE);
+    let mut rows = 0;
+    for row in README.lines().filter(|line| line.starts_with('|')) {
+        let Some((_, code)) = row.split_once("| `#[distributed_lock") else {
+            continue;
+        };
+        let (attribute, function) = code.split_once("`<br>`").unwrap_or((code, ""));
+        let attribute = format!("#[distributed_lock{attribute}");
+        let function = function.trim_end_matches("` |");
+        let shown = format!("{attribute} {function} {{");
+        assert!(
+            source.contains(&in_one_line(&shown)),
+            "not compiled: {shown}"
+        );
+        rows += 1;
+    }
+    assert_eq!(rows, 8);
+}
+
+#[test]
+fn the_promise_stands_word_for_word() {
+    let promise = "if the store loses no acknowledged write and its clock neither steps nor runs more than 1 % fast \
+        against ours, then no two holders' leases overlap, and an async body is not polled at or after its \
+        deadline. A poll already running, blocking code, spawned tasks and requests already sent can act later; only \
+        checking the fence at the resource excludes those. No lock service can.";
+    let readme = in_one_line(README).to_lowercase();
+    assert!(readme.contains(&in_one_line(promise).to_lowercase()));
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

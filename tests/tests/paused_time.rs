@@ -1,0 +1,168 @@
+//! Leases on paused time: an engine on the test's own runtime, so that hours pass in milliseconds and every deadline
+//! is met to the millisecond.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The timers of the runtime have a resolution of a millisecond and round up.
+const TICK: Duration = Duration::from_millis(2);
+
+async fn pool() -> LockPool {
+    LockPool::builder()
+        .url("memory://")
+        .on_current_runtime()
+        .connect()
+        .await
+        .expect("the memory store connects")
+}
+
+fn assert_close(actual: Duration, expected: Duration) {
+    assert!(
+        expected <= actual && actual <= expected + TICK,
+        "{actual:?} instead of {expected:?}"
+    );
+}
+
+/// Fails if the body of a lease without watchdog is dropped before or after its soft end: ttl - (ttl/100 + 2 ms) - ttl/20.
+#[tokio::test(start_paused = true)]
+async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
+    let pool = pool().await;
+    let start = Instant::now();
+    let ended = pool.lock("k").ttl(10 * SECOND).run(pending::<()>()).await;
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert_close(start.elapsed(), Duration::from_millis(9_398));
+}
+
+/// Fails if the watchdog misses one of thousands of renewals.
+#[tokio::test(start_paused = true)]
+async fn a_watchdog_keeps_the_lock_for_hours() {
+    let pool = pool().await;
+    let request = pool.lock("k").ttl(SECOND).watchdog();
+    let ended = request.run(sleep(3 * 3600 * SECOND)).await;
+    assert!(ended.is_ok(), "{ended:?}");
+}
+
+/// Fails if `max_hold` is ignored or counted from a renewal.
+#[tokio::test(start_paused = true)]
+async fn max_hold_gives_a_healthy_lock_up() {
+    let pool = pool().await;
+    let start = Instant::now();
+    let request = pool
+        .lock("k")
+        .ttl(2 * SECOND)
+        .watchdog()
+        .max_hold(60 * SECOND);
+    let ended = request.run(pending::<()>()).await;
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    assert_close(start.elapsed(), 60 * SECOND);
+    let again = pool.lock("k").ttl(SECOND).acquire().await;
+    assert!(again.is_ok(), "the lock was not released: {again:?}");
+}
+
+/// Fails if `remaining` counts past a renewal or `lost` is not told.
+#[tokio::test(start_paused = true)]
+async fn a_guard_counts_down_and_tells_the_loss() {
+    let pool = pool().await;
+    let guard = pool.lock("k").ttl(10 * SECOND).acquire().await.unwrap();
+    assert_eq!(guard.remaining(), Duration::from_millis(9_898));
+    sleep(4 * SECOND).await;
+    assert_eq!(guard.remaining(), Duration::from_millis(5_898));
+    guard.check().unwrap();
+    guard.lost().await;
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
+    assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
+}
+
+/// Fails if a waiter is served before its turn, or never.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_served_in_their_order() {
+    let pool = pool().await;
+    let turn = Arc::new(AtomicUsize::new(0));
+    let guard = pool.lock("k").ttl(10 * SECOND).acquire().await.unwrap();
+    let mut waiters = Vec::new();
+    for place in 0..20 {
+        let request = pool.lock("k").ttl(10 * SECOND).wait(60 * SECOND);
+        let turn = Arc::clone(&turn);
+        waiters.push(tokio::spawn(request.run(async move {
+            assert_eq!(turn.fetch_add(1, Ordering::Relaxed), place);
+            sleep(SECOND).await;
+        })));
+        // Only to fix the order of arrival: on this runtime a task runs when another waits.
+        tokio::task::yield_now().await;
+    }
+    drop(guard);
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+    assert_eq!(turn.load(Ordering::Relaxed), 20);
+}
+
+/// Fails if the budget of a waiter is not hard.
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_with_its_budget() {
+    let pool = pool().await;
+    let _guard = pool.lock("k").ttl(600 * SECOND).acquire().await.unwrap();
+    let start = Instant::now();
+    let error = pool
+        .lock("k")
+        .ttl(SECOND)
+        .wait(3 * SECOND)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert_close(start.elapsed(), 3 * SECOND);
+    let LockError::TimedOut { waited, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert_close(waited, 3 * SECOND);
+}
+
+#[distributed_lock(key = "job", ttl = "1s", on_lost = "continue", guard = lock)]
+async fn runs_on() -> Result<bool, LockError> {
+    lock.check()?;
+    sleep(5 * SECOND).await;
+    Ok(lock.check().is_err())
+}
+
+/// Fails if `on_lost = "continue"` drops the body, or if the handle does not tell it of the loss.
+#[tokio::test(start_paused = true)]
+async fn on_lost_continue_lets_the_body_run_on_and_ask() {
+    let pool = pool().await;
+    let heard = pool.scope(runs_on()).await.unwrap();
+    assert!(heard, "the handle still called the lease healthy");
+}
+
+/// Fails if a lock of a runtime's engine is believed after that runtime is gone.
+#[test]
+fn an_engine_on_a_runtime_ends_with_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (pool, guard) = runtime.block_on(async {
+        let pool = pool().await;
+        let guard = pool.lock("k").ttl(60 * SECOND).acquire().await.unwrap();
+        (pool, guard)
+    });
+    drop(runtime);
+    assert!(guard.check().is_err());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let error = runtime
+        .block_on(pool.lock("other").ttl(SECOND).acquire())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("connect the pool anew"),
+        "{error}"
+    );
+}
