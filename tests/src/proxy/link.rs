@@ -1,6 +1,7 @@
 //! One connection through the proxy.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +22,9 @@ enum Direction {
     ToClient,
 }
 
+/// How long what was on its way may take after a hang-up.
+const STRAGGLER: Duration = Duration::from_secs(10);
+
 /// No message begins so.
 const GARBAGE: &[u8] = b"\xffgarbage\r\n";
 
@@ -36,12 +40,23 @@ pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Share
     let (mut from_server, mut to_server) = server.into_split();
     let mut cut = shared.generation.subscribe();
     let mut half_open = shared.half_open.subscribe();
+    let mut hung_up = shared.hung_up.subscribe();
     let link = Link::new(shared);
-    tokio::select! {
-        () = link.carry(Direction::ToServer, &mut from_client, &mut to_server) => return,
-        () = link.carry(Direction::ToClient, &mut from_server, &mut to_client) => return,
-        _ = cut.changed() => return,
-        _ = half_open.changed() => {}
+    {
+        let mut requests = pin!(link.carry(Direction::ToServer, &mut from_client, &mut to_server));
+        let hangs_up = tokio::select! {
+            () = &mut requests => return,
+            () = link.carry(Direction::ToClient, &mut from_server, &mut to_client) => return,
+            _ = cut.changed() => return,
+            _ = half_open.changed() => false,
+            _ = hung_up.changed() => true,
+        };
+        if hangs_up {
+            let _ = to_client.shutdown().await;
+            // The client closes its side, and what it had sent before is delivered.
+            let _ = tokio::time::timeout(STRAGGLER, requests).await;
+            return;
+        }
     }
     drop((from_server, to_server));
     tokio::select! {
@@ -113,8 +128,12 @@ impl<'a> Link<'a> {
                     continue;
                 }
                 self.count(way, &message);
-                if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
-                    message = GARBAGE.to_vec();
+                if way == Direction::ToClient {
+                    match *self.shared.mode.borrow() {
+                        Mode::Garble => message = GARBAGE.to_vec(),
+                        Mode::Answer(error) => message = format!("-{error}\r\n").into_bytes(),
+                        _ => {}
+                    }
                 }
                 last = last.max(Instant::now() + delay);
                 if send.send((last, message)).is_err() {
@@ -166,6 +185,8 @@ impl<'a> Link<'a> {
             return;
         }
         self.shared.commands.fetch_add(1, Ordering::Relaxed);
+        let now = leasehold::__test::now();
+        self.shared.last_command.store(now, Ordering::Release);
         if is_answered(message) {
             let fate = self.shared.loses(message);
             self.fates

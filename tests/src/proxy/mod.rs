@@ -39,6 +39,8 @@ pub enum Mode {
     SwallowRequests,
     /// Replies arrive as something that is not the Redis protocol.
     Garble,
+    /// Commands are executed, and answered with this error: `READONLY as the server would say it`.
+    Answer(&'static str),
     /// New connections are closed at once; present ones pass.
     Refuse,
 }
@@ -82,6 +84,10 @@ struct Shared {
     generation: watch::Sender<u64>,
     /// Grows with every half-open; server sides of an older number are closed.
     half_open: watch::Sender<u64>,
+    /// Grows with every hang-up; client sides of an older number are closed.
+    hung_up: watch::Sender<u64>,
+    /// When the last command came, on the clock that leases are counted on.
+    last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
     connections: AtomicU64,
     commands: AtomicU64,
@@ -134,6 +140,8 @@ impl Proxy {
             mode: watch::Sender::new(Mode::Pass),
             generation: watch::Sender::new(0),
             half_open: watch::Sender::new(0),
+            hung_up: watch::Sender::new(0),
+            last_command: AtomicU64::new(0),
             loss: Mutex::new(None),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
@@ -181,6 +189,17 @@ impl Proxy {
     /// Closes the server side of all present connections and leaves the client side open and silent.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
+    }
+
+    /// Closes the client side of all present connections. What was on its way to the server still arrives when its
+    /// delay is over: the server executes commands of clients that are gone.
+    pub fn hang_up(&self) {
+        self.shared.hung_up.send_modify(|number| *number += 1);
+    }
+
+    /// When the last command came from a client, in nanoseconds of `leasehold::__test::now`.
+    pub fn last_command(&self) -> u64 {
+        self.shared.last_command.load(Ordering::Acquire)
     }
 
     /// Loses the replies to the next `times` commands that contain `text` (any command when it is
