@@ -13,10 +13,17 @@ fn play(bug: &str) {
     let (bad, good) = std::thread::scope(|scope| {
         let bad = scope.spawn(|| case.play(Path::new(PROGRAM), &folder, true));
         let good = scope.spawn(|| case.play(Path::new(PROGRAM), &folder, false));
-        (bad.join().expect("no panic"), good.join().expect("no panic"))
+        (
+            bad.join().expect("no panic"),
+            good.join().expect("no panic"),
+        )
     });
     assert!(good.violations.is_empty(), "without {bug}: {good}");
-    assert!(bad.count(case.kind) > 0, "{bug} is not caught as {:?}: {bad}", case.kind);
+    assert!(
+        bad.count(case.kind) > 0,
+        "{bug} is not caught as {:?}: {bad}",
+        case.kind
+    );
 }
 
 macro_rules! bugs {

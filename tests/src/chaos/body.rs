@@ -117,7 +117,11 @@ impl<'a> Body<'a> {
         };
         let span = errand.ttl - errand.ttl / 100 - Duration::from_millis(2);
         // A lease that was over before the first look has no deadline any more; it counts from nowhere.
-        let sent = if deadline == 0 { at } else { deadline.saturating_sub(nanos(span)) };
+        let sent = if deadline == 0 {
+            at
+        } else {
+            deadline.saturating_sub(nanos(span))
+        };
         body.note(&Note::Enter {
             key: errand.key.clone(),
             holder: body.holder,
@@ -135,7 +139,8 @@ impl<'a> Body<'a> {
     }
 
     fn deadline(&self) -> u64 {
-        self.deadline.fetch_max(deadline(&self.lock), Ordering::Relaxed);
+        self.deadline
+            .fetch_max(deadline(&self.lock), Ordering::Relaxed);
         self.deadline.load(Ordering::Relaxed)
     }
 
@@ -179,18 +184,19 @@ impl<'a> Body<'a> {
             tokio::time::sleep(pause).await;
         }
         let deadline = self.deadline();
-        desk.ledger.write(key, self.fence, seen, deadline, |written| {
-            self.note(&Note::Write {
-                key: key.clone(),
-                holder: self.holder,
-                fence: self.lock.fence().map(u64::from),
-                seen,
-                newest: written.newest,
-                at: written.at,
-                deadline,
-                kept: written.kept,
+        desk.ledger
+            .write(key, self.fence, seen, deadline, |written| {
+                self.note(&Note::Write {
+                    key: key.clone(),
+                    holder: self.holder,
+                    fence: self.lock.fence().map(u64::from),
+                    seen,
+                    newest: written.newest,
+                    at: written.at,
+                    deadline,
+                    kept: written.kept,
+                });
             });
-        });
     }
 }
 

@@ -79,12 +79,15 @@ fn record(file: &File) -> (u64, u64) {
         return (0, 0);
     }
     let text = String::from_utf8_lossy(&bytes);
-    let mut numbers = text.split_ascii_whitespace().map_while(|part| part.parse().ok());
+    let mut numbers = text
+        .split_ascii_whitespace()
+        .map_while(|part| part.parse().ok());
     let count = numbers.next().expect("a record has a count");
     (count, numbers.next().expect("a record has a fence"))
 }
 
 fn put(file: &File, count: u64, fence: u64) {
     let record = format!("{count:020} {fence:020} ");
-    file.write_all_at(record.as_bytes(), 0).expect("the counter's file is writable");
+    file.write_all_at(record.as_bytes(), 0)
+        .expect("the counter's file is writable");
 }

@@ -34,29 +34,94 @@ pub struct Case {
 
 /// All of them.
 pub const CASES: [Case; 15] = [
-    case("CountedFromReply", Kind::Overlap, "replies are late, and a second holder waits", late_replies),
-    case("LossIgnored", Kind::ToldLate, "the key is deleted under a renewed lease", deleted),
-    case("UnknownIsSuccess", Kind::Overlap, "a renewing holder is cut off from the store, and a second one waits", cut_off),
-    case("OrphanForgotten", Kind::FreedLate, "a call is dropped while its request is on the way", dropped),
-    case("RemovalBelieved", Kind::FreedLate, "a request arrives after its connection has ended", straggler),
+    case(
+        "CountedFromReply",
+        Kind::Overlap,
+        "replies are late, and a second holder waits",
+        late_replies,
+    ),
+    case(
+        "LossIgnored",
+        Kind::ToldLate,
+        "the key is deleted under a renewed lease",
+        deleted,
+    ),
+    case(
+        "UnknownIsSuccess",
+        Kind::Overlap,
+        "a renewing holder is cut off from the store, and a second one waits",
+        cut_off,
+    ),
+    case(
+        "OrphanForgotten",
+        Kind::FreedLate,
+        "a call is dropped while its request is on the way",
+        dropped,
+    ),
+    case(
+        "RemovalBelieved",
+        Kind::FreedLate,
+        "a request arrives after its connection has ended",
+        straggler,
+    ),
     case("NoMargin", Kind::LeaseTooLong, "a lock is taken", taken),
-    case("BudgetIgnored", Kind::OverBudget, "a call queues for a key that stays locked", queues),
-    case("NoGate", Kind::PollAfterDeadline, "a process is stopped beyond its lease", stopped),
-    case("ReleasedBeforeDrop", Kind::Overlap, "a lease ends while a slow destructor runs and another call waits", slow_drop),
-    case("DeleteWithoutCompare", Kind::Overlap, "a late holder releases while a second one is inside and a third one waits", late_release),
-    case("RenewWithoutCompare", Kind::ForeignTouched, "another client takes the key of a renewing holder", stolen),
-    case("RenewBySet", Kind::ForeignTouched, "another client takes the key of a renewing holder", stolen),
-    case("NotIdempotent", Kind::SelfRefusal, "the reply to an acquire is lost", lost_reply),
-    case("FenceFromCounter", Kind::FenceOrder, "the server restarts with nothing on disk", restarted),
-    case("WatchdogAsleep", Kind::FalseLoss, "a body takes three times its ttl", takes_long),
+    case(
+        "BudgetIgnored",
+        Kind::OverBudget,
+        "a call queues for a key that stays locked",
+        queues,
+    ),
+    case(
+        "NoGate",
+        Kind::PollAfterDeadline,
+        "a process is stopped beyond its lease",
+        stopped,
+    ),
+    case(
+        "ReleasedBeforeDrop",
+        Kind::Overlap,
+        "a lease ends while a slow destructor runs and another call waits",
+        slow_drop,
+    ),
+    case(
+        "DeleteWithoutCompare",
+        Kind::Overlap,
+        "a late holder releases while a second one is inside and a third one waits",
+        late_release,
+    ),
+    case(
+        "RenewWithoutCompare",
+        Kind::ForeignTouched,
+        "another client takes the key of a renewing holder",
+        stolen,
+    ),
+    case(
+        "RenewBySet",
+        Kind::ForeignTouched,
+        "another client takes the key of a renewing holder",
+        stolen,
+    ),
+    case(
+        "NotIdempotent",
+        Kind::SelfRefusal,
+        "the reply to an acquire is lost",
+        lost_reply,
+    ),
+    case(
+        "FenceFromCounter",
+        Kind::FenceOrder,
+        "the server restarts with nothing on disk",
+        restarted,
+    ),
+    case(
+        "WatchdogAsleep",
+        Kind::FalseLoss,
+        "a body takes three times its ttl",
+        takes_long,
+    ),
 ];
 
-const fn case(
-    bug: &'static str,
-    kind: Kind,
-    what: &'static str,
-    scenario: fn(&Scene),
-) -> Case {
+const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&Scene)) -> Case {
     Case {
         bug,
         kind,
@@ -135,7 +200,9 @@ impl Scene {
     fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
         // What was late on its way is there by then, and what was to be removed is gone, or will stay.
-        wait::try_until(within * 2, || now() > due + nanos(within) && !probe.exists(key));
+        wait::try_until(within * 2, || {
+            now() > due + nanos(within) && !probe.exists(key)
+        });
         let at = if probe.exists(key) { now() } else { due };
         self.free(key, due, at, within);
     }
@@ -219,7 +286,9 @@ fn straggler(scene: &Scene) {
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
     // More than the set-up.
     let set_up = scene.set_up.get();
-    wait::until("the acquire is on its way", LONG, || proxy.counts().commands > set_up);
+    wait::until("the acquire is on its way", LONG, || {
+        proxy.counts().commands > set_up
+    });
     // New connections are fast; what is on its way on the old one stays so.
     proxy.pass();
     proxy.hang_up();
@@ -281,7 +350,9 @@ fn stolen(scene: &Scene) {
     probe.steal("k", Duration::from_secs(60));
     finish(hand);
     let kept = probe.untouched("k");
-    let long = probe.ttl("k").is_some_and(|left| left > Duration::from_secs(30));
+    let long = probe
+        .ttl("k")
+        .is_some_and(|left| left > Duration::from_secs(30));
     scene.crew.note(&Note::Foreign {
         key: "k".to_owned(),
         untouched: kept && long,

@@ -51,8 +51,16 @@ impl fmt::Display for Report {
             writeln!(f, "{what}, seed {seed}")?;
         }
         writeln!(f, "sections {}", self.sections)?;
-        writeln!(f, "writes {}, refused after a deadline {}", self.writes, self.late_writes)?;
-        writeln!(f, "leases lost {}, calls refused {}, torn notes {}", self.lost, self.refused, self.torn)?;
+        writeln!(
+            f,
+            "writes {}, refused after a deadline {}",
+            self.writes, self.late_writes
+        )?;
+        writeln!(
+            f,
+            "leases lost {}, calls refused {}, torn notes {}",
+            self.lost, self.refused, self.torn
+        )?;
         for (kind, times) in &self.faults {
             writeln!(f, "fault {kind}: {times}")?;
         }

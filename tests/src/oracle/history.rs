@@ -79,7 +79,8 @@ impl Reader {
             // The note of a process that was killed while it wrote ends anywhere; the next begins behind it.
             let whole = line.rfind(START).map(|at| &line[at..]);
             let note = whole.and_then(|line| serde_json::from_str(line).ok());
-            self.torn += u64::from(note.is_none() || whole.is_some_and(|whole| whole.len() < line.len()));
+            self.torn +=
+                u64::from(note.is_none() || whole.is_some_and(|whole| whole.len() < line.len()));
             self.part.clear();
             if note.is_some() {
                 return Ok(note);

@@ -20,7 +20,8 @@ impl Section {
     /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
     /// release the key stays. What runs on after the deadline is the late polls' rule.
     fn end(&self) -> u64 {
-        self.left.map_or(self.deadline, |left| left.min(self.deadline))
+        self.left
+            .map_or(self.deadline, |left| left.min(self.deadline))
     }
 }
 
@@ -92,7 +93,10 @@ impl KeyNotes {
             } => {
                 self.refusals.push((asked, at));
                 if at - asked > wait + BUDGET_SLACK {
-                    self.found(Kind::OverBudget, format!("asked {asked}, told {at}, wait {wait}"));
+                    self.found(
+                        Kind::OverBudget,
+                        format!("asked {asked}, told {at}, wait {wait}"),
+                    );
                 }
             }
             Note::Alone { .. } => self.alone = true,
@@ -102,7 +106,10 @@ impl KeyNotes {
                 due, at, within, ..
             } => {
                 if at.saturating_sub(due) > within {
-                    self.found(Kind::FreedLate, format!("due {due}, free {at}, bound {within}"));
+                    self.found(
+                        Kind::FreedLate,
+                        format!("due {due}, free {at}, bound {within}"),
+                    );
                 }
             }
             Note::Foreign { untouched, .. } => {
@@ -138,11 +145,16 @@ impl KeyNotes {
         if !kept && overtaken && at < deadline {
             self.found(
                 Kind::Overtaken,
-                format!("holder {holder}, fence {fence:?}, met {newest} at {at}, deadline {deadline}"),
+                format!(
+                    "holder {holder}, fence {fence:?}, met {newest} at {at}, deadline {deadline}"
+                ),
             );
         }
         if kept && !self.seen.insert(seen) {
-            self.found(Kind::LostUpdate, format!("holder {holder} overwrote what followed {seen}"));
+            self.found(
+                Kind::LostUpdate,
+                format!("holder {holder} overwrote what followed {seen}"),
+            );
         }
     }
 
@@ -201,11 +213,13 @@ impl KeyNotes {
             self.found(Kind::SelfRefusal, format!("{} times", self.refusals.len()));
         }
         for (at, by) in std::mem::take(&mut self.must_leave) {
-            let late = |section: &&Section| {
-                section.at <= at && section.left.is_none_or(|left| left > by)
-            };
+            let late =
+                |section: &&Section| section.at <= at && section.left.is_none_or(|left| left > by);
             if let Some(section) = self.sections.iter().find(late).copied() {
-                self.found(Kind::ToldLate, format!("{section:?}, taken away {at}, bound {by}"));
+                self.found(
+                    Kind::ToldLate,
+                    format!("{section:?}, taken away {at}, bound {by}"),
+                );
             }
         }
     }
