@@ -283,7 +283,13 @@ async fn a_server_that_begins_to_talk_nonsense() {
     proxy.set(Mode::Garble);
     let started = Instant::now();
     let error = refusal(&pool, "nonsense").await;
-    expect("nonsense", &error, &["Unavailable/protocol"], &["Redis"], started);
+    expect(
+        "nonsense",
+        &error,
+        &["Unavailable/protocol"],
+        &["Redis"],
+        started,
+    );
     proxy.pass();
     let request = pool.lock("nonsense").ttl(TTL).wait(Duration::from_secs(2));
     let guard = request.acquire().await.expect("sense again, and no orphan");
