@@ -9,12 +9,19 @@ mod fence;
 mod gate;
 mod guard;
 mod installed;
+mod interop;
 mod key;
 mod lease;
 mod pool;
 mod request;
-#[cfg(feature = "axum")]
-mod response;
+#[cfg_attr(
+    not(feature = "redis"),
+    allow(
+        dead_code,
+        clippy::needless_pass_by_value,
+        reason = "memory:// uses a part of the interface"
+    )
+)]
 mod store;
 mod token;
 

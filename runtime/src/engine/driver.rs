@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use super::core::{Core, Limits, Signal};
+use super::meter;
 use super::shutdown::ShutdownReport;
 use super::slot::Slot;
 use super::ticket::{Order, TicketId};
@@ -197,6 +198,7 @@ impl Driver {
     }
 
     fn tell(&mut self, signal: Signal) {
+        meter::count(&signal);
         match signal {
             Signal::Granted {
                 ticket,

@@ -12,6 +12,7 @@ mod core;
 mod driver;
 mod hold;
 mod jitter;
+mod meter;
 mod queue;
 mod release;
 mod shutdown;

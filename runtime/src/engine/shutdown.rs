@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::core::{Core, Signal};
+use super::meter;
 use super::ticket::{Stage, TicketId};
 use crate::LockError;
 use crate::clock::Instant;
@@ -63,6 +64,7 @@ impl Core {
     }
 
     pub(super) fn count_release(&mut self, confirmed: bool) {
+        meter::released(confirmed);
         if let Some(shutdown) = &mut self.shutdown {
             if confirmed {
                 shutdown.released += 1;

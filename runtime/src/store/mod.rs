@@ -1,6 +1,5 @@
 //! Lock stores: the one interface that a store implements, and the stores.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -47,10 +46,6 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    #[cfg_attr(
-        not(feature = "redis"),
-        allow(dead_code, reason = "memory answers at once")
-    )]
     /// After this long without an answer the engine tries again, and a connection that has not answered
     /// anything since should be replaced.
     pub(crate) patience: Duration,
@@ -64,10 +59,6 @@ pub(crate) enum Op {
         key: Arc<str>,
         token: Token,
         ttl: Duration,
-        #[cfg_attr(
-            not(feature = "redis"),
-            allow(dead_code, reason = "memory shows nothing to others")
-        )]
         owner: Arc<str>,
     },
     /// Let each key live its ttl from now if it carries its token.
@@ -134,12 +125,5 @@ pub(crate) enum StoreEvent {
     /// The outcome of a request.
     Reply(OpId, Result<Reply, Failure>),
     /// The store can be reached again: what waits for it need not wait longer.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "memory is never away")
-    )]
     Connected,
 }
-
-/// Requests whose outcome is not known, by where they went.
-pub(crate) type Pending<T> = HashMap<OpId, T>;

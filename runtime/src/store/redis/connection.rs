@@ -4,7 +4,7 @@
 //! by them, and after a cut a command can block for many seconds. Here a connection is replaced when it
 //! ends, or when a request on it has gone unanswered for its patience; the engine has its own time-outs and never waits for that.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::server::{Link, Server};
 use crate::LockError;
 use crate::engine::Jitter;
 use crate::store::target::Options;
-use crate::store::{Failure, LockStore, Op, OpId, Pending, Reply, Request, Retry, StoreEvent};
+use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
 /// silent for so long now and then.
@@ -65,7 +65,7 @@ pub(crate) struct RedisStore {
     last_epoch: Epoch,
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where.
-    acquires: Pending<Epoch>,
+    acquires: HashMap<OpId, Epoch>,
     events: VecDeque<StoreEvent>,
     waker: Option<Waker>,
 }
@@ -145,7 +145,7 @@ impl RedisStore {
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
-            acquires: Pending::new(),
+            acquires: HashMap::new(),
             events: VecDeque::new(),
             waker: None,
         };

@@ -5,7 +5,7 @@ use axum_core::response::{IntoResponse, Response};
 
 use crate::LockError;
 
-/// 409 for contention, with `Retry-After` where it is known; 503 where the lock service cannot serve; 500 for a program
+/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where the lock service cannot serve; 500 for a program
 /// that is set up wrongly, a key that cannot be used included. The body is `application/problem+json`
 /// (RFC 9457) and names no key: keys can contain what only one user should see.
 impl IntoResponse for LockError {
@@ -26,7 +26,8 @@ impl IntoResponse for LockError {
             http::header::CONTENT_TYPE,
             http::HeaderValue::from_static("application/problem+json"),
         );
-        if let Some(after) = self.retry_after() {
+        if self.is_contention() {
+            let after = self.retry_after().unwrap_or_default();
             // Whole seconds, rounded up: a client that comes back earlier would be refused again.
             let seconds = after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
@@ -56,6 +57,17 @@ mod tests {
             response.headers()["content-type"],
             "application/problem+json"
         );
+    }
+
+    #[test]
+    fn a_queue_that_took_too_long_is_409_with_retry_after() {
+        let error = LockError::TimedOut {
+            key: "order:1".to_owned(),
+            waited: Duration::from_secs(2),
+        };
+        let response = error.into_response();
+        assert_eq!(response.status(), 409);
+        assert_eq!(response.headers()["retry-after"], "1");
     }
 
     #[test]

@@ -1,0 +1,51 @@
+//! [`LockError`] as a gRPC status, for tonic.
+
+use tonic::{Code, Status};
+
+use crate::LockError;
+
+/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `INTERNAL` for a
+/// program that is set up wrongly, a key that cannot be used included. The message names no key: keys can
+/// contain what only one user should see.
+impl From<LockError> for Status {
+    fn from(error: LockError) -> Self {
+        let (code, message) = if error.is_contention() {
+            (
+                Code::Aborted,
+                "the same operation is already being processed",
+            )
+        } else if error.is_unavailable() {
+            (Code::Unavailable, "the lock service is not available")
+        } else {
+            (Code::Internal, "the lock is not set up correctly")
+        };
+        let mut status = Self::new(code, message);
+        status.set_source(std::sync::Arc::new(error));
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn each_class_has_its_code_and_keeps_its_source() {
+        let contended = LockError::Contended {
+            key: "order:1".to_owned(),
+            retry_after: None,
+        };
+        for (error, code) in [
+            (contended, Code::Aborted),
+            (LockError::ShuttingDown, Code::Unavailable),
+            (LockError::NotInstalled, Code::Internal),
+        ] {
+            let status = Status::from(error.clone());
+            assert_eq!(status.code(), code);
+            assert!(!status.message().contains("order:1"));
+            assert_eq!(status.source().unwrap().to_string(), error.to_string());
+        }
+    }
+}
