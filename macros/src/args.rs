@@ -1,12 +1,12 @@
 //! The attribute's options, each with its span. What one option's value must be is checked here;
 //! what options demand of each other and of the function is checked in `check`.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
-use syn::ext::IdentExt as _;
+use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Expr, Ident, Lit, Token};
+use syn::{Expr, Ident};
 
 use crate::diag::{Diagnostics, Message, closest};
+use crate::raw::RawOption;
 use crate::value;
 
 /// Every option, in the order of the documentation.
@@ -110,6 +110,8 @@ pub(crate) struct Args {
     pub(crate) pool: Option<PoolArg>,
     /// The names that were written, the wrong values included.
     written: Vec<Ident>,
+    /// The names that were probably meant by what could not be read.
+    meant: Vec<String>,
 }
 
 impl Args {
@@ -117,8 +119,9 @@ impl Args {
         let mut args = Self::default();
         let options = |input: ParseStream<'_>| {
             while !input.is_empty() {
-                if let Some(option) = RawOption::parse(input, diagnostics) {
-                    args.take(&option, diagnostics);
+                match RawOption::parse(input, diagnostics) {
+                    Ok(option) => args.take(&option, diagnostics),
+                    Err(meant) => args.meant.push(meant),
                 }
             }
             Ok(())
@@ -132,6 +135,11 @@ impl Args {
     /// The place where an option was named, whether or not its value was right.
     pub(crate) fn name_of(&self, option: &str) -> Option<&Ident> {
         self.written.iter().find(|name| *name == option)
+    }
+
+    /// Whether an option is there, if only in a form that could not be read.
+    pub(crate) fn attempted(&self, option: &str) -> bool {
+        self.name_of(option).is_some() || self.meant.iter().any(|meant| meant == option)
     }
 
     fn take(&mut self, option: &RawOption, diagnostics: &Diagnostics) {
@@ -150,7 +158,10 @@ impl Args {
                     diagnostics.error(span, &message);
                 }
             }
-            Err(Problem::Name) => diagnostics.error(name.span(), &unknown(&name)),
+            Err(Problem::Name) => {
+                self.meant.extend(meant(&name).map(str::to_owned));
+                diagnostics.error(name.span(), &unknown(&name));
+            }
         }
     }
 
@@ -199,105 +210,18 @@ impl Problem {
     }
 }
 
-/// `name` or `name = value`; any Rust expression can be a value here.
-pub(crate) struct RawOption {
-    pub(crate) name: Ident,
-    pub(crate) value: Option<Expr>,
-}
-
-impl RawOption {
-    /// Reads one option and its comma. What is not an option is reported and skipped, so that
-    /// the options after it are still read.
-    fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Option<Self> {
-        let option = match Self::parse_strictly(input) {
-            Ok(option) => Some(option),
-            Err(error) => {
-                diagnostics.syntax(error);
-                None
-            }
-        };
-        let mut skipped = option.is_none();
-        while !input.is_empty() && !input.peek(Token![,]) {
-            let token: TokenTree = input.parse().ok()?;
-            if !skipped {
-                diagnostics.error(
-                    token.span(),
-                    &Message::new("expected `,` after this option"),
-                );
-                skipped = true;
-            }
-        }
-        let _comma: Option<Token![,]> = input.parse().ok()?;
-        option
-    }
-
-    fn parse_strictly(input: ParseStream<'_>) -> syn::Result<Self> {
-        if !input.peek(Ident::peek_any) {
-            return Err(nameless(input));
-        }
-        let name = input.call(Ident::parse_any)?;
-        if input.peek(Token![:]) || input.peek(syn::token::Paren) {
-            let what = format!("the value of `{name}` is written after `=`");
-            return Err(input.error(format!("{what}\nhelp: write `{name} = …`")));
-        }
-        let equals: Option<Token![=]> = input.parse()?;
-        let value = match equals {
-            Some(_) if input.is_empty() || input.peek(Token![,]) => {
-                return Err(syn::Error::new(
-                    name.span(),
-                    format!("`{name} =` has no value"),
-                ));
-            }
-            Some(_) => Some(peel(input.parse()?)),
-            None => None,
-        };
-        Ok(Self { name, value })
-    }
-
-    /// The value's place, or the name's where there is no value.
-    pub(crate) fn span(&self) -> Span {
-        self.value
-            .as_ref()
-            .map_or(self.name.span(), syn::spanned::Spanned::span)
-    }
-
-    /// The value if it is a literal.
-    pub(crate) fn literal(&self) -> Option<&Lit> {
-        match &self.value {
-            Some(Expr::Lit(literal)) => Some(&literal.lit),
-            _ => None,
-        }
-    }
-}
-
-/// The value without parentheses and without the invisible groups of `macro_rules`: a literal
-/// inside them is still a literal, and a template.
-fn peel(value: Expr) -> Expr {
-    match value {
-        Expr::Group(group) => peel(*group.expr),
-        Expr::Paren(paren) if matches!(*paren.expr, Expr::Lit(_)) => *paren.expr,
-        other => other,
-    }
-}
-
-fn nameless(input: ParseStream<'_>) -> syn::Error {
-    let mut message = "an option has a name".to_owned();
-    if let Ok(literal) = input.fork().parse::<syn::LitStr>() {
-        let text = literal.token();
-        message = format!("{message}\nhelp: write `key = {text}` or `ttl = {text}`");
-    }
-    input.error(message)
+/// The option that somebody meant who wrote `name`.
+fn meant(name: &Ident) -> Option<&'static str> {
+    let typed = name.to_string();
+    let elsewhere = OTHER_NAMES.iter().find(|(other, _)| *other == typed);
+    elsewhere
+        .map(|(_, ours)| *ours)
+        .or_else(|| closest(&typed, OPTIONS))
 }
 
 fn unknown(name: &Ident) -> Message {
-    let typed = name.to_string();
-    let message = Message::new(format!("unknown option `{typed}`"));
-    let other = OTHER_NAMES.iter().find(|(other, _)| *other == typed);
-    let close = other
-        .map(|(_, ours)| *ours)
-        .or_else(|| closest(&typed, OPTIONS))
-        .map(|name| format!("`{name}`"));
-    message.suggest(close, || {
+    let close = meant(name).map(|name| format!("`{name}`"));
+    Message::new(format!("unknown option `{name}`")).suggest(close, || {
         let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
         format!("the options are {}", names.join(", "))
     })

@@ -4,10 +4,10 @@ use proc_macro2::Span;
 use syn::{Expr, Ident};
 
 use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
-use crate::diag::{Diagnostics, Message, closest};
+use crate::diag::{Diagnostics, Message};
 use crate::duration;
+use crate::names::{key_expression, key_names};
 use crate::target::{Returns, Target};
-use crate::template::{Placeholder, Template};
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
@@ -27,10 +27,11 @@ pub(crate) struct LockSpec {
 pub(crate) fn check(
     args: Args,
     target: Option<Target>,
+    place: Span,
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
-    let rules: [Rule; 6] = [
-        required,
+    required(&args, place, diagnostics);
+    let rules: [Rule; 5] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
@@ -69,7 +70,7 @@ pub(crate) fn check(
 type Rule = fn(&Args, &Diagnostics);
 type TargetRule = fn(&Args, &Target, &Diagnostics);
 
-fn required(args: &Args, diagnostics: &Diagnostics) {
+fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     for (option, why, example) in [
         ("key", "what to lock", "key = \"order:<id>\""),
         (
@@ -78,9 +79,9 @@ fn required(args: &Args, diagnostics: &Diagnostics) {
             "ttl = \"10s\"",
         ),
     ] {
-        if args.name_of(option).is_none() {
+        if !args.attempted(option) {
             let message = Message::new(format!("`{option}` is missing: {why}"));
-            diagnostics.error(Span::call_site(), &message.help(format!("add `{example}`")));
+            diagnostics.error(place, &message.help(format!("add `{example}`")));
         }
     }
 }
@@ -121,7 +122,7 @@ fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
-    if let (Some(max_hold), None) = (args.name_of("max_hold"), args.name_of("watchdog")) {
+    if let (Some(max_hold), false) = (args.name_of("max_hold"), args.attempted("watchdog")) {
         let message = Message::new("`max_hold` limits a watchdog, and there is none").help(
             "add `watchdog`, or leave `max_hold` out: without a watchdog the ttl is the limit",
         );
@@ -218,7 +219,7 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    if let (Returns::Never(span), None) = (&target.returns, args.name_of("on_error")) {
+    if let (Returns::Never(span), false) = (&target.returns, args.attempted("on_error")) {
         let message = Message::new("the lock can fail, and a function that never returns cannot say so")
             .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
         diagnostics.error(*span, &message);
@@ -262,126 +263,6 @@ fn guard_is_new(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     }
 }
 
-fn key_names(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    let Some(KeyArg::Template(At {
-        value: template,
-        span,
-    })) = &args.key
-    else {
-        return;
-    };
-    for placeholder in template.placeholders() {
-        if target.binding(&placeholder.root).is_none() {
-            diagnostics.error(*span, &unknown_name(placeholder, target));
-        }
-        if let Some(keyword) = placeholder.keyword() {
-            let message = Message::new(format!("`<{}>` is not a placeholder", placeholder.text))
-                .help(format!(
-                    "`{keyword}` is a keyword; write `r#{keyword}` for a field of this name"
-                ));
-            diagnostics.error(*span, &message);
-        }
-    }
-    for message in braces_by_habit(template, target) {
-        diagnostics.error(*span, &message);
-    }
-}
-
-fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
-    let Placeholder { text, root, .. } = placeholder;
-    if root == "self" {
-        return Message::new(format!(
-            "this function has no `self` for placeholder `<{text}>` of the key"
-        ))
-        .help("insert an argument, such as `<id>`");
-    }
-    let names: Vec<&str> = target
-        .bindings
-        .iter()
-        .map(|binding| binding.name.as_str())
-        .filter(|name| !name.starts_with("__"))
-        .collect();
-    let tail = text.strip_prefix(root.as_str()).unwrap_or_default();
-    let close = closest(root, names.iter().copied()).map(|name| format!("`<{name}{tail}>`"));
-    Message::new(format!("no argument `{root}` for placeholder `<{text}>` of the key")).suggest(close, || {
-        if names.is_empty() {
-            "the function has no arguments; another value goes into an expression: `key = format!(…)`"
-                .to_owned()
-        } else {
-            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-            format!(
-                "the arguments are {}; another value goes into an expression: `key = format!(…)`",
-                names.join(", ")
-            )
-        }
-    })
-}
-
-/// `{id}` where `id` is an argument, and `{}`: both come from `format!`.
-fn braces_by_habit(template: &Template, target: &Target) -> Vec<Message> {
-    let mut messages = Vec::new();
-    for text in template.texts() {
-        for part in text.split('{').skip(1) {
-            let Some((inside, _)) = part.split_once('}') else {
-                continue;
-            };
-            let root = inside.split(['.', ':']).next().unwrap_or_default();
-            if inside.is_empty() {
-                messages.push(
-                    Message::new("`{}` in a key is literal text")
-                        .help("to insert an argument write its name: `<id>`"),
-                );
-            } else if target.binding(root).is_some() && is_habit(inside) {
-                let inserted = inside.split(':').next().unwrap_or_default();
-                messages.push(
-                    Message::new(format!(
-                        "`{{{inside}}}` in a key is literal text (a Redis Cluster hash tag), but `{root}` is an argument"
-                    ))
-                    .help(format!(
-                        "to insert the argument write `<{inserted}>`; to make it the hash tag as well write `{{<{inserted}>}}`"
-                    )),
-                );
-            }
-        }
-    }
-    messages
-}
-
-/// `id`, `order.id`, `id:?`; and not `order:all`, which is a good hash tag.
-fn is_habit(inside: &str) -> bool {
-    let (path, format) = inside.split_once(':').unwrap_or((inside, ""));
-    path.split('.').all(|name| !name.is_empty())
-        && (format.is_empty() || format.contains(['?', '#', '>', '<', '0']))
-}
-
-/// A template in an expression is not one: `key = "order:<id>".to_owned()` would be one lock for
-/// all orders.
-fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    let Some(KeyArg::Expression(expression)) = &args.key else {
-        return;
-    };
-    for literal in crate::tokens::strings(crate::target::stream(expression)) {
-        let text = literal.value();
-        let names = text
-            .split('<')
-            .skip(1)
-            .filter_map(|part| part.split_once('>'));
-        let found = names.map(|(inside, _)| inside).find(|inside| {
-            inside
-                .split('.')
-                .next()
-                .is_some_and(|root| target.binding(root).is_some())
-        });
-        if let Some(inside) = found {
-            let message = Message::new(format!(
-                "`<{inside}>` is not inserted: this key is an expression"
-            ))
-            .help("give the template alone, as a string literal, or build the key with `format!`");
-            diagnostics.error(literal.span(), &message);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,20 +277,6 @@ mod tests {
             (86_400_000, 86_400_000 - 864_002 - 4_320_000),
         ] {
             assert_eq!(point_of_no_return(ttl), after, "{ttl}");
-        }
-    }
-
-    #[test]
-    fn hash_tags_are_not_taken_for_habits() {
-        for (inside, habit) in [
-            ("id", true),
-            ("order.id", true),
-            ("id:?", true),
-            ("id:>5", true),
-            ("order:all", false),
-            ("id.", false),
-        ] {
-            assert_eq!(is_habit(inside), habit, "{inside}");
         }
     }
 }

@@ -1,12 +1,14 @@
 //! From the checked spec to tokens. Nothing can fail here, and nothing is decided here that the
 //! runtime could decide.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, quote, quote_spanned};
+use syn::Expr;
+use syn::spanned::Spanned as _;
 
 use crate::args::{KeyArg, Length, PoolArg, Watchdog};
 use crate::check::LockSpec;
-use crate::target::{Binding, Returns, stream};
+use crate::target::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
 use crate::tokens;
 
@@ -69,8 +71,8 @@ fn call(spec: &LockSpec) -> TokenStream {
     let key = match &spec.key {
         KeyArg::Template(template) => key(spec, &template.value, template.span),
         KeyArg::Expression(expression) => {
-            let expression = user(spec, stream(expression));
-            quote_spanned!(here()=> ::leasehold::__private::key(&#expression))
+            let expression = borrowed(spec, expression);
+            quote_spanned!(here()=> ::leasehold::__private::key(#expression))
         }
     };
     let ttl = length(spec, &spec.ttl);
@@ -99,8 +101,8 @@ fn call(spec: &LockSpec) -> TokenStream {
     match &spec.pool {
         Some(PoolArg::Name(name)) => call.extend(quote_spanned!(here()=> .pool_named(#name))),
         Some(PoolArg::Expression(pool)) => {
-            let pool = user(spec, stream(pool));
-            call.extend(quote_spanned!(here()=> .pool(&#pool)));
+            let pool = borrowed(spec, pool);
+            call.extend(quote_spanned!(here()=> .pool(#pool)));
         }
         None => {}
     }
@@ -117,12 +119,19 @@ fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
     }
 }
 
+/// `&expression`, so that a wrong type is shown at the expression.
+fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
+    let span = here().located_at(expression.span());
+    let expression = user(spec, expression.to_token_stream());
+    quote_spanned!(span=> &#expression)
+}
+
 fn length(spec: &LockSpec, length: &Length) -> TokenStream {
     match length {
         Length::Millis(millis) => quote_spanned! {here()=>
             ::leasehold::__private::core::time::Duration::from_millis(#millis)
         },
-        Length::Expression(expression) => user(spec, stream(expression)),
+        Length::Expression(expression) => user(spec, expression.to_token_stream()),
     }
 }
 
@@ -188,13 +197,15 @@ fn body(spec: &LockSpec) -> TokenStream {
     let edge = edge(&spec.target.returns);
     let captures = captures(spec);
     let user = user_block(spec);
-    let asynchronous = Ident::new("async", spec.target.async_span);
+    // With the span of the user's `async` rustc still says which argument was "used after move".
+    let mut inside = Group::new(
+        Delimiter::Brace,
+        quote_spanned!(here()=> #edge #(#captures)* #user),
+    );
+    inside.set_span(spec.target.async_span);
+    let asynchronous = quote_spanned!(spec.target.async_span=> async move #inside);
     let future = quote_spanned! {here()=>
-        ::leasehold::__private::core::option::Option::Some(#asynchronous move {
-            #edge
-            #(#captures)*
-            #user
-        })
+        ::leasehold::__private::core::option::Option::Some(#asynchronous)
     };
     match &spec.guard {
         Some(name) => quote_spanned! {here()=> {
@@ -225,9 +236,7 @@ fn edge(returns: &Returns) -> TokenStream {
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
-            || tokens::mentions(spec.target.body.stream(), &binding.name)
-            || binding.ident != binding.name.as_str()
-                && tokens::mentions(spec.target.body.stream(), &binding.ident.to_string())
+            || tokens::uses(spec.target.body.stream(), &tokens::plain(&binding.ident))
             || key_uses(&spec.key, &binding.name)
     };
     let statement = |binding: &Binding| {
@@ -252,7 +261,7 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
             .value
             .placeholders()
             .any(|placeholder| placeholder.root == name),
-        KeyArg::Expression(expression) => tokens::borrows(stream(expression), name),
+        KeyArg::Expression(expression) => tokens::borrows(expression.to_token_stream(), name),
     }
 }
 
@@ -270,9 +279,15 @@ fn user_block(spec: &LockSpec) -> TokenStream {
 
 fn result(spec: &LockSpec) -> TokenStream {
     let failed = match (&spec.on_error, &spec.target.returns) {
-        (Some(handler), _) => {
-            let handler = user(spec, stream(handler));
-            quote_spanned!(here()=> ::leasehold::__private::on_error(#handler, __leasehold_error))
+        (Some(handler), returns) => {
+            let handler = user(spec, handler.to_token_stream());
+            let ty = match returns {
+                Returns::Type(ty) => quote_spanned!(here()=> ::<#ty>),
+                Returns::Never(_) => TokenStream::new(),
+            };
+            quote_spanned! {here()=>
+                ::leasehold::__private::on_error #ty (#handler, __leasehold_error)
+            }
         }
         (None, Returns::Type(ty)) => quote_spanned! {here()=>
             <#ty as ::leasehold::__private::FromLockError>::from_lock_error(__leasehold_error)

@@ -1,4 +1,9 @@
-//! The attribute of the crate `leasehold`.
+//! The attribute of the crate `leasehold`; use it through that crate.
+//!
+//! ```text
+//! tokens ─▶ args, target ─▶ check ─▶ expand ─▶ tokens
+//!              └─ diag: every error at once, after the original function
+//! ```
 
 mod args;
 mod async_trait;
@@ -7,14 +12,19 @@ mod check;
 mod diag;
 mod duration;
 mod expand;
+mod names;
+mod raw;
 mod target;
 mod template;
 mod tokens;
 mod value;
 
+#[cfg(test)]
+mod snapshots;
+
 use proc_macro::TokenStream;
 
-/// Makes an async function hold a distributed lock while it runs.
+#[doc = include_str!("attribute.md")]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args.into(), &item.into()).into()
@@ -25,12 +35,14 @@ fn attribute(
     item: &proc_macro2::TokenStream,
 ) -> proc_macro2::TokenStream {
     let diagnostics = diag::Diagnostics::new();
+    let place = tokens::attribute_span(item);
     let args = args::Args::parse(args, &diagnostics);
     let target = target::Target::parse(item.clone(), &diagnostics);
-    let spec = check::check(args, target, &diagnostics);
+    let spec = check::check(args, target, place, &diagnostics);
     match diagnostics.finish(spec) {
         Ok(spec) => expand::expand(&spec),
-        // The function first, as it was: its callers then see no second error.
-        Err(errors) => quote::quote!(#item #errors),
+        // The function first, as it was: its callers then see no second error. An argument that
+        // only the key would have used is not the user's mistake.
+        Err(errors) => quote::quote!(#[allow(unused_variables)] #item #errors),
     }
 }

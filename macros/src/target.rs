@@ -293,8 +293,3 @@ pub(crate) fn pattern(pattern: &Pat, attributes: &[Attribute]) -> Vec<Binding> {
         .map(|ident| Binding::new(ident, cfg.clone()))
         .collect()
 }
-
-/// The tokens of anything that `syn` parsed.
-pub(crate) fn stream(parsed: &impl quote::ToTokens) -> TokenStream {
-    parsed.to_token_stream()
-}

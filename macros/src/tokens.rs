@@ -23,6 +23,14 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
+/// The place of the attribute, with a span of the user's: with one of the macro's rustc adds where the
+/// error "originates", which the user sees anyway.
+pub(crate) fn attribute_span(item: &TokenStream) -> Span {
+    let attribute = Span::call_site();
+    let first = item.clone().into_iter().next();
+    first.map_or(attribute, |token| attribute.resolved_at(token.span()))
+}
+
 /// A body that is a `$body:block` of `macro_rules`, out of its invisible group.
 pub(crate) fn without_invisible_braces(body: TokenTree) -> TokenTree {
     let TokenTree::Group(group) = &body else {
@@ -49,6 +57,31 @@ pub(crate) fn mentions(tokens: TokenStream, name: &str) -> bool {
         }
         TokenTree::Punct(_) => false,
     })
+}
+
+/// Whether `name` may be used as a variable: not as a field, a method or a part of a path.
+pub(crate) fn uses(tokens: TokenStream, name: &str) -> bool {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let used = |(index, token): (usize, &TokenTree)| match token {
+        TokenTree::Ident(ident) => plain(ident) == name && is_variable(&tokens, index),
+        TokenTree::Group(group) => uses(group.stream(), name),
+        literal => mentions(literal.clone().into(), name),
+    };
+    tokens.iter().enumerate().any(used)
+}
+
+/// Whether the identifier at `index` stands where a variable can stand.
+fn is_variable(tokens: &[TokenTree], index: usize) -> bool {
+    let (back, back_two) = (index.checked_sub(1), index.checked_sub(2));
+    let member = is_punct(tokens, back, '.') && !is_punct(tokens, back_two, '.');
+    let in_path = is_punct(tokens, back, ':') && is_punct(tokens, back_two, ':');
+    let names_something = is_punct(tokens, Some(index + 1), ':');
+    !(member || in_path || names_something)
+}
+
+fn is_punct(tokens: &[TokenTree], index: Option<usize>, char: char) -> bool {
+    let token = index.and_then(|index| tokens.get(index));
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == char)
 }
 
 /// The tokens with every identifier `from` as `to`.
@@ -131,26 +164,23 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
 /// `into_…` on it. A name that was moved away cannot be mentioned again.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let is = |index: usize, char: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == char);
-    tokens.iter().enumerate().any(|(index, token)| match token {
-        TokenTree::Ident(ident) if plain(ident) == name => {
-            let behind_and = index > 0 && is(index - 1, '&');
+    let borrowed = |(index, token): (usize, &TokenTree)| match token {
+        TokenTree::Ident(ident) if plain(ident) == name && is_variable(&tokens, index) => {
             let consumed = matches!(
                 tokens.get(index + 2),
                 Some(TokenTree::Ident(method)) if method.to_string().starts_with("into")
             );
-            tokens.len() == 1 || behind_and || (is(index + 1, '.') && !consumed)
+            tokens.len() == 1
+                || is_punct(&tokens, index.checked_sub(1), '&')
+                || (is_punct(&tokens, Some(index + 1), '.') && !consumed)
         }
-        TokenTree::Group(group) => {
-            let in_macro = index > 0 && is(index - 1, '!');
-            if in_macro {
-                mentions(group.stream(), name)
-            } else {
-                borrows_inside(group, name)
-            }
+        TokenTree::Group(group) if is_punct(&tokens, index.checked_sub(1), '!') => {
+            mentions(group.stream(), name)
         }
+        TokenTree::Group(group) => borrows_inside(group, name),
         _ => false,
-    })
+    };
+    tokens.iter().enumerate().any(borrowed)
 }
 
 /// In parentheses a name that stands alone is an argument, which is handed over.
@@ -158,4 +188,82 @@ fn borrows_inside(group: &Group, name: &str) -> bool {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
     let alone = matches!(tokens.as_slice(), [TokenTree::Ident(ident)] if plain(ident) == name);
     !alone && borrows(group.stream(), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> TokenStream {
+        text.parse().expect("tokens")
+    }
+
+    #[test]
+    fn uses_of_a_variable() {
+        for (text, used) in [
+            ("id", true),
+            ("f(&id)", true),
+            ("id.len()", true),
+            ("0..id", true),
+            ("Order { id }", true),
+            ("Order { id: id }", true),
+            ("format!(\"{id}\")", true),
+            ("format!(\"{id:?}\")", true),
+            ("r#id", true),
+            ("order.id", false),
+            ("order.id()", false),
+            ("Order { id: 1 }", false),
+            ("crate::id()", false),
+            ("id::new()", false),
+            ("\"id\"", false),
+            ("ids", false),
+        ] {
+            assert_eq!(uses(tokens(text), "id"), used, "{text}");
+        }
+    }
+
+    #[test]
+    fn borrows_that_leave_the_variable_usable() {
+        for (text, borrowed) in [
+            ("id", true),
+            ("&id", true),
+            ("order.id", false),
+            ("id.name", true),
+            ("id.name()", true),
+            ("format!(\"{}\", id)", true),
+            ("format!(\"{id}\")", true),
+            ("f(&id)", true),
+            ("f(id.name)", true),
+            ("id.into_key()", false),
+            ("id.into()", false),
+            ("f(id)", false),
+            ("f(1, id)", false),
+        ] {
+            assert_eq!(borrows(tokens(text), "id"), borrowed, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_whole_identifiers_are_renamed() {
+        let to = Ident::new("__self", Span::call_site());
+        let renamed = rename(tokens("self.a(self_b, [self], \"self\")"), "self", &to);
+        let expected = tokens("__self.a(self_b, [__self], \"self\")");
+        assert_eq!(renamed.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn impl_trait_becomes_an_underscore() {
+        for (ty, inferred) in [
+            ("Result<impl Display + 'a, E>", "Result<_, E>"),
+            ("impl Fn(u8) -> u8", "_"),
+            ("(impl A, Vec<impl B>)", "(_, Vec<_>)"),
+            ("Result<u8, E>", "Result<u8, E>"),
+        ] {
+            let ty: Type = syn::parse_str(ty).expect("a type");
+            assert_eq!(
+                infer_impl_trait(&ty).to_string(),
+                tokens(inferred).to_string()
+            );
+        }
+    }
 }

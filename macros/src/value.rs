@@ -4,9 +4,10 @@ use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
-use crate::args::{At, KeyArg, Length, PoolArg, Problem, RawOption, Watchdog};
+use crate::args::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::diag::{Diagnostics, Message, closest};
 use crate::duration;
+use crate::raw::RawOption;
 use crate::template::Template;
 
 const MIN_TTL: u64 = 100;

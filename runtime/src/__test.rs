@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::LockHandle;
 use crate::clock::Clock;
+use crate::seeded::Bug;
 use crate::store::{LockStore, Options, Target, conformance};
 
 /// Runs the conformance suite of lock stores against the store at `url`.
@@ -28,6 +30,16 @@ async fn open(url: &str) -> Box<dyn LockStore> {
         Ok(connecting) => connecting.await.expect("the store connects"),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
+pub fn bugs() -> Vec<String> {
+    Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
+}
+
+/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`]; 0 while none is held.
+pub fn deadline(handle: &LockHandle) -> u64 {
+    handle.deadline().as_nanos()
 }
 
 /// The time on the clock that leases are counted on, in nanoseconds.

@@ -9,6 +9,7 @@ use std::task::Poll;
 use crate::LockError;
 use crate::engine::Slot;
 use crate::guard::Hold;
+use crate::seeded::seeded;
 
 /// How a body ended, if its lease lasted.
 enum End<T> {
@@ -31,7 +32,15 @@ pub(crate) async fn run_inside<F: Future>(
     let end = {
         // Declared after `hold`, so dropped before it.
         let mut body = Body(body);
-        poll_while_live(&mut body, hold.slot(), on_lost).await
+        let end = poll_while_live(&mut body, hold.slot(), on_lost).await;
+        if seeded!(ReleasedBeforeDrop) {
+            hold.release().await;
+            return match end? {
+                End::Returned(value) => Ok(value),
+                End::Panicked(panic) => resume_unwind(panic),
+            };
+        }
+        end
     };
     match end {
         Ok(End::Returned(value)) => {
@@ -75,7 +84,7 @@ async fn poll_while_live<F: Future>(
     poll_fn(|cx| {
         // Registered before the look, so that a loss in between wakes this task.
         slot.register(cx);
-        let guarded = on_lost == OnLost::Cancel || !started;
+        let guarded = (on_lost == OnLost::Cancel || !started) && !seeded!(NoGate);
         if guarded && !slot.is_live() {
             return Poll::Ready(Err(slot.lost_error()));
         }

@@ -128,6 +128,12 @@ impl LockHandle {
         Self { slot }
     }
 
+    /// For the oracle of the tests.
+    #[cfg(feature = "__test")]
+    pub(crate) fn deadline(&self) -> crate::clock::Instant {
+        self.slot.deadline()
+    }
+
     fn slot(&self) -> &Slot {
         &self.slot
     }

@@ -14,6 +14,7 @@ mod key;
 mod lease;
 mod pool;
 mod request;
+mod seeded;
 #[cfg_attr(
     not(feature = "redis"),
     allow(

@@ -12,7 +12,8 @@ pub use core;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be inserted into a lock key",
     label = "not `Display`",
-    note = "insert a field or a method that is: `<order.id>`, `<req.tenant()>`"
+    note = "insert a field or a method that is: `<order.id>`, `<req.tenant()>`",
+    note = "of an `Option` decide before the call what `None` locks"
 )]
 pub trait KeyPart: Display {}
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::queue::KeyQueue;
 use super::ticket::{Lease, Order, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Reply, Retry};
 use crate::{Fence, LockError, StoreError};
 

@@ -77,8 +77,8 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     signals: Vec<Signal>,
     last_op: u64,
-    #[cfg(test)]
-    pub(super) bug: Option<super::bug::Bug>,
+    #[cfg(any(test, feature = "__test"))]
+    pub(super) bug: Option<crate::seeded::Bug>,
 }
 
 impl Core {
@@ -95,13 +95,13 @@ impl Core {
             requests: Vec::new(),
             signals: Vec::new(),
             last_op: 0,
-            #[cfg(test)]
-            bug: None,
+            #[cfg(any(test, feature = "__test"))]
+            bug: crate::seeded::active(),
         }
     }
 
     #[cfg(test)]
-    pub(super) fn with_bug(self, bug: Option<super::bug::Bug>) -> Self {
+    pub(super) fn with_bug(self, bug: Option<crate::seeded::Bug>) -> Self {
         Self { bug, ..self }
     }
 

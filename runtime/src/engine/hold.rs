@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Failure, Op, Renewal, Reply, Retry};
 
 /// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of everybody else on
@@ -36,6 +36,9 @@ impl Core {
         let terms = ticket.order.terms;
         if let Stage::Held(lease) = &mut ticket.stage {
             lease.renew_at = Some(now + terms.attempt() + self.jitter.around(terms.retry()));
+            if seeded!(self, WatchdogAsleep) {
+                return;
+            }
             self.renewals.push(id);
         }
     }

@@ -7,7 +7,6 @@
 //! released when its runtime is gone.
 
 mod acquire;
-mod bug;
 mod core;
 mod driver;
 mod hold;

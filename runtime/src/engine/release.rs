@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bug::seeded;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Cleanup, Stage, TicketId};
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Failure, Op, Reply, Retry};
 
 const FIRST_RETRY: Duration = Duration::from_millis(20);

@@ -77,11 +77,15 @@ impl Slot {
 
     /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
     pub(crate) fn remaining(&self) -> Duration {
-        let deadline = Instant::from_nanos(self.deadline.load(Ordering::Acquire));
         match self.clock.get() {
-            Some(clock) => deadline.since(clock.now()),
+            Some(clock) => self.deadline().since(clock.now()),
             None => Duration::ZERO,
         }
+    }
+
+    /// The end of the lease; `Instant::ZERO` while none is held.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
     /// Whether the body may be polled now.

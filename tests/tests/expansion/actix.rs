@@ -1,3 +1,8 @@
+#![allow(
+    clippy::future_not_send,
+    reason = "the result is kept during the release, and actix-web's responses are not `Send`"
+)]
+
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path};
 use actix_web::{App, HttpResponse, Responder, ResponseError, get, post};

@@ -38,6 +38,7 @@ mod axum_handler;
 mod boxed_by_hand;
 mod cancellation;
 mod cfg_arguments;
+mod drop_order;
 mod durations;
 mod error_types;
 mod free_function;

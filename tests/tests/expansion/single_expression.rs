@@ -16,6 +16,7 @@ async fn awaited_unit() { tick().await }
 
 #[rustfmt::skip]
 #[distributed_lock(key = "a", ttl = "1s")]
+#[allow(clippy::needless_return, reason = "this is the case")]
 async fn diverges(n: u8) -> Result<u8, LockError> { return Ok(n) }
 
 async fn inner() -> Result<u8, LockError> {

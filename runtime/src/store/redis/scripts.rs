@@ -1,5 +1,6 @@
 //! The scripts, and the commands that call them.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -9,23 +10,59 @@ use crate::key::RESERVED;
 use crate::store::{Op, Renewal};
 use crate::token::Token;
 
-static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("acquire.lua")));
-static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&acquire_code()));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&renew_code()));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&release_code()));
 
-fn all() -> [(&'static Script, &'static str); 3] {
+fn all() -> [(&'static Script, Cow<'static, str>); 3] {
     [
-        (&ACQUIRE, include_str!("acquire.lua")),
-        (&RENEW, include_str!("renew.lua")),
-        (&RELEASE, include_str!("release.lua")),
+        (&ACQUIRE, acquire_code()),
+        (&RENEW, renew_code()),
+        (&RELEASE, release_code()),
     ]
+}
+
+fn acquire_code() -> Cow<'static, str> {
+    code(include_str!("acquire.lua"))
+}
+
+fn renew_code() -> Cow<'static, str> {
+    code(include_str!("renew.lua"))
+}
+
+fn release_code() -> Cow<'static, str> {
+    code(include_str!("release.lua"))
+}
+
+#[cfg(not(any(test, feature = "__test")))]
+fn code(code: &'static str) -> Cow<'static, str> {
+    code.into()
+}
+
+/// The script with the bug that a test has seeded.
+#[cfg(any(test, feature = "__test"))]
+fn code(code: &'static str) -> Cow<'static, str> {
+    use crate::seeded::{Bug, active};
+
+    let (sound, broken) = match active() {
+        Some(Bug::NotIdempotent) => ("string.sub(value, 1, 32) ~= ARGV[1]", "true"),
+        Some(Bug::FenceFromCounter) => ("time[1] * 1000000 + time[2]", "0"),
+        Some(Bug::RenewWithoutCompare) => ("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true"),
+        Some(Bug::RenewBySet) => (
+            "if type(value)",
+            "redis.call('SET', key, ARGV[2 * i - 1]); if true or type(value)",
+        ),
+        Some(Bug::DeleteWithoutCompare) => ("string.sub(value, 1, 32) == ARGV[1]", "true"),
+        _ => return code.into(),
+    };
+    code.replace(sound, broken).into()
 }
 
 /// Loads all scripts.
 pub(super) fn load() -> Pipeline {
     let mut pipeline = Pipeline::new();
     for (_, code) in all() {
-        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(code).to_owned());
+        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(&*code).to_owned());
     }
     pipeline
 }

@@ -1,0 +1,109 @@
+//! One option as it was written, before anybody knows what it means.
+
+use proc_macro2::{Span, TokenTree};
+use syn::ext::IdentExt as _;
+use syn::parse::ParseStream;
+use syn::{Expr, Ident, Lit, Token};
+
+use crate::diag::{Diagnostics, Message};
+
+/// `name` or `name = value`; any Rust expression can be a value here.
+pub(crate) struct RawOption {
+    pub(crate) name: Ident,
+    pub(crate) value: Option<Expr>,
+}
+
+impl RawOption {
+    /// Reads one option and its comma. What is not an option is reported and skipped, so that the
+    /// options after it are still read; the error is the name of the option that it was meant to be.
+    pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
+        let option = Self::parse_strictly(input).map_err(|(meant, error)| {
+            diagnostics.syntax(error);
+            skip(input);
+            meant
+        });
+        if !input.is_empty() && !input.peek(Token![,]) {
+            let message = Message::new("expected `,` after this option");
+            diagnostics.error(input.span(), &message);
+            if !input.peek(Ident::peek_any) {
+                skip(input);
+            }
+        }
+        let _comma = input.parse::<Option<Token![,]>>();
+        option
+    }
+
+    fn parse_strictly(input: ParseStream<'_>) -> Result<Self, (String, syn::Error)> {
+        if !input.peek(Ident::peek_any) {
+            return Err(("key".to_owned(), nameless(input)));
+        }
+        let name = input
+            .call(Ident::parse_any)
+            .map_err(|error| (String::new(), error))?;
+        let value = value(input, &name).map_err(|error| (name.to_string(), error))?;
+        Ok(Self { name, value })
+    }
+
+    /// The value's place, or the name's where there is no value.
+    pub(crate) fn span(&self) -> Span {
+        self.value
+            .as_ref()
+            .map_or(self.name.span(), syn::spanned::Spanned::span)
+    }
+
+    /// The value if it is a literal.
+    pub(crate) fn literal(&self) -> Option<&Lit> {
+        match &self.value {
+            Some(Expr::Lit(literal)) => Some(&literal.lit),
+            _ => None,
+        }
+    }
+}
+
+/// What stands behind `=`.
+fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
+    if input.peek(Token![:]) || input.peek(syn::token::Paren) {
+        let what = format!("the value of `{name}` is written after `=`");
+        return Err(input.error(format!("{what}\nhelp: write `{name} = …`")));
+    }
+    let equals: Option<Token![=]> = input.parse()?;
+    if equals.is_none() {
+        return Ok(None);
+    }
+    if input.is_empty() || input.peek(Token![,]) {
+        let what = format!("`{name} =` has no value");
+        return Err(syn::Error::new(name.span(), what));
+    }
+    input.parse().map(peel).map(Some)
+}
+
+/// Skips to the next comma.
+fn skip(input: ParseStream<'_>) {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        if input.parse::<TokenTree>().is_err() {
+            return;
+        }
+    }
+}
+
+/// The value without parentheses and without the invisible groups of `macro_rules`: a literal
+/// inside them is still a literal, and a template.
+fn peel(value: Expr) -> Expr {
+    match value {
+        Expr::Group(group) => peel(*group.expr),
+        Expr::Paren(paren) => match peel((*paren.expr).clone()) {
+            literal @ Expr::Lit(_) => literal,
+            _ => Expr::Paren(paren),
+        },
+        other => other,
+    }
+}
+
+fn nameless(input: ParseStream<'_>) -> syn::Error {
+    let mut message = "an option has a name".to_owned();
+    if let Ok(literal) = input.fork().parse::<syn::LitStr>() {
+        let text = literal.token();
+        message = format!("{message}\nhelp: write `key = {text}` or `ttl = {text}`");
+    }
+    input.error(message)
+}

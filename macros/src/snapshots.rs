@@ -1,0 +1,102 @@
+//! What the attribute expands to, kept as files. `UPDATE_SNAPSHOTS=1 cargo test` writes them anew.
+
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+
+/// The expansion, formatted. The formatter leaves the arguments of a macro alone, so `pin!` is shown as a
+/// function.
+fn expand(source: &str) -> String {
+    let (args, item) = source.split_once('\n').expect("options in the first line");
+    let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
+    let expanded = crate::attribute(tokens(args), &tokens(item)).to_string();
+    let expanded = expanded.replace("pin ! (", "pin (");
+    prettyplease::unparse(&syn::parse_str(&expanded).expect("the expansion is Rust"))
+}
+
+fn check(name: &str, source: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/snapshots/{name}.txt"));
+    let actual = format!("{}\n\n{}", source.trim(), expand(source.trim()));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&file, &actual).expect("the snapshot can be written");
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(actual == expected, "{} differs:\n{actual}", file.display());
+}
+
+#[test]
+fn free_function() {
+    check(
+        "free_function",
+        r#"
+key = "order:<id>", ttl = "10s", watchdog
+pub async fn create(id: u64, unused: u8, _permit: Permit) -> Result<Order, Error> {
+    Ok(Order::new(id).await)
+}
+"#,
+    );
+}
+
+#[test]
+fn every_option() {
+    check(
+        "every_option",
+        r#"
+key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, on_lost = "continue", on_error = |_| None, guard = lock, pool = self.locks
+async fn take(&self, pair: (u64, u64)) -> Option<impl Display> {
+    lock.check().ok()?;
+    Some(self.store.take(pair.0).await)
+}
+"#,
+    );
+}
+
+#[test]
+fn under_async_trait() {
+    check(
+        "under_async_trait",
+        r#"
+key = "<self.region>:<id>", ttl = "10s"
+fn save<'life0, 'async_trait>(
+    &'life0 self,
+    __arg1: (u64, u64),
+) -> Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'async_trait>> {
+    Box::pin(async move {
+        if let Some(__ret) = None::<Result<u64, Error>> {
+            return __ret;
+        }
+        let __self = self;
+        let (id, other) = { let __arg1 = __arg1; __arg1 };
+        let __ret: Result<u64, Error> = { __self.store(id + other).await };
+        __ret
+    })
+}
+"#,
+    );
+}
+
+#[test]
+fn never_returns() {
+    check(
+        "never_returns",
+        r#"
+key = name(), ttl = "1s", pool = "workers", on_error = fail
+async fn work() -> ! {
+    loop { tick().await }
+}
+"#,
+    );
+}
+
+#[test]
+fn an_error_keeps_the_function() {
+    check(
+        "an_error_keeps_the_function",
+        r#"
+key = "order:<oder>", tll = "10s"
+async fn create(order: u64) -> Result<(), Error> {
+    Ok(())
+}
+"#,
+    );
+}

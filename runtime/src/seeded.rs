@@ -1,0 +1,104 @@
+//! Bugs that tests switch on, to see that they are found. Outside of tests none of them is compiled.
+
+/// Whether a test has switched a bug on, for one core or, without a core, for the process; outside of tests `false`,
+/// known to the compiler.
+macro_rules! seeded {
+    ($bug:ident) => {{
+        #[cfg(any(test, feature = "__test"))]
+        let on = crate::seeded::active() == Some(crate::seeded::Bug::$bug);
+        #[cfg(not(any(test, feature = "__test")))]
+        let on = false;
+        on
+    }};
+    ($core:expr, $bug:ident) => {{
+        #[cfg(any(test, feature = "__test"))]
+        let on = $core.bug == Some(crate::seeded::Bug::$bug);
+        #[cfg(not(any(test, feature = "__test")))]
+        let on = false;
+        on
+    }};
+}
+pub(crate) use seeded;
+
+/// Names the bug that a process runs with.
+#[cfg(any(test, feature = "__test"))]
+const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
+
+/// The bug that this process runs with.
+///
+/// # Panics
+///
+/// If the variable names no bug: a test that means to seed one must not pass without it.
+#[cfg(any(test, feature = "__test"))]
+pub(crate) fn active() -> Option<Bug> {
+    static ACTIVE: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
+    *ACTIVE.get_or_init(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        let bug = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
+        Some(bug.unwrap_or_else(|| panic!("{VARIABLE}={name} names no bug")))
+    })
+}
+
+#[cfg(any(test, feature = "__test"))]
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A bug that a distributed lock could have.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Bug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub(crate) const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
+        }
+    };
+}
+
+#[cfg(any(test, feature = "__test"))]
+bugs! {
+    /// The lease is counted from the reply instead of from the request.
+    CountedFromReply,
+    /// A renewal that says "not yours" is taken for a passing error.
+    LossIgnored,
+    /// A renewal whose outcome is not known prolongs the lease.
+    UnknownIsSuccess,
+    /// An abandoned acquire is forgotten instead of removed.
+    OrphanForgotten,
+    /// One removal is believed to settle an acquire whose outcome is not known.
+    RemovalBelieved,
+    /// The lease is given up at the end of the key's ttl instead of before.
+    NoMargin,
+    /// The end of a waiter's budget comes ten times too late.
+    BudgetIgnored,
+    /// The body is polled whatever the time.
+    NoGate,
+    /// The lock is released before the body is dropped.
+    ReleasedBeforeDrop,
+    /// A release deletes the key whoever holds it.
+    DeleteWithoutCompare,
+    /// A renewal prolongs the key whoever holds it.
+    RenewWithoutCompare,
+    /// A renewal sets the key, and so creates it again.
+    RenewBySet,
+    /// An acquire that finds its own token is refused.
+    NotIdempotent,
+    /// The fence is a counter that starts again with an empty server.
+    FenceFromCounter,
+    /// The watchdog does not renew.
+    WatchdogAsleep,
+}
+
+#[cfg(test)]
+impl Bug {
+    /// Those that live in the core, where the simulation sees them.
+    pub(crate) const IN_CORE: [Self; 7] = [
+        Self::CountedFromReply,
+        Self::LossIgnored,
+        Self::UnknownIsSuccess,
+        Self::OrphanForgotten,
+        Self::RemovalBelieved,
+        Self::NoMargin,
+        Self::BudgetIgnored,
+    ];
+}

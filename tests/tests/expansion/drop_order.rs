@@ -1,0 +1,190 @@
+use std::sync::{Arc, Mutex, OnceLock};
+
+use async_trait::async_trait;
+use leasehold::{LockError, LockHandle, distributed_lock};
+
+use super::support::{locked, tick};
+
+/// What the witnesses saw when they died: their name, and whether the lock was still held.
+#[derive(Clone, Default)]
+struct Record {
+    lock: Arc<OnceLock<LockHandle>>,
+    deaths: Arc<Mutex<Vec<(&'static str, bool)>>>,
+}
+
+impl Record {
+    fn witness(&self, name: &'static str) -> Witness {
+        Witness {
+            name,
+            id: 1,
+            record: self.clone(),
+        }
+    }
+
+    fn deaths(&self) -> Vec<(&'static str, bool)> {
+        let handle = self.lock.get().expect("the body ran");
+        assert!(handle.check().is_err(), "the lock is released");
+        self.deaths.lock().unwrap().clone()
+    }
+}
+
+struct Witness {
+    name: &'static str,
+    id: u64,
+    record: Record,
+}
+
+impl Witness {
+    const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let held = self
+            .record
+            .lock
+            .get()
+            .is_some_and(|lock| lock.check().is_ok());
+        self.record.deaths.lock().unwrap().push((self.name, held));
+    }
+}
+
+#[distributed_lock(key = "a:<key.id>:<method.id()>", ttl = "5s", guard = lock)]
+async fn arguments(
+    record: &Record,
+    key: Witness,
+    method: Witness,
+    _named: Witness,
+    (pair, _): (Witness, u8),
+    partly: (Witness, Witness),
+) -> Result<(), LockError> {
+    record.lock.set(lock).expect("once");
+    tick().await;
+    let _local = record.witness("local");
+    drop(pair);
+    drop(partly.1);
+    Ok(())
+}
+
+#[distributed_lock(key = format!("b:{}", key.id), ttl = "5s", guard = lock)]
+async fn in_an_expression(record: &Record, key: Witness) -> Result<(), LockError> {
+    record.lock.set(lock).expect("once");
+    tick().await;
+    Ok(())
+}
+
+#[distributed_lock(key = "c", ttl = "5s", guard = lock)]
+async fn early(record: &Record, used: Witness) -> Result<u64, LockError> {
+    record.lock.set(lock).expect("once");
+    tick().await;
+    if used.id == 1 {
+        Err(LockError::ShuttingDown)?;
+    }
+    Ok(used.id)
+}
+
+#[distributed_lock(key = "d", ttl = "5s", guard = lock)]
+async fn bare(record: &Record, _: Witness) -> Result<(), LockError> {
+    record.lock.set(lock).expect("once");
+    tick().await;
+    Ok(())
+}
+
+impl Witness {
+    #[distributed_lock(key = "e:<self.id>", ttl = "5s", guard = lock)]
+    async fn consumed(self) -> Result<(), LockError> {
+        tick().await;
+        self.record.lock.set(lock).expect("once");
+        Ok(())
+    }
+}
+
+#[async_trait]
+trait Job {
+    async fn run(&self, record: &Record, key: Witness, other: Witness) -> Result<(), LockError>;
+}
+
+struct Nightly;
+
+#[async_trait]
+impl Job for Nightly {
+    #[distributed_lock(key = "f:<key.id>", ttl = "5s", guard = lock)]
+    async fn run(&self, record: &Record, key: Witness, _: Witness) -> Result<(), LockError> {
+        record.lock.set(lock).expect("once");
+        tick().await;
+        Ok(())
+    }
+}
+
+fn held(names: &[&'static str]) -> Vec<(&'static str, bool)> {
+    names.iter().map(|name| (*name, true)).collect()
+}
+
+#[tokio::test]
+async fn arguments_and_locals_die_before_the_release() {
+    let record = Record::default();
+    let witness = |name| record.witness(name);
+    let partly = (witness("kept"), witness("moved"));
+    let pair = (witness("pair"), 0);
+    let call = arguments(
+        &record,
+        witness("key"),
+        witness("method"),
+        witness("named"),
+        pair,
+        partly,
+    );
+    locked(call).await.unwrap();
+    let mut deaths = record.deaths();
+    assert_eq!(deaths[..3], held(&["pair", "moved", "local"]));
+    deaths.sort_unstable();
+    assert_eq!(
+        deaths,
+        held(&["kept", "key", "local", "method", "moved", "named", "pair"])
+    );
+}
+
+#[tokio::test]
+async fn an_argument_that_only_the_key_uses_does_too() {
+    let record = Record::default();
+    locked(in_an_expression(&record, record.witness("key")))
+        .await
+        .unwrap();
+    assert_eq!(record.deaths(), held(&["key"]));
+}
+
+#[tokio::test]
+async fn also_when_the_body_ends_early() {
+    let record = Record::default();
+    let result = locked(early(&record, record.witness("used"))).await;
+    assert_eq!(result, Err(LockError::ShuttingDown));
+    assert_eq!(record.deaths(), held(&["used"]));
+}
+
+#[tokio::test]
+async fn self_does_too() {
+    let record = Record::default();
+    locked(record.witness("self").consumed()).await.unwrap();
+    assert_eq!(record.deaths(), held(&["self"]));
+}
+
+#[tokio::test]
+async fn under_async_trait_even_an_argument_without_a_name() {
+    let record = Record::default();
+    locked(Nightly.run(&record, record.witness("key"), record.witness("bare")))
+        .await
+        .unwrap();
+    let mut deaths = record.deaths();
+    deaths.sort_unstable();
+    assert_eq!(deaths, held(&["bare", "key"]));
+}
+
+/// Nothing can move an argument without a name; the documentation says so.
+#[tokio::test]
+async fn an_argument_without_a_name_dies_after_it() {
+    let record = Record::default();
+    locked(bare(&record, record.witness("bare"))).await.unwrap();
+    assert_eq!(record.deaths(), [("bare", false)]);
+}

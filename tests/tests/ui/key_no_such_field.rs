@@ -1,0 +1,8 @@
+use leasehold::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<pair.2>", ttl = "10s")]
+async fn create(pair: (u64, u64)) -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}
