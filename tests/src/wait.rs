@@ -47,3 +47,15 @@ pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut(
         tokio::time::sleep(STEP).await;
     }
 }
+
+/// Runs `future`, which must end within `limit`: a promise that is broken by silence would hang its test.
+///
+/// # Panics
+///
+/// When the limit passes first.
+pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
+    match tokio::time::timeout(limit, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("{what}: did not end within {limit:?}"),
+    }
+}

@@ -36,6 +36,7 @@ ways_out! {
     dropped_while_acquiring: DroppedWhileAcquiring,
     dropped_while_queueing: DroppedWhileQueueing,
     the_lease_expires: Expired,
+    the_body_outlives_the_lease: Outlived,
     the_lock_is_stolen: Stolen,
 }
 

@@ -140,6 +140,17 @@ fn a_black_hole_swallows_and_spoils_the_connection() {
 }
 
 #[test]
+fn replies_are_garbled() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut connection = client(&proxy.url());
+    proxy.set(Mode::Garble);
+    let error = set(&mut connection, "garbled").expect_err("no protocol");
+    assert!(!error.is_timeout(), "{error}");
+    assert!(server.probe().get("garbled").is_some(), "it was executed");
+}
+
+#[test]
 fn a_healed_partition_delivers_late() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());

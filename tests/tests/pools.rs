@@ -10,6 +10,7 @@ use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
     LockPool::connect(url).await.expect("the store opens")
@@ -185,12 +186,14 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
             let pool = pool.clone();
             async move { pool.shutdown(Duration::from_millis(600)).await }
         });
-        let queued = waiter.await.expect("no panic");
+        let queued = wait::within("the waiter is told", LIMIT, waiter).await;
+        let queued = queued.expect("no panic");
         assert_eq!(queued.err(), Some(LockError::ShuttingDown), "{url}");
         let refused = pool.lock("new").ttl(TTL).acquire().await;
         assert_eq!(refused.err(), Some(LockError::ShuttingDown), "{url}");
         drop(soon);
-        let report = shutdown.await.expect("no panic");
+        let report = wait::within("the shutdown ends", LIMIT, shutdown).await;
+        let report = report.expect("no panic");
         assert_eq!(report.released, 1, "{url}: {report:?}");
         assert_eq!(report.still_held, 1, "{url}: {report:?}");
         assert_eq!(report.unconfirmed, 0, "{url}: {report:?}");

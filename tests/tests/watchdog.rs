@@ -138,7 +138,8 @@ async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let trace = SharedTrace::default();
     let (lost, returned) = {
         let call = async {
-            let ended = traced(&pool, key, &trace).await;
+            let traced = traced(&pool, key, &trace);
+            let ended = wait::within("the loss is told", LONG, traced).await;
             (ended, clock::now())
         };
         let fault = async {
@@ -245,7 +246,8 @@ async fn a_body_may_run_on_without_its_lease_and_is_told() {
     let black_hole = runs_on(&pool, "runs-on", || proxy.set(Mode::BlackHole));
     let direct = connect(&server.url()).await;
     let stolen = runs_on(&direct, "stolen", || probe.steal("stolen", LONG));
-    let (black_hole, stolen) = tokio::join!(black_hole, stolen);
+    let both = async { tokio::join!(black_hole, stolen) };
+    let (black_hole, stolen) = wait::within("both are told", LONG, both).await;
     for ended in [black_hole, stolen] {
         let told = ended.expect("the body's own value");
         assert!(matches!(told, LockError::Lost { .. }), "{told:?}");
@@ -264,7 +266,8 @@ async fn a_healthy_lease_is_given_up_after_max_hold() {
     let server = Server::start();
     let pool = connect(&server.url()).await;
     let started = Instant::now();
-    let ended = held_too_long(&pool, "too-long").await;
+    let call = held_too_long(&pool, "too-long");
+    let ended = wait::within("it is given up", LONG, call).await;
     let held = started.elapsed();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     assert!(

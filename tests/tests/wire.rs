@@ -89,6 +89,29 @@ async fn the_fence_grows_over_restarts_without_persistence() {
     }
 }
 
+/// Fails if the fence is the server's clock alone: a clock can be set back.
+#[tokio::test]
+async fn the_fence_grows_while_the_clock_goes_back() {
+    // The year 2112 in microseconds: what the clock said before it was corrected.
+    const AHEAD: u64 = 4_481_000_000_000_000;
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let acquire = async || {
+        let guard = pool.lock("ahead").ttl(TTL).acquire().await.expect("free");
+        let fence = guard.fence().expect("Redis gives fences").get();
+        guard.release().await.expect("still held");
+        fence
+    };
+    let now = acquire().await;
+    let counters = probe.keys("lock:%leasehold*");
+    assert_eq!(counters.len(), 1, "one for all keys: {counters:?}");
+    assert_eq!(probe.get(&counters[0]), Some(now.to_string()));
+    probe.run::<()>(redis::cmd("SET").arg(&counters[0]).arg(AHEAD));
+    assert_eq!(acquire().await, AHEAD + 1);
+    assert_eq!(acquire().await, AHEAD + 2);
+}
+
 /// Fails if each lock key leaves a counter, or anything else, behind.
 #[tokio::test]
 async fn locks_do_not_fill_the_database() {

@@ -21,6 +21,9 @@ enum Direction {
     ToClient,
 }
 
+/// No message begins so.
+const GARBAGE: &[u8] = b"\xffgarbage\r\n";
+
 /// A message and the time at which it is to arrive.
 type Parcel = (Instant, Vec<u8>);
 
@@ -99,7 +102,7 @@ impl<'a> Link<'a> {
         let mut last = Instant::now();
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             messages.push(&buffer[..length]);
-            while let Some(message) = messages.next() {
+            while let Some(mut message) = messages.next() {
                 let Some(delay) = self.admit(way, &mut random).await else {
                     continue;
                 };
@@ -110,6 +113,9 @@ impl<'a> Link<'a> {
                     continue;
                 }
                 self.count(way, &message);
+                if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
+                    message = GARBAGE.to_vec();
+                }
                 last = last.max(Instant::now() + delay);
                 if send.send((last, message)).is_err() {
                     return;

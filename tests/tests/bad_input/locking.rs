@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::{Server, ServerOptions};
 use redis::cmd;
 
@@ -271,6 +272,28 @@ async fn a_server_that_is_a_replica() {
         &["replica", "master"],
         started,
     );
+}
+
+/// Fails if an answer that makes no sense is taken for one that does, or spoils the pool for good.
+#[tokio::test]
+async fn a_server_that_begins_to_talk_nonsense() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    proxy.set(Mode::Garble);
+    let started = Instant::now();
+    let error = refusal(&pool, "nonsense").await;
+    expect(
+        "nonsense",
+        &error,
+        &["Unavailable/protocol"],
+        &["Redis"],
+        started,
+    );
+    proxy.pass();
+    let request = pool.lock("nonsense").ttl(TTL).wait(Duration::from_secs(2));
+    let guard = request.acquire().await.expect("sense again, and no orphan");
+    guard.release().await.expect("still held");
 }
 
 /// Fails if an error that will not go away is tried again until the budget ends.

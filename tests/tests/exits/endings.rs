@@ -26,7 +26,7 @@ fn runtime(workers: usize) -> Runtime {
 #[distributed_lock(key = "<key>", ttl = "20s", watchdog, pool = pool, on_error = |error| panic!("{error}"))]
 async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
     entered.send(()).expect("somebody waits for it");
-    pending().await
+    pending::<()>().await;
 }
 
 /// The runtime ends while a body runs on it, in each of the ways in which a runtime can end.

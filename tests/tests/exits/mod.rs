@@ -20,6 +20,8 @@ pub(crate) use ways::Way;
 const TIMES: u32 = 100;
 /// So many at a time.
 const THREADS: u32 = 10;
+/// Longer than any way out may take.
+const HANG: Duration = Duration::from_secs(30);
 /// How long another holder's lock must stay untouched: longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
@@ -134,6 +136,7 @@ fn case(store: &Store, pool: &LockPool, key: String) -> Arc<Case> {
 /// Runs the case; the value is the runtime that is to live until the checks are done.
 fn run(way: Way, case: &Arc<Case>, surrounding: Surrounding, shared: &Runtime) -> Option<Runtime> {
     let leaving = ways::leave(way, Arc::clone(case));
+    let leaving = async move { wait::within("the way out", HANG, leaving).await };
     if matches!(surrounding, Surrounding::Task) {
         let ended = shared.block_on(shared.spawn(leaving));
         expect_end(way, ended.is_err_and(|error| error.is_panic()));

@@ -27,6 +27,7 @@ pub(crate) enum Way {
     DroppedWhileQueueing,
     Expired,
     Stolen,
+    Outlived,
 }
 
 impl Way {
@@ -44,7 +45,7 @@ impl Way {
 
     /// The key belongs to another holder when the function returns.
     pub(crate) fn leaves_another_holder(self) -> bool {
-        self == Self::Stolen
+        matches!(self, Self::Stolen | Self::Outlived)
     }
 
     /// How long the key may stay.
@@ -60,7 +61,7 @@ impl Way {
         match self {
             Self::DroppedWhileAcquiring | Self::DroppedWhileQueueing => None,
             // The lease is over, or nearly, or another's.
-            Self::Expired | Self::Stolen => Some(false),
+            Self::Expired | Self::Stolen | Self::Outlived => Some(false),
             _ => Some(true),
         }
     }
@@ -94,6 +95,7 @@ pub(crate) async fn leave(way: Way, case: Arc<Case>) {
         Way::DroppedWhileAcquiring => dropped_while_acquiring(case).await,
         Way::DroppedWhileQueueing => dropped_while_queueing(case).await,
         Way::Expired => assert!(matches!(expires(case).await, Err(LockError::Lost { .. }))),
+        Way::Outlived => assert_eq!(outlives(case).await, Ok(7)),
         Way::Stolen => assert!(matches!(is_stolen(case).await, Err(LockError::Lost { .. }))),
     }
 }
@@ -176,6 +178,16 @@ async fn is_stolen(case: Arc<Case>) -> Result<u32, LockError> {
     let _witness = case.enter();
     case.probe.steal(&case.key, FOREIGN);
     pending().await
+}
+
+/// Returns when another holder has taken the key, and only then releases.
+#[distributed_lock(key = "<case.key>", ttl = "100ms", on_lost = "continue", pool = case.pool)]
+async fn outlives(case: Arc<Case>) -> Result<u32, LockError> {
+    let _witness = case.enter();
+    while !case.probe.take(&case.key, FOREIGN) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(7)
 }
 
 /// The timeout begins when the body has begun, however slow the machine is.

@@ -1,0 +1,164 @@
+//! Callers: they come, wait, work inside their locks and go, at any moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
+use crate::LockError;
+use crate::clock::Instant;
+use crate::engine::core::Signal;
+use crate::engine::ticket::{Order, TicketId, Watchdog};
+use crate::lease::Terms;
+use crate::token::Token;
+
+impl World {
+    pub(super) fn call(&mut self, node: usize) {
+        let ttl = self.random.millis(100, 2_000);
+        let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap());
+        let terms = Terms::new(ttl).unwrap();
+        let max_hold = self.random.one_in(8).then(|| ttl * 2);
+        let watchdog = self.random.one_in(2).then(|| Watchdog {
+            interval: terms.interval(),
+            max_hold,
+        });
+        let wait = match self.random.below(3) {
+            0 => Duration::ZERO,
+            _ => self.random.millis(1, 3_000),
+        };
+        let key: Arc<str> = format!("key{}", self.random.below(KEYS)).into();
+        let token = Token::fixed(u128::from(self.random.next()));
+        let order = Order {
+            key: Arc::clone(&key),
+            name: Arc::clone(&key),
+            token,
+            owner: "simulation".into(),
+            terms,
+            watchdog,
+            wait,
+        };
+        let node_state = &mut self.nodes[node];
+        let id = TicketId(node_state.next_ticket);
+        node_state.next_ticket += 1;
+        let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
+        let caller = Caller {
+            key,
+            token,
+            budget_end: self.now + budget,
+            ttl,
+            state: State::Waiting,
+        };
+        node_state.callers.insert(id, caller);
+        node_state.core.acquire(id, order, self.now);
+        if self.random.one_in(6) {
+            // The future is dropped, at whatever stage.
+            let at = self.now + self.random.millis(0, 400);
+            self.at(at, Happening::End(node, id));
+        }
+    }
+
+    pub(super) fn end(&mut self, node: usize, id: TicketId) {
+        let now = self.now;
+        let awaited = self.random.one_in(2);
+        let Node { core, callers, .. } = &mut self.nodes[node];
+        let Some(caller) = callers.get_mut(&id) else {
+            return;
+        };
+        match caller.state {
+            State::Over(_) => {}
+            State::Inside(_) if awaited => {
+                caller.state = State::Over(now);
+                core.release(id, now);
+            }
+            State::Inside(_) | State::Waiting => {
+                caller.state = State::Over(now);
+                core.abandon(id, now);
+            }
+        }
+    }
+
+    pub(super) fn told(&mut self, node: usize, signal: Signal) {
+        let now = self.now;
+        match signal {
+            Signal::Granted {
+                ticket, deadline, ..
+            } => self.granted(node, ticket, deadline),
+            Signal::Extended { ticket, deadline } => {
+                if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
+                    && let State::Inside(before) = &mut caller.state
+                {
+                    *before = deadline.max(*before);
+                }
+            }
+            Signal::Lost(ticket) => {
+                self.outcome.lost += 1;
+                if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
+                    && let State::Inside(_) = caller.state
+                {
+                    // The gate drops the body and the hold tells the engine.
+                    caller.state = State::Over(now);
+                    self.nodes[node].core.abandon(ticket, now);
+                    self.at(now, Happening::Tick(node));
+                }
+            }
+            Signal::Failed(ticket, error) => {
+                self.outcome.refused += 1;
+                self.failed(node, ticket, &error);
+            }
+            Signal::Released { .. } | Signal::ShutDown(_) => {}
+        }
+    }
+
+    pub(super) fn granted(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
+        self.outcome.granted += 1;
+        let now = self.now;
+        let length = self.random.millis(0, 1_500);
+        let Some(caller) = self.nodes[node].callers.get_mut(&ticket) else {
+            return self.violation(format!(
+                "core {node} granted {ticket:?}, which nobody asked for"
+            ));
+        };
+        if caller.state != State::Waiting {
+            return;
+        }
+        caller.state = State::Inside(deadline);
+        let key = Arc::clone(&caller.key);
+        self.at(now + length, Happening::End(node, ticket));
+        let inside = |caller: &&Caller| {
+            caller.key == key
+                && !self.stolen.contains(&caller.token)
+                && matches!(caller.state, State::Inside(end) if now < end)
+        };
+        let holders = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.callers.values())
+            .filter(inside)
+            .count();
+        if holders > 1 {
+            self.violation(format!("{holders} bodies run inside {key}"));
+        }
+    }
+
+    pub(super) fn failed(&mut self, node: usize, ticket: TicketId, error: &LockError) {
+        let now = self.now;
+        let paused = self.nodes[node].paused_until;
+        let Some(caller) = self.nodes[node].callers.get_mut(&ticket) else {
+            return;
+        };
+        let late = now.since(caller.budget_end.max(paused));
+        let fate = (
+            caller.state == State::Waiting,
+            late > Duration::from_millis(20),
+        );
+        caller.state = State::Over(now);
+        match fate {
+            (true, true) => self.violation(format!(
+                "{ticket:?} of core {node} was refused {late:?} too late: {error}"
+            )),
+            (false, _) => self.violation(format!(
+                "{ticket:?} of core {node} was answered twice: {error}"
+            )),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The network: it delays and cuts, and keeps the order on one connection.
+
+use std::time::Duration;
+
+use super::world::{Caller, Happening, State, World};
+use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
+use crate::token::Token;
+use crate::{LockError, StoreError};
+
+impl World {
+    pub(super) fn send(&mut self, node: usize, request: Request) {
+        let delay = self.delay();
+        let now = self.now;
+        let state = &mut self.nodes[node];
+        if !state.connected {
+            let failure = broken(false);
+            let (epoch, id) = (state.epoch, request.id);
+            state.open.insert(id, request);
+            return self.at(now, Happening::Answer(node, epoch, id, Err(failure)));
+        }
+        let at = (now + delay).max(state.to_server);
+        state.to_server = at;
+        state.open.insert(request.id, request.clone());
+        if let Op::Acquire { .. } = request.op {
+            state.acquires.insert(request.id, state.epoch);
+        }
+        let mut request = request;
+        if let Op::Release { after, .. } = &mut request.op {
+            // `ordered` is decided when the request is sent: keep only what does not go before it.
+            let epoch = state.epoch;
+            after.retain(|open| state.acquires.get(open) != Some(&epoch));
+        }
+        let epoch = state.epoch;
+        self.at(at, Happening::Arrive(node, epoch, request));
+    }
+
+    /// Mostly short, sometimes long.
+    pub(super) fn delay(&mut self) -> Duration {
+        match self.random.below(30) {
+            0 => self.random.millis(100, 2_500),
+            1 | 2 => self.random.millis(5, 60),
+            _ => self.random.millis(0, 2),
+        }
+    }
+
+    pub(super) fn arrive(&mut self, node: usize, epoch: u64, request: &Request) {
+        let reply = self.serve(&request.op);
+        let delay = self.delay();
+        let now = self.now;
+        let state = &mut self.nodes[node];
+        if state.epoch != epoch {
+            // Carried out, and nobody hears of it.
+            return;
+        }
+        let at = (now + delay).max(state.to_core);
+        state.to_core = at;
+        self.at(at, Happening::Answer(node, epoch, request.id, Ok(reply)));
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        node: usize,
+        epoch: u64,
+        op: OpId,
+        result: Result<Reply, Failure>,
+    ) {
+        let now = self.now;
+        let state = &mut self.nodes[node];
+        if epoch != state.epoch {
+            return;
+        }
+        let Some(request) = state.open.remove(&op) else {
+            return;
+        };
+        let refused = refused_renewals(&request.op, &result);
+        state.acquires.remove(&op);
+        state.core.reply(op, result, now);
+        self.turn(node);
+        let inside = |caller: &Caller| {
+            refused.contains(&caller.token) && matches!(caller.state, State::Inside(_))
+        };
+        if self.nodes[node].callers.values().any(inside) {
+            self.violation(format!(
+                "core {node} heard that a lease is lost and did not say so"
+            ));
+        }
+    }
+
+    pub(super) fn cut(&mut self, node: usize) {
+        self.outcome.cuts += 1;
+        let now = self.now;
+        let state = &mut self.nodes[node];
+        state.epoch += 1;
+        state.connected = false;
+        // What is under way arrives all the same, and nothing orders it before what the next connection carries.
+        state.to_server = now;
+        state.to_core = now;
+        state.acquires.clear();
+        for op in std::mem::take(&mut state.open).into_keys() {
+            state.core.reply(op, Err(broken(true)), now);
+        }
+        let at = now + self.random.millis(1, 1_500);
+        self.at(at, Happening::Connected(node));
+    }
+}
+
+/// The tokens of leases that the server refused to renew.
+fn refused_renewals(op: &Op, result: &Result<Reply, Failure>) -> Vec<Token> {
+    let (Op::Renew(renewals), Ok(Reply::Renewed(kept))) = (op, result) else {
+        return Vec::new();
+    };
+    let refused = renewals.iter().zip(kept).filter(|(_, kept)| !**kept);
+    refused.map(|(renewal, _)| renewal.token).collect()
+}
+
+fn broken(executed: bool) -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("io", "simulated"),
+        },
+        retry: Retry::Later,
+        executed,
+    }
+}

@@ -1,0 +1,318 @@
+//! The simulated world: processes, callers, a server, and what happens when.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::random::Random;
+use crate::Fence;
+use crate::clock::Instant;
+use crate::engine::core::{Core, Limits};
+use crate::engine::ticket::TicketId;
+use crate::seeded::Bug;
+use crate::store::{Failure, OpId, Reply, Request};
+use crate::token::Token;
+
+pub(super) const CORES: usize = 3;
+pub(super) const KEYS: u64 = 2;
+pub(super) const CALLS: u64 = 40;
+pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
+/// The server's clock runs fast against ours, by a little less than leases allow for.
+pub(super) const SERVER_TTL_PER_MILLE: u32 = 991;
+pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a run found.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) violations: Vec<String>,
+    pub(super) granted: usize,
+    pub(super) refused: usize,
+    pub(super) lost: usize,
+    pub(super) cuts: usize,
+    pub(super) pauses: usize,
+}
+
+/// What happens next.
+#[derive(Debug)]
+pub(super) enum Happening {
+    /// A caller comes to a core.
+    Call(usize),
+    /// A caller ends its work (or gives up waiting).
+    End(usize, TicketId),
+    /// A request arrives at the server.
+    Arrive(usize, u64, Request),
+    /// An answer arrives at a core.
+    Answer(usize, u64, OpId, Result<Reply, Failure>),
+    /// A core's connection breaks.
+    Cut(usize),
+    Connected(usize),
+    /// A core's timer.
+    Tick(usize),
+    /// An operator deletes a key that is held.
+    Steal(u64),
+    /// A core stands still until then.
+    Pause(usize, Instant),
+}
+
+pub(super) struct Entry {
+    pub(super) token: Token,
+    pub(super) fence: Fence,
+    pub(super) expires: Instant,
+}
+
+/// A caller, as its slot shows it.
+pub(super) struct Caller {
+    pub(super) key: Arc<str>,
+    pub(super) token: Token,
+    pub(super) budget_end: Instant,
+    pub(super) ttl: Duration,
+    pub(super) state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting,
+    /// The body runs, and is polled before this.
+    Inside(Instant),
+    Over(Instant),
+}
+
+pub(super) struct Node {
+    pub(super) core: Core,
+    pub(super) epoch: u64,
+    pub(super) connected: bool,
+    /// Requests under way on the connection.
+    pub(super) open: BTreeMap<OpId, Request>,
+    /// Acquires under way on any connection that still lives.
+    pub(super) acquires: HashMap<OpId, u64>,
+    /// When the last packet in each direction arrives: a connection keeps the order.
+    pub(super) to_server: Instant,
+    pub(super) to_core: Instant,
+    pub(super) paused_until: Instant,
+    pub(super) callers: BTreeMap<TicketId, Caller>,
+    pub(super) next_ticket: u64,
+    pub(super) next_tick: Option<Instant>,
+}
+
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) random: Random,
+    pub(super) happenings: BinaryHeap<Reverse<(Instant, u64)>>,
+    pub(super) bodies: HashMap<u64, Happening>,
+    pub(super) last: u64,
+    pub(super) nodes: Vec<Node>,
+    pub(super) entries: HashMap<Arc<str>, Entry>,
+    pub(super) last_fence: u64,
+    pub(super) fences: HashMap<Arc<str>, Fence>,
+    /// Tokens whose keys an operator deleted: no lock service keeps two holders apart then.
+    pub(super) stolen: HashSet<Token>,
+    pub(super) outcome: Outcome,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, bug: Option<Bug>) -> Self {
+        let limits = Limits {
+            io_timeout: IO_TIMEOUT,
+            max_waiters: 100,
+        };
+        let node = |number: usize| Node {
+            core: Core::new(limits, seed ^ number as u64).with_bug(bug),
+            epoch: 1,
+            connected: true,
+            open: BTreeMap::new(),
+            acquires: HashMap::new(),
+            to_server: START,
+            to_core: START,
+            paused_until: START,
+            callers: BTreeMap::new(),
+            next_ticket: 1,
+            next_tick: None,
+        };
+        let mut world = Self {
+            now: START,
+            random: Random(seed),
+            happenings: BinaryHeap::new(),
+            bodies: HashMap::new(),
+            last: 0,
+            nodes: (0..CORES).map(node).collect(),
+            entries: HashMap::new(),
+            last_fence: 0,
+            fences: HashMap::new(),
+            stolen: HashSet::new(),
+            outcome: Outcome::default(),
+        };
+        world.plan();
+        world
+    }
+
+    pub(super) fn plan(&mut self) {
+        let mut at = START;
+        for _ in 0..CALLS {
+            at = at + self.random.millis(0, 200);
+            let node = self.any_node();
+            self.at(at, Happening::Call(node));
+        }
+        for _ in 0..self.random.below(6) {
+            let at = START + self.random.millis(0, 6_000);
+            let node = self.any_node();
+            self.at(at, Happening::Cut(node));
+        }
+        for _ in 0..self.random.below(3) {
+            let at = START + self.random.millis(0, 6_000);
+            let key = self.random.below(KEYS);
+            self.at(at, Happening::Steal(key));
+        }
+        for _ in 0..self.random.below(4) {
+            let at = START + self.random.millis(0, 6_000);
+            let until = at + self.random.millis(1, 3_000);
+            let node = self.any_node();
+            self.at(at, Happening::Pause(node, until));
+        }
+    }
+
+    pub(super) fn any_node(&mut self) -> usize {
+        usize::try_from(self.random.below(CORES as u64)).unwrap()
+    }
+
+    pub(super) fn at(&mut self, at: Instant, happening: Happening) {
+        self.last += 1;
+        self.bodies.insert(self.last, happening);
+        self.happenings.push(Reverse((at, self.last)));
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        let mut steps = 0;
+        while let Some(Reverse((at, number))) = self.happenings.pop() {
+            steps += 1;
+            if steps > 200_000 {
+                self.violation("the simulation does not come to an end".to_owned());
+                break;
+            }
+            self.now = at.max(self.now);
+            let happening = self.bodies.remove(&number).unwrap();
+            self.happen(happening);
+            self.check_orphans();
+        }
+        self.check_end();
+        self.outcome
+    }
+
+    pub(super) fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive(node, epoch, request) => return self.arrive(node, epoch, &request),
+            Happening::Steal(key) => {
+                if let Some(entry) = self.entries.remove(&*format!("key{key}")) {
+                    self.stolen.insert(entry.token);
+                }
+                return;
+            }
+            Happening::Pause(node, until) => {
+                self.outcome.pauses += 1;
+                let paused = &mut self.nodes[node].paused_until;
+                *paused = until.max(*paused);
+                return;
+            }
+            _ => {}
+        }
+        let node = match &happening {
+            Happening::Call(node)
+            | Happening::End(node, _)
+            | Happening::Answer(node, ..)
+            | Happening::Cut(node)
+            | Happening::Connected(node)
+            | Happening::Tick(node)
+            | Happening::Pause(node, _)
+            | Happening::Arrive(node, ..) => *node,
+            Happening::Steal(_) => return,
+        };
+        // A process that stands still sees everything later.
+        let resumes = self.nodes[node].paused_until;
+        if self.now < resumes {
+            return self.at(resumes, happening);
+        }
+        match happening {
+            Happening::Call(node) => self.call(node),
+            Happening::End(node, id) => self.end(node, id),
+            Happening::Answer(node, epoch, op, result) => self.answer(node, epoch, op, result),
+            Happening::Cut(node) => self.cut(node),
+            Happening::Connected(node) => {
+                self.nodes[node].connected = true;
+                self.nodes[node].core.connected(self.now);
+            }
+            Happening::Tick(node) => self.nodes[node].next_tick = None,
+            Happening::Arrive(..) | Happening::Pause(..) | Happening::Steal(_) => {}
+        }
+        self.turn(node);
+    }
+
+    /// What a driver does after each event.
+    pub(super) fn turn(&mut self, node: usize) {
+        let now = self.now;
+        let core = &mut self.nodes[node].core;
+        core.tick(now);
+        let requests = core.take_requests(now);
+        let signals = core.take_signals();
+        for request in requests {
+            self.send(node, request);
+        }
+        for signal in signals {
+            self.told(node, signal);
+        }
+        let due = self.nodes[node].core.next_due();
+        if let Some(due) = due
+            && self.nodes[node].next_tick.is_none_or(|at| due < at)
+        {
+            // A timer is never early, and often late.
+            let at = due.max(now) + self.random.millis(0, 3);
+            self.nodes[node].next_tick = Some(due);
+            self.at(at, Happening::Tick(node));
+        }
+    }
+
+    pub(super) fn check_end(&mut self) {
+        for number in 0..CORES {
+            if !self.nodes[number].core.is_idle() {
+                self.violation(format!("core {number} has forgotten a ticket"));
+            }
+            let unanswered = self.nodes[number]
+                .callers
+                .values()
+                .any(|caller| caller.state == State::Waiting);
+            if unanswered {
+                self.violation(format!("a caller of core {number} was never answered"));
+            }
+        }
+    }
+
+    /// A core does not forget a key that it may have left on the server before the key's ttl has passed, not even one
+    /// that is set by a request which was under way for long.
+    pub(super) fn check_orphans(&mut self) {
+        let now = self.now;
+        let mut found = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for (id, caller) in &node.callers {
+                let State::Over(at) = caller.state else {
+                    continue;
+                };
+                let entry = self.entries.get(&caller.key);
+                let set =
+                    entry.is_some_and(|entry| entry.token == caller.token && now < entry.expires);
+                if set && now < at + caller.ttl && !node.core.knows(*id) {
+                    found.push(format!(
+                        "core {number} forgot that it left {} on the server",
+                        caller.key
+                    ));
+                }
+            }
+        }
+        for orphan in found {
+            self.violation(orphan);
+        }
+    }
+
+    pub(super) fn violation(&mut self, what: impl std::fmt::Display) {
+        let at = self.now.since(START);
+        self.outcome.violations.push(format!("at {at:?}: {what}"));
+    }
+}
