@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::LockHandle;
 use crate::clock::Clock;
+#[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::{LockStore, Options, Target, conformance};
 
@@ -32,6 +33,7 @@ async fn open(url: &str) -> Box<dyn LockStore> {
     }
 }
 
+#[cfg(debug_assertions)]
 /// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
 pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
