@@ -36,13 +36,24 @@ pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Share
     let (mut from_server, mut to_server) = server.into_split();
     let mut cut = shared.generation.subscribe();
     let mut half_open = shared.half_open.subscribe();
+    let mut hang_up = shared.hang_up.subscribe();
     let link = Link::new(shared);
+    let mut requests = Box::pin(link.carry(Direction::ToServer, &mut from_client, &mut to_server));
+    let mut replies = Box::pin(link.carry(Direction::ToClient, &mut from_server, &mut to_client));
     tokio::select! {
-        () = link.carry(Direction::ToServer, &mut from_client, &mut to_server) => return,
-        () = link.carry(Direction::ToClient, &mut from_server, &mut to_client) => return,
+        () = &mut requests => return,
+        () = &mut replies => return,
         _ = cut.changed() => return,
         _ = half_open.changed() => {}
+        _ = hang_up.changed() => {
+            drop(replies);
+            let _ = to_client.shutdown().await;
+            let (_, late) = *hang_up.borrow();
+            tokio::time::sleep(late).await;
+            return requests.await;
+        }
     }
+    drop((requests, replies));
     drop((from_server, to_server));
     tokio::select! {
         () = discard(&mut from_client) => {}

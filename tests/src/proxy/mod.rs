@@ -82,6 +82,8 @@ struct Shared {
     generation: watch::Sender<u64>,
     /// Grows with every half-open; server sides of an older number are closed.
     half_open: watch::Sender<u64>,
+    /// How many times clients were hung up on, and how late what they had sent arrives.
+    hang_up: watch::Sender<(u64, Duration)>,
     loss: Mutex<Option<Loss>>,
     connections: AtomicU64,
     commands: AtomicU64,
@@ -134,6 +136,7 @@ impl Proxy {
             mode: watch::Sender::new(Mode::Pass),
             generation: watch::Sender::new(0),
             half_open: watch::Sender::new(0),
+            hang_up: watch::Sender::default(),
             loss: Mutex::new(None),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
@@ -181,6 +184,15 @@ impl Proxy {
     /// Closes the server side of all present connections and leaves the client side open and silent.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
+    }
+
+    /// Closes the client side of all present connections. What clients had sent and was held back
+    /// ([`Mode::Stall`]) still arrives at the server, after `late`, unless the network stalls then.
+    pub fn hang_up(&self, late: Duration) {
+        self.shared.hang_up.send_modify(|(number, delay)| {
+            *number += 1;
+            *delay = late;
+        });
     }
 
     /// Loses the replies to the next `times` commands that contain `text` (any command when it is
