@@ -266,10 +266,7 @@ impl RedisStore {
         let Err(failure) = result else {
             return;
         };
-        let LockError::Unavailable { source } = &failure.error else {
-            return;
-        };
-        match source.code() {
+        match failure.code() {
             // Set-up loads the scripts again.
             "NOSCRIPT" => self.reload_scripts(),
             // Behind the same name there may be a master by now.
@@ -417,9 +414,15 @@ fn disconnected() -> Failure {
     )
 }
 
-/// `failure` as the answer to a request that never left.
+/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that never left. The
+/// next attempt may find another server, so asking again makes sense, except with credentials that were refused.
 fn not_sent(failure: Failure) -> Failure {
+    let retry = match failure.code() {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,
+        _ => Retry::Later,
+    };
     Failure {
+        retry,
         executed: false,
         ..failure
     }
