@@ -34,8 +34,12 @@ const SHORT_RETRY: Duration = Duration::from_millis(200);
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-/// How many attempts to connect may be under way at once.
-const MOST_ATTEMPTS: usize = 4;
+/// How long an attempt to connect again may take, however long requests may.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these bounds: soon enough to
+/// find a server that is back, and never more than a handful at once.
+const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
@@ -51,6 +55,7 @@ pub(crate) struct RedisStore {
     /// When to connect again, if a connection is wanted, or to look whether the present one is silent.
     timer: Pin<Box<Sleep>>,
     reconnect_at: Option<Instant>,
+    last_attempt: Instant,
     /// Attempts to connect since the server last did what it was asked.
     attempts: u32,
     /// Whether requests have been refused or unanswered for want of a connection.
@@ -79,6 +84,7 @@ impl RedisStore {
             connecting: FuturesUnordered::new(),
             timer: Box::pin(sleep(Duration::ZERO)),
             reconnect_at: None,
+            last_attempt: Instant::now(),
             attempts: 0,
             out: false,
             jitter: Jitter::new(rand::random()),
@@ -254,13 +260,19 @@ impl RedisStore {
 
     /// Starts an attempt to connect and plans the next, which comes if this one fails or hangs.
     fn attempt(&mut self) {
-        let pause = self.pause();
-        self.reconnect_at = Some(Instant::now() + pause);
-        if self.connecting.len() < MOST_ATTEMPTS {
-            self.attempts = self.attempts.saturating_add(1);
-            self.connecting
-                .push(Box::pin(self.server.clone().connect(self.io_timeout)));
+        let now = Instant::now();
+        let limit = self.io_timeout.min(LONGEST_ATTEMPT);
+        let next = self.last_attempt + (limit / 4).clamp(OVERLAP.0, OVERLAP.1);
+        if !self.connecting.is_empty() && now < next {
+            self.reconnect_at = Some(next);
+            return;
         }
+        let pause = self.pause();
+        self.reconnect_at = Some(now + pause);
+        self.last_attempt = now;
+        self.attempts = self.attempts.saturating_add(1);
+        self.connecting
+            .push(Box::pin(self.server.clone().connect(limit)));
     }
 
     fn pause(&mut self) -> Duration {
