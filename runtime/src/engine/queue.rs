@@ -92,9 +92,18 @@ impl KeyQueue {
     pub(super) fn granted(&mut self, ticket: TicketId, now: Instant) {
         self.settled();
         self.freed(now);
-        self.waiting.retain(|waiting| *waiting != ticket);
+        self.remove(ticket);
         self.holder = Some(ticket);
         self.turn.get_or_insert(now);
+    }
+
+    /// Takes `ticket` out of the queue; nearly always it is the first.
+    pub(super) fn remove(&mut self, ticket: TicketId) {
+        if self.waiting.front() == Some(&ticket) {
+            self.waiting.pop_front();
+        } else {
+            self.waiting.retain(|waiting| *waiting != ticket);
+        }
     }
 
     fn settled(&mut self) {

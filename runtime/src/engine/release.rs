@@ -27,7 +27,7 @@ impl Core {
         match &mut ticket.stage {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
-                    queue.waiting.retain(|waiting| *waiting != id);
+                    queue.remove(id);
                 }
                 if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
                     self.tickets.remove(&id);
