@@ -86,12 +86,19 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     }
 }
 
+/// The shortest time between renewals, in milliseconds.
+const SHORTEST_INTERVAL: u64 = 10;
+
 /// The point after which a lease is given up, in milliseconds after it was asked for: the ttl
 /// without the drift of the clocks and without the margin in which the body is cancelled.
+///
+/// In whole milliseconds, rounded up: an interval of so many is too late in any case, and one that is shorter is in time.
+/// The runtime counts the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
-    let drift = ttl / 100 + 2;
-    let margin = (ttl / 20).max(50).min(ttl / 4);
-    ttl - drift - margin
+    let micros = ttl * 1000;
+    let drift = micros / 100 + 2_000;
+    let margin = (micros / 20).max(50_000).min(micros / 4);
+    (micros - drift - margin).div_ceil(1000)
 }
 
 fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
@@ -109,6 +116,18 @@ fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
     else {
         return;
     };
+    if interval < SHORTEST_INTERVAL {
+        let message = Message::new(format!(
+            "a watchdog that renews every {} only loads the store",
+            duration::display(interval)
+        ))
+        .help(format!(
+            "write `watchdog` alone for every {}",
+            duration::display(ttl / 3)
+        ));
+        diagnostics.error(span, &message);
+        return;
+    }
     let limit = point_of_no_return(ttl);
     if interval >= limit {
         let (ttl_text, interval) = (duration::display(ttl), duration::display(interval));

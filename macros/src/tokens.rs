@@ -86,20 +86,23 @@ fn is_punct(tokens: &[TokenTree], index: Option<usize>, char: char) -> bool {
 
 /// The tokens with every identifier `from` as `to`.
 pub(crate) fn rename(tokens: TokenStream, from: &str, to: &Ident) -> TokenStream {
-    tokens
-        .into_iter()
-        .map(|token| match token {
-            TokenTree::Ident(ident) if ident == from => {
-                Ident::new(&to.to_string(), ident.span().resolved_at(to.span())).into()
-            }
-            TokenTree::Group(group) => {
-                let mut renamed = Group::new(group.delimiter(), rename(group.stream(), from, to));
-                renamed.set_span(group.span());
-                renamed.into()
-            }
-            other => other,
-        })
-        .collect()
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    // `self::LIMIT` is a path to a module, not the receiver.
+    let is_path = |index: usize| {
+        is_punct(&tokens, Some(index + 1), ':') && is_punct(&tokens, Some(index + 2), ':')
+    };
+    let renamed = |(index, token): (usize, &TokenTree)| match token {
+        TokenTree::Ident(ident) if ident == from && !is_path(index) => {
+            Ident::new(&to.to_string(), ident.span().resolved_at(to.span())).into()
+        }
+        TokenTree::Group(group) => {
+            let mut renamed = Group::new(group.delimiter(), rename(group.stream(), from, to));
+            renamed.set_span(group.span());
+            renamed.into()
+        }
+        other => other.clone(),
+    };
+    tokens.iter().enumerate().map(renamed).collect()
 }
 
 /// The keyword that says what kind of item this is.

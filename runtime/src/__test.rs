@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::LockHandle;
 use crate::clock::Clock;
+#[cfg(debug_assertions)]
 use crate::seeded::Bug;
 pub use crate::store::interleave::Counts;
 use crate::store::{LockStore, Options, Target, conformance, interleave};
@@ -47,6 +48,7 @@ async fn open(url: &str) -> Box<dyn LockStore> {
     }
 }
 
+#[cfg(debug_assertions)]
 /// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
 pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()

@@ -36,7 +36,7 @@ pub enum LockError {
     /// `on_lost = "continue"`. What the body had already sent may still take effect.
     #[error(
         "the lease on `{key}` was lost before the work was done; renew it with `watchdog`, \
-         give it a longer `ttl`, or check the fence where the work is written"
+         give it a longer `ttl` or `max_hold`, and check the fence where the work is written"
     )]
     Lost {
         /// The key without its namespace.
@@ -62,7 +62,8 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This call path holds the key already and would wait for itself.
+    /// This call path holds the key already and would wait for itself. Not returned yet: it comes with `reentrant`, and until
+    /// then such a call waits until its `wait` is over, or is refused as [`Contended`](Self::Contended).
     #[error(
         "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant` or use another key"
     )]
@@ -112,13 +113,16 @@ impl LockError {
         )
     }
 
-    /// Whether the lock service cannot serve now: [`Unavailable`](Self::Unavailable),
-    /// [`ShuttingDown`](Self::ShuttingDown) or [`Lost`](Self::Lost). An HTTP service answers 503.
+    /// Whether the lock service cannot serve now: [`Unavailable`](Self::Unavailable) or
+    /// [`ShuttingDown`](Self::ShuttingDown). The body did not run. An HTTP service answers 503.
     pub fn is_unavailable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable { .. } | Self::ShuttingDown | Self::Lost { .. }
-        )
+        matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
+    }
+
+    /// Whether the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to some point, so this is no reason
+    /// to repeat it blindly. An HTTP service answers 500, which no proxy repeats by itself.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
     }
 
     /// When another try makes sense, where that is known.

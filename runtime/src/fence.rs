@@ -28,7 +28,8 @@ impl Fence {
         self.0
     }
 
-    /// The number for a signed column (`BIGINT`); it always fits.
+    /// The number for a signed column (`BIGINT`). What a store gives fits for the next 290,000 years; a greater one, made by
+    /// hand, becomes `i64::MAX`.
     pub fn as_i64(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
@@ -37,6 +38,13 @@ impl Fence {
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl From<u64> for Fence {
+    /// A fence that was stored, to compare with.
+    fn from(number: u64) -> Self {
+        Self::new(number)
     }
 }
 

@@ -84,6 +84,16 @@ pub async fn shutdown(limit: Duration) -> ShutdownReport {
     total
 }
 
+/// The pool that an annotated function without `pool` would use here: that of the innermost
+/// [`scope`](LockPool::scope), else the installed one.
+///
+/// # Errors
+///
+/// [`LockError::NotInstalled`] if there is neither.
+pub fn pool() -> Result<LockPool, LockError> {
+    current()
+}
+
 /// The pool for a call that names none.
 pub(crate) fn current() -> Result<LockPool, LockError> {
     SCOPED

@@ -33,7 +33,8 @@ impl Key {
     /// A key given as an expression, taken as it is.
     pub fn expression(value: &(impl fmt::Display + ?Sized)) -> Self {
         let mut key = Self::new();
-        if write!(key.text, "{value}").is_err() {
+        let written = write!(Limited(&mut key.text), "{value}");
+        if written.is_err() && key.text.len() <= MAX_LEN {
             key.error = Some("its `Display` returned an error".to_owned());
         }
         key
@@ -51,7 +52,9 @@ impl Key {
         if self.error.is_some() {
             return;
         }
-        if written.is_err() {
+        if self.text.len() > MAX_LEN {
+            // Said by `finish`; the rest of a long value was not even written.
+        } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
             self.error = Some(format!(
@@ -75,10 +78,7 @@ pub(crate) fn check(key: String) -> Result<String, LockError> {
     let reason = if key.is_empty() {
         "it is empty; name what is locked, such as `order:42`".to_owned()
     } else if key.len() > MAX_LEN {
-        format!(
-            "it has {} bytes and at most {MAX_LEN} are allowed; use an id or a hash of the value",
-            key.len()
-        )
+        format!("it has more than {MAX_LEN} bytes; use an id or a hash of the value")
     } else if key.starts_with(RESERVED) {
         format!("keys that begin with `{RESERVED}` are leasehold's own; use another name")
     } else {
@@ -94,12 +94,43 @@ fn invalid(key: &str, reason: String) -> LockError {
     }
 }
 
+/// `value` as a placeholder of a key template inserts it: percent-encoded where it would change the key's structure. For keys that
+/// are built by hand and must be those of an annotated function.
+///
+/// ```
+/// let key = format!("order:{}", leasehold::encode("a:b"));
+/// assert_eq!(key, "order:a%3Ab"); // the key of `#[distributed_lock(key = "order:<id>", …)]` for `id = "a:b"`
+/// ```
+pub fn encode(value: impl fmt::Display) -> String {
+    let mut text = String::new();
+    // An error can only come from the value's own `Display`; what it wrote until then is all there is.
+    let _ = write!(Encoder(&mut text), "{value}");
+    text
+}
+
+/// Writes a value as it is, up to a little over the limit.
+struct Limited<'a>(&'a mut String);
+
+impl fmt::Write for Limited<'_> {
+    fn write_str(&mut self, value: &str) -> fmt::Result {
+        self.0.push_str(value);
+        if self.0.len() > MAX_LEN {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// Writes a value with the characters that structure a key percent-encoded.
 struct Encoder<'a>(&'a mut String);
 
 impl fmt::Write for Encoder<'_> {
     fn write_str(&mut self, value: &str) -> fmt::Result {
         for character in value.chars() {
+            if self.0.len() > MAX_LEN {
+                return Err(fmt::Error);
+            }
             if is_structural(character) {
                 let mut buffer = [0; 4];
                 for byte in character.encode_utf8(&mut buffer).bytes() {

@@ -12,6 +12,9 @@ use crate::clock::Instant;
 pub(crate) const MIN_TTL: Duration = Duration::from_millis(100);
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The shortest time between renewals; more often would only load the store.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The longest that one renewal or release may take before it is tried again.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
@@ -66,11 +69,11 @@ impl Terms {
     /// Refuses a renewal interval that would come too late.
     pub(crate) fn check_interval(self, interval: Duration) -> Result<(), LockError> {
         let latest = self.soft(Instant::ZERO).since(Instant::ZERO);
-        if !interval.is_zero() && interval < latest {
+        if MIN_INTERVAL <= interval && interval < latest {
             return Ok(());
         }
         Err(LockError::config(format!(
-            "a watchdog interval of {interval:?} does not fit a ttl of {:?}: it must be more than zero and less than {latest:?}; \
+            "a watchdog interval of {interval:?} does not fit a ttl of {:?}: it must be at least {MIN_INTERVAL:?} and less than {latest:?}; \
              leave it out for a third of the ttl",
             self.ttl
         )))
@@ -125,6 +128,7 @@ mod tests {
     fn an_interval_must_lie_before_the_point_of_no_return() {
         let terms = terms(10_000);
         assert!(terms.check_interval(Duration::ZERO).is_err());
+        assert!(terms.check_interval(Duration::from_millis(9)).is_err());
         assert!(terms.check_interval(Duration::from_millis(9_397)).is_ok());
         assert!(terms.check_interval(Duration::from_millis(9_398)).is_err());
     }

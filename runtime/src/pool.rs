@@ -10,10 +10,13 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
+use crate::token::{Nonce, Token};
 use crate::{LockError, LockRequest, installed, store};
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
+const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
+const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 
 /// The longest owner record, in bytes; it is there for people who look at a key.
@@ -31,6 +34,7 @@ pub struct LockPool {
 
 struct Inner {
     engine: Engine,
+    nonce: Nonce,
     namespace: String,
     wait: Duration,
     /// `host pid`.
@@ -120,6 +124,10 @@ impl LockPool {
         [&self.inner.namespace, ":", name].concat().into()
     }
 
+    pub(crate) fn token(&self) -> Token {
+        Token::random(self.inner.nonce)
+    }
+
     /// Who holds a lock, for people who look at its key.
     pub(crate) fn owner(&self, function: &str) -> Arc<str> {
         let mut owner = [self.inner.owner.as_str(), " ", function].concat();
@@ -183,6 +191,9 @@ impl LockPoolBuilder {
     }
 
     /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    ///
+    /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
+    /// server, with two counters for its fences.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -197,7 +208,7 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How long to wait for the store's answer, and for a connection. Default 1 s. A single try ends with
+    /// How long to wait for the store's answer, and for a connection; from 1 ms to 1 h. Default 1 s. A single try ends with
     /// [`LockError::Unavailable`] after it; a call that queues asks again until its `wait` is over.
     pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
         self.limits.io_timeout = io_timeout;
@@ -247,6 +258,7 @@ impl LockPoolBuilder {
         Ok(LockPool {
             inner: Arc::new(Inner {
                 engine,
+                nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
                 owner: format!("{} {}", host(), std::process::id()),
@@ -261,9 +273,9 @@ impl LockPoolBuilder {
                 "a namespace has at most 128 bytes and no control characters; choose a short name such as `shop`",
             ));
         }
-        if self.limits.io_timeout < Duration::from_millis(1) {
+        if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
             return Err(LockError::config(
-                "an `io_timeout` below 1 ms is not possible; the default is 1 s",
+                "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",
             ));
         }
         Ok(())

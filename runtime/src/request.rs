@@ -9,7 +9,6 @@ use crate::engine::{Order, Slot, Watchdog};
 use crate::gate::{OnLost, run_inside};
 use crate::guard::Hold;
 use crate::lease::Terms;
-use crate::token::Token;
 use crate::{LockError, LockGuard, LockPool, key};
 
 /// How to take and keep a lock.
@@ -45,7 +44,7 @@ impl Settings {
         Ok(Order {
             key: pool.full_key(name),
             name: Arc::clone(name),
-            token: Token::random(),
+            token: pool.token(),
             owner: pool.owner(function),
             terms,
             watchdog: self.watchdog(terms)?,
@@ -93,7 +92,7 @@ impl Settings {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "nothing is locked before `acquire` or `run`"]
 pub struct LockRequest {
     pool: LockPool,

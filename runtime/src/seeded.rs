@@ -1,19 +1,20 @@
-//! Bugs that tests switch on, to see that they are found. Outside of tests none of them is compiled.
+//! Bugs that tests switch on, to see that they are found. They are compiled only for tests: with the feature `__test`, which
+//! nobody but this repository's tests enables, and then only in builds with debug assertions.
 
 /// Whether a test has switched a bug on, for one core or, without a core, for the process; outside of tests `false`,
 /// known to the compiler.
 macro_rules! seeded {
     ($bug:ident) => {{
-        #[cfg(any(test, feature = "__test"))]
+        #[cfg(any(test, all(feature = "__test", debug_assertions)))]
         let on = crate::seeded::active() == Some(crate::seeded::Bug::$bug);
-        #[cfg(not(any(test, feature = "__test")))]
+        #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
         let on = false;
         on
     }};
     ($core:expr, $bug:ident) => {{
-        #[cfg(any(test, feature = "__test"))]
+        #[cfg(any(test, all(feature = "__test", debug_assertions)))]
         let on = $core.bug == Some(crate::seeded::Bug::$bug);
-        #[cfg(not(any(test, feature = "__test")))]
+        #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
         let on = false;
         on
     }};
@@ -21,7 +22,7 @@ macro_rules! seeded {
 pub(crate) use seeded;
 
 /// Names the bug that a process runs with.
-#[cfg(any(test, feature = "__test"))]
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
 
 /// The bug that this process runs with.
@@ -29,7 +30,7 @@ const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
 /// # Panics
 ///
 /// If the variable names no bug: a test that means to seed one must not pass without it.
-#[cfg(any(test, feature = "__test"))]
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 pub(crate) fn active() -> Option<Bug> {
     static ACTIVE: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
     *ACTIVE.get_or_init(|| {
@@ -39,7 +40,7 @@ pub(crate) fn active() -> Option<Bug> {
     })
 }
 
-#[cfg(any(test, feature = "__test"))]
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A bug that a distributed lock could have.
@@ -55,7 +56,7 @@ macro_rules! bugs {
     };
 }
 
-#[cfg(any(test, feature = "__test"))]
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 bugs! {
     /// The lease is counted from the reply instead of from the request.
     CountedFromReply,

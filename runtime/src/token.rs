@@ -8,15 +8,37 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token(u128);
 
+/// What a pool's tokens differ in from those of every other process.
+///
+/// The generator of a thread is copied by `fork`, and two processes would draw the same tokens and so each take
+/// the other's locks for its own. A pool does not survive a `fork`, so it is enough to ask the system once for each.
+#[derive(Clone, Copy)]
+pub(crate) struct Nonce(#[cfg(feature = "redis")] u128);
+
+impl Nonce {
+    #[cfg(feature = "redis")]
+    pub(crate) fn new() -> Self {
+        let mut generator = rand::rng();
+        // An error leaves the generator as it was, which differs between processes that were not forked.
+        let _ = generator.reseed();
+        Self(rand::Rng::next_u64(&mut generator).into())
+    }
+
+    #[cfg(not(feature = "redis"))]
+    pub(crate) fn new() -> Self {
+        Self()
+    }
+}
+
 impl Token {
     #[cfg(feature = "redis")]
-    pub(crate) fn random() -> Self {
-        Self(rand::random())
+    pub(crate) fn random(nonce: Nonce) -> Self {
+        Self(rand::random::<u128>() ^ nonce.0)
     }
 
     /// Without a store that other processes share, a number that this process uses once will do.
     #[cfg(not(feature = "redis"))]
-    pub(crate) fn random() -> Self {
+    pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
 
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -48,7 +70,8 @@ mod tests {
 
     #[test]
     fn tokens_differ_and_do_not_show() {
-        assert_ne!(Token::random(), Token::random());
+        let nonce = Nonce::new();
+        assert_ne!(Token::random(nonce), Token::random(nonce));
         assert_eq!(format!("{:?}", Token::fixed(0xabc)), "Token(…)");
     }
 }

@@ -31,7 +31,7 @@ install_with() {
         apt-get)
             as_root apt-get update -qq &&
                 as_root env DEBIAN_FRONTEND=noninteractive \
-                    apt-get install -y -qq --no-install-recommends "$@"
+                    apt-get install -y -qq --no-install-recommends "$@" >/dev/null
             ;;
         dnf) as_root dnf install -y -q "$@" ;;
         apk) as_root apk add --quiet "$@" ;;

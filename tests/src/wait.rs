@@ -54,8 +54,6 @@ pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut(
 ///
 /// When the limit passes first.
 pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
-    match tokio::time::timeout(limit, future).await {
-        Ok(output) => output,
-        Err(_) => panic!("{what}: did not end within {limit:?}"),
-    }
+    let ended = tokio::time::timeout(limit, future).await;
+    ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }

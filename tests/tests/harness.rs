@@ -167,6 +167,26 @@ fn a_healed_partition_delivers_late() {
 }
 
 #[test]
+fn a_command_arrives_after_its_connection_has_ended() {
+    const LATE: Duration = Duration::from_millis(300);
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut connection = client(&proxy.url());
+    proxy.set(Mode::Stall);
+    assert!(set(&mut connection, "late").is_err());
+    let ended = Instant::now();
+    proxy.hang_up(LATE);
+    proxy.pass();
+    assert!(!ping(&mut connection).expect_err("hung up").is_timeout());
+    ping(&mut client(&proxy.url())).expect("a new one works");
+    let probe = server.probe();
+    wait::until("the command arrives late", LONG, || {
+        probe.get("late").is_some()
+    });
+    assert!(ended.elapsed() >= LATE, "{:?}", ended.elapsed());
+}
+
+#[test]
 fn a_reply_is_lost_after_execution() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());

@@ -215,6 +215,59 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
     }
 }
 
+/// Fails if a removal is taken for final although the acquisition can still arrive behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquisition_that_arrives_after_everything_is_removed() {
+    let server = Server::start();
+    let lanes = (0..8).map(|lane| {
+        let (probe, proxy) = (server.probe(), Proxy::start(server.address()));
+        tokio::spawn(arrives_late(
+            probe,
+            proxy,
+            format!("late-{lane}"),
+            lane % 2 == 0,
+        ))
+    });
+    let lanes: Vec<_> = lanes.collect();
+    for lane in lanes {
+        lane.await.expect("as expected");
+    }
+}
+
+/// A request is stuck in the network while its connection ends; the caller has given up, or has had the lock
+/// by a second request and has released it.
+async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
+    const LATE: Duration = Duration::from_millis(600);
+    let pool = LockPool::builder().url(proxy.url()).namespace(&name);
+    let pool = pool.connect().await.expect("the server answers");
+    proxy.set(Mode::Stall);
+    let request = pool.lock("late").ttl(Duration::from_secs(20));
+    let call = tokio::spawn(request.wait(Duration::from_secs(5)).acquire());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    proxy.hang_up(LATE);
+    if gives_up {
+        call.abort();
+    }
+    proxy.pass();
+    let key = format!("{name}:late");
+    match call.await {
+        Ok(guard) => {
+            let guard = guard.expect("by a second request");
+            guard.release().await.expect("still held");
+            assert!(!probe.exists(&key), "{key}");
+        }
+        Err(aborted) => assert!(aborted.is_cancelled()),
+    }
+    // The lock itself may be gone too soon to be seen; each acquisition of a free key leaves a new fence.
+    let fence = format!("{name}:%leasehold:fence");
+    let before = probe.get(&fence);
+    let arrives = || probe.get(&fence) != before;
+    wait::until_async("the first request arrives", LATE * 2, arrives).await;
+    // The ttl is far longer.
+    let limit = Duration::from_millis(1_700);
+    wait::until_async("it is removed", limit, || !probe.exists(&key)).await;
+}
+
 #[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]
 async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u32, LockError> {
     inside();

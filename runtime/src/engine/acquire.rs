@@ -67,7 +67,14 @@ impl Core {
         if queue.holder.is_some() {
             return Some(order.contended(self.holder_left(queue, now)));
         }
-        queue.held_for(now).map(|left| order.contended(Some(left)))
+        // While the head asks, its answer will serve this call as well.
+        let head = queue
+            .waiting
+            .front()
+            .and_then(|head| self.tickets.get(head));
+        let asking = head.is_some_and(|head| matches!(head.stage, Stage::Asking { .. }));
+        let left = queue.held_for(now).filter(|_| !asking)?;
+        Some(order.contended(Some(left)))
     }
 
     /// How long the lease of this process's holder still runs.
@@ -106,7 +113,8 @@ impl Core {
     }
 
     fn ask(&mut self, id: TicketId, now: Instant) {
-        let patience = self.limits.io_timeout;
+        // A silent connection is replaced, and the question asked again on the new one, before the time is up.
+        let patience = self.limits.io_timeout / 4;
         let order = &self.tickets[&id].order;
         let op = Op::Acquire {
             key: Arc::clone(&order.key),
@@ -121,7 +129,7 @@ impl Core {
         let op = self.send(op, patience, flight);
         if let Some(ticket) = self.tickets.get_mut(&id) {
             ticket.open.push(op);
-            let until = now + patience;
+            let until = now + self.limits.io_timeout;
             ticket.stage = Stage::Asking { op, until };
         }
     }
@@ -147,12 +155,13 @@ impl Core {
             Stage::Asking { op: asked, .. } => asked == op,
             Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return,
         };
+        let in_time = now < ticket.budget;
         match result {
-            Ok(Reply::Acquired { fence }) if now < ticket.order.terms.soft(sent) => {
+            Ok(Reply::Acquired { fence }) if in_time && now < ticket.order.terms.soft(sent) => {
                 self.grant(id, sent, fence, now);
             }
             // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
-            Ok(Reply::Acquired { .. }) if current => self.ask_again(id, now),
+            Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Held { left }) if current => self.contended(id, left, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
@@ -171,11 +180,13 @@ impl Core {
         };
         let lease = Lease {
             sent,
+            since: now,
             ceiling: watchdog
                 .and_then(|dog| dog.max_hold)
                 .map(|limit| sent + limit),
             renew_at: watchdog.map(|dog| sent + dog.interval),
             fence,
+            hurried: false,
         };
         let deadline = if seeded!(self, NoMargin) {
             sent + ticket.order.terms.ttl()
@@ -185,10 +196,7 @@ impl Core {
         let key = Arc::clone(&ticket.order.key);
         ticket.stage = Stage::Held(lease);
         if let Some(queue) = self.queues.get_mut(&key) {
-            queue.waiting.retain(|waiting| *waiting != id);
-            queue.freed(now);
-            queue.trouble = None;
-            queue.holder = Some(id);
+            queue.granted(id, now);
         }
         self.signal(Signal::Granted {
             ticket: id,
@@ -199,7 +207,7 @@ impl Core {
         self.arm(id);
     }
 
-    fn ask_again(&mut self, id: TicketId, now: Instant) {
+    pub(super) fn ask_again(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get_mut(&id) {
             ticket.stage = Stage::Queued;
             let key = Arc::clone(&ticket.order.key);
@@ -248,14 +256,20 @@ impl Core {
         let key = Arc::clone(&ticket.order.key);
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
-            Retry::Now => self.hurry(&key, now),
-            Retry::Later => {
+            // Once: what comes back at once would come back at the speed of the network.
+            Retry::Now if self.may_hurry(&key) => self.hurry(&key, now),
+            Retry::Now | Retry::Later => {
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.troubled(failure.error, now, |pause| self.jitter.around(pause));
                 }
                 self.pump(&key, now);
             }
         }
+    }
+
+    fn may_hurry(&mut self, key: &Arc<str>) -> bool {
+        let queue = self.queues.get_mut(key);
+        queue.is_some_and(|queue| !std::mem::replace(&mut queue.hurried, true))
     }
 
     pub(super) fn queued_due(&self, id: TicketId, ticket: &Ticket) -> Instant {
@@ -299,7 +313,7 @@ impl Core {
             return trouble;
         }
         let alone = matches!(ticket.stage, Stage::Asking { .. })
-            && queue.is_some_and(KeyQueue::never_answered);
+            && queue.is_some_and(|queue| !queue.answered);
         if alone || !ticket.order.waits() {
             return unanswered(waited);
         }

@@ -14,6 +14,9 @@ use crate::clock::Instant;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 use crate::{Fence, LockError};
 
+/// So many timers without a ticket may be kept.
+const STALE_TIMERS: usize = 64;
+
 /// A pool's limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -40,8 +43,8 @@ pub(crate) enum Signal {
     Failed(TicketId, LockError),
     /// An awaited release came to its end, or took too long.
     Released { ticket: TicketId, confirmed: bool },
-    /// The shutdown is over.
-    ShutDown(ShutdownReport),
+    /// The shutdown of this number is over.
+    ShutDown(u64, ShutdownReport),
 }
 
 /// A request whose reply is awaited.
@@ -77,7 +80,7 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     signals: Vec<Signal>,
     last_op: u64,
-    #[cfg(any(test, feature = "__test"))]
+    #[cfg(any(test, all(feature = "__test", debug_assertions)))]
     pub(super) bug: Option<crate::seeded::Bug>,
 }
 
@@ -95,7 +98,7 @@ impl Core {
             requests: Vec::new(),
             signals: Vec::new(),
             last_op: 0,
-            #[cfg(any(test, feature = "__test"))]
+            #[cfg(any(test, all(feature = "__test", debug_assertions)))]
             bug: crate::seeded::active(),
         }
     }
@@ -240,7 +243,18 @@ impl Core {
         if ticket.armed.is_none_or(|armed| due < armed) {
             ticket.armed = Some(due);
             self.timers.push(Reverse((due, id)));
+            self.drop_stale_timers();
         }
+    }
+
+    /// A timer of a ticket that is gone stays until its time. Where most are such, they go at once: a caller that may wait for
+    /// an hour is usually served in a moment.
+    fn drop_stale_timers(&mut self) {
+        if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
+            return;
+        }
+        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| Reverse((at, *id)));
+        self.timers = self.tickets.iter().filter_map(armed).collect();
     }
 
     fn retry_now(&mut self, id: TicketId, now: Instant) {
@@ -248,18 +262,16 @@ impl Core {
             return;
         };
         match &mut ticket.stage {
-            Stage::Queued => {
-                let key = Arc::clone(&ticket.order.key);
-                self.hurry(&key, now);
-            }
+            // What was asked before may have gone into the void; with the same token asking twice does no harm.
+            Stage::Queued | Stage::Asking { .. } => self.ask_again(id, now),
+            // The server may have come back empty: better to know that now.
             Stage::Held(lease) => {
-                let overdue = now.since(lease.sent) > ticket.order.terms.interval();
-                if overdue && let Some(renew_at) = &mut lease.renew_at {
+                if let Some(renew_at) = &mut lease.renew_at {
                     *renew_at = now;
                 }
             }
             Stage::Releasing(cleanup) => cleanup.next_try = now,
-            Stage::Asking { .. } | Stage::Lost => {}
+            Stage::Lost => {}
         }
         self.arm(id);
     }

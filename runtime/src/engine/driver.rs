@@ -73,7 +73,8 @@ pub(crate) struct Driver {
     inbox: Vec<Command>,
     events: Vec<StoreEvent>,
     slots: HashMap<TicketId, Arc<Slot>>,
-    shutdowns: Vec<oneshot::Sender<ShutdownReport>>,
+    shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
+    last_shutdown: u64,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -96,7 +97,8 @@ impl Driver {
             inbox: Vec::new(),
             events: Vec::new(),
             slots: HashMap::new(),
-            shutdowns: Vec::new(),
+            shutdowns: HashMap::new(),
+            last_shutdown: 0,
             timer: Box::pin(sleep(LONGEST_SLEEP)),
         };
         let engine = Engine {
@@ -161,11 +163,11 @@ impl Driver {
                 StoreEvent::Connected => self.core.connected(now),
             }
         }
-        let mut inbox = std::mem::take(&mut self.inbox);
-        for command in inbox.drain(..) {
+        // What is not handled yet stays where `drop` finds it, should handling one panic.
+        self.inbox.reverse();
+        while let Some(command) = self.inbox.pop() {
             self.command(command);
         }
-        self.inbox = inbox;
         let now = self.clock.now();
         self.core.tick(now);
         let requests = self.core.take_requests(now);
@@ -191,8 +193,9 @@ impl Driver {
                 self.core.abandon(id, now);
             }
             Command::ShutDown { limit, reply } => {
-                self.shutdowns.push(reply);
-                self.core.shut_down(limit, now);
+                self.last_shutdown += 1;
+                self.shutdowns.insert(self.last_shutdown, reply);
+                self.core.shut_down(self.last_shutdown, limit, now);
             }
         }
     }
@@ -229,8 +232,8 @@ impl Driver {
                     slot.release(confirmed);
                 }
             }
-            Signal::ShutDown(report) => {
-                for reply in self.shutdowns.drain(..) {
+            Signal::ShutDown(number, report) => {
+                if let Some(reply) = self.shutdowns.remove(&number) {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(report);
                 }
@@ -247,6 +250,9 @@ impl Drop for Driver {
         }
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
+            self.inbox.push(command);
+        }
+        for command in self.inbox.drain(..) {
             if let Command::Acquire { slot, .. } = command {
                 slot.orphan(stopped());
             }
@@ -258,7 +264,7 @@ fn stopped() -> LockError {
     LockError::Unavailable {
         source: StoreError::new(
             "stopped",
-            "the pool's engine has stopped, because the runtime it ran on is gone; connect the pool anew",
+            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew",
         ),
     }
 }

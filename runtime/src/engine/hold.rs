@@ -117,6 +117,7 @@ impl Core {
         if lease.sent < sent {
             lease.sent = sent;
             lease.renew_at = interval.map(|interval| sent + interval);
+            lease.hurried = false;
         }
         let Some(deadline) = held_deadline(ticket) else {
             return;
@@ -132,16 +133,18 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let pause = match retry {
-            Retry::Now => Duration::ZERO,
-            // Even one that nothing but an operator can mend: that may happen before the lease ends.
-            Retry::Later | Retry::Never => self.jitter.around(ticket.order.terms.retry()),
+        let terms = ticket.order.terms;
+        let Stage::Held(lease) = &mut ticket.stage else {
+            return;
         };
-        let soon = now + pause;
-        if let Stage::Held(lease) = &mut ticket.stage
-            && let Some(renew_at) = &mut lease.renew_at
-        {
-            *renew_at = soon.min(*renew_at);
+        let pause = if retry == Retry::Now && !std::mem::replace(&mut lease.hurried, true) {
+            Duration::ZERO
+        } else {
+            // Even after an error that only an operator can mend: that may happen before the lease ends.
+            self.jitter.around(terms.retry())
+        };
+        if let Some(renew_at) = &mut lease.renew_at {
+            *renew_at = (now + pause).min(*renew_at);
         }
         self.arm(id);
     }
@@ -157,9 +160,9 @@ impl Core {
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
         let (key, fence) = (Arc::clone(&ticket.order.key), lease.fence);
         tracing::warn!(
-            key = %ticket.order.name,
+            key = ?ticket.order.name,
             fence = fence.map(crate::Fence::get),
-            held_for = ?now.since(ticket.since),
+            held_for = ?now.since(lease.since),
             reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
             "lease lost"
         );
@@ -173,8 +176,7 @@ impl Core {
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {
-            queue.holder = None;
-            queue.freed(now);
+            queue.vacated(now, |pause| self.jitter.around(pause));
         }
         self.pump(key, now);
     }

@@ -7,11 +7,17 @@ use super::ticket::TicketId;
 use crate::LockError;
 use crate::clock::Instant;
 
-/// The longest pause between two looks at a lock that another process holds. A holder may release at
-/// any time and cannot tell us, so this is also how stale we may be.
-const LONGEST_POLL: Duration = Duration::from_millis(250);
+/// The longest mean pause between two looks at a lock that another process holds. A holder may release at any time and
+/// cannot tell us, so this is also how stale we may be.
+const LONGEST_POLL: Duration = Duration::from_millis(50);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_millis(160);
+
+/// After passing the key from call to call of this process for so long, the process stands back for a pause in which
+/// others see the key free.
+const LONGEST_TURN: Duration = Duration::from_millis(250);
+const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// One key's queue. Only its head asks the store.
 #[derive(Debug)]
@@ -25,6 +31,12 @@ pub(super) struct KeyQueue {
     held_until: Option<Instant>,
     /// What the store said last, if it could not serve.
     pub(super) trouble: Option<LockError>,
+    /// Whether the store has ever answered for this key.
+    pub(super) answered: bool,
+    /// Whether a failure has been retried at once since the last answer.
+    pub(super) hurried: bool,
+    /// Since when this process has had the key without a break.
+    turn: Option<Instant>,
     /// Looks or failures in a row; the pause between them grows with it.
     tries: u32,
 }
@@ -37,6 +49,9 @@ impl KeyQueue {
             ask_at: Instant::ZERO,
             held_until: None,
             trouble: None,
+            answered: false,
+            hurried: false,
+            turn: None,
             tries: 0,
         }
     }
@@ -52,9 +67,10 @@ impl KeyQueue {
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
-        self.trouble = None;
+        self.settled();
+        self.turn = None;
         self.held_until = left.map(|left| now + left);
-        let pause = spread(self.pause(FIRST_POLL));
+        let pause = spread(self.pause(FIRST_POLL, LONGEST_POLL));
         // The server's ttl counts whole milliseconds, so one more.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
         self.ask_at = now + pause.min(expiry);
@@ -69,7 +85,45 @@ impl KeyQueue {
     ) {
         self.trouble = Some(error);
         self.held_until = None;
-        self.ask_at = now + spread(self.pause(FIRST_RETRY));
+        self.ask_at = now + spread(self.pause(FIRST_RETRY, LONGEST_RETRY));
+    }
+
+    /// `ticket` has the key.
+    pub(super) fn granted(&mut self, ticket: TicketId, now: Instant) {
+        self.settled();
+        self.freed(now);
+        self.remove(ticket);
+        self.holder = Some(ticket);
+        self.turn.get_or_insert(now);
+    }
+
+    /// Takes `ticket` out of the queue; nearly always it is the first.
+    pub(super) fn remove(&mut self, ticket: TicketId) {
+        if self.waiting.front() == Some(&ticket) {
+            self.waiting.pop_front();
+        } else {
+            self.waiting.retain(|waiting| *waiting != ticket);
+        }
+    }
+
+    fn settled(&mut self) {
+        self.trouble = None;
+        self.answered = true;
+        self.hurried = false;
+    }
+
+    /// The holder is gone: the next in the queue may ask at once, unless it is another process's turn. There is no telling
+    /// whether one waits, and one that does finds the key free only while we stand back.
+    pub(super) fn vacated(&mut self, now: Instant, spread: impl FnOnce(Duration) -> Duration) {
+        self.holder = None;
+        self.freed(now);
+        if self
+            .turn
+            .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
+        {
+            self.turn = None;
+            self.ask_at = now + spread(STAND_BACK);
+        }
     }
 
     /// The key is likely free: the next in the queue may ask at once.
@@ -85,14 +139,9 @@ impl KeyQueue {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Whether the store has said nothing yet about this key.
-    pub(super) fn never_answered(&self) -> bool {
-        self.holder.is_none() && self.tries == 0
-    }
-
-    fn pause(&mut self, first: Duration) -> Duration {
+    fn pause(&mut self, first: Duration, longest: Duration) -> Duration {
         let pause = first.saturating_mul(1 << self.tries.min(10));
         self.tries += 1;
-        pause.min(LONGEST_POLL * 2 / 3)
+        pause.min(longest)
     }
 }

@@ -27,7 +27,7 @@ impl Core {
         match &mut ticket.stage {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
-                    queue.waiting.retain(|waiting| *waiting != id);
+                    queue.remove(id);
                 }
                 if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
                     self.tickets.remove(&id);
@@ -129,8 +129,8 @@ impl Core {
             Ok(_) => {}
             Err(failure) => {
                 let pause = match failure.retry {
-                    Retry::Now => Duration::ZERO,
-                    Retry::Later | Retry::Never => pause(cleanup.tries),
+                    Retry::Now if cleanup.tries == 1 => Duration::ZERO,
+                    _ => pause(cleanup.tries),
                 };
                 cleanup.next_try = now + self.jitter.around(pause);
             }
@@ -156,7 +156,7 @@ impl Core {
         if cleanup.until <= now {
             if cleanup.was_held && !cleanup.removed {
                 tracing::warn!(
-                    key = %ticket.order.name,
+                    key = ?ticket.order.name,
                     tries = cleanup.tries,
                     "release not confirmed; the lock has expired by now"
                 );

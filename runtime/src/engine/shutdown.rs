@@ -17,39 +17,32 @@ pub struct ShutdownReport {
     /// Locks that their holders still held when the time was up. They are kept and renewed for as long as
     /// the process runs; when it ends they expire after their ttl.
     pub still_held: usize,
-    /// Releases that the store had not confirmed when the time was up; these locks expire after
-    /// their ttl at the latest.
+    /// Locks that were released or lost, which the store had not confirmed when the time was up; they expire after their
+    /// ttl at the latest.
     pub unconfirmed: usize,
 }
 
-/// A shutdown under way.
-#[derive(Debug)]
+/// Shutdowns under way.
+#[derive(Debug, Default)]
 pub(super) struct Shutdown {
-    /// When to report at the latest; `None` once reported.
-    deadline: Option<Instant>,
+    /// Who waits for a report, and until when.
+    waiting: Vec<(u64, Instant)>,
     released: usize,
     expired: usize,
 }
 
 impl Shutdown {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.waiting.iter().map(|(_, deadline)| *deadline).min()
     }
 }
 
 impl Core {
     /// Takes no new orders, refuses those that wait, and reports when all locks are released or
-    /// after `limit`.
-    pub(crate) fn shut_down(&mut self, limit: Duration, now: Instant) {
-        let (released, expired) = self
-            .shutdown
-            .as_ref()
-            .map_or((0, 0), |before| (before.released, before.expired));
-        self.shutdown = Some(Shutdown {
-            deadline: Some(now + limit),
-            released,
-            expired,
-        });
+    /// after `limit`. Several shutdowns are one, each with its own limit.
+    pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
+        let shutdown = self.shutdown.get_or_insert_default();
+        shutdown.waiting.push((number, now + limit));
         let waiting = |stage: &Stage| matches!(stage, Stage::Queued | Stage::Asking { .. });
         let refused: Vec<TicketId> = self
             .tickets
@@ -79,24 +72,25 @@ impl Core {
         let Some(shutdown) = &mut self.shutdown else {
             return;
         };
-        if shutdown
-            .deadline
-            .is_none_or(|deadline| now < deadline && !empty)
-        {
+        let due = |(_, deadline): &mut (u64, Instant)| empty || *deadline <= now;
+        let over: Vec<(u64, Instant)> = shutdown.waiting.extract_if(.., due).collect();
+        if over.is_empty() {
             return;
         }
-        shutdown.deadline = None;
         let (released, expired) = (shutdown.released, shutdown.expired);
-        let releasing = |stage: &Stage| matches!(stage, Stage::Releasing(_));
-        let releasing = self
+        let held = |stage: &Stage| matches!(stage, Stage::Held(_));
+        let still_held = self
             .tickets
             .values()
-            .filter(|ticket| releasing(&ticket.stage))
+            .filter(|ticket| held(&ticket.stage))
             .count();
-        self.signal(Signal::ShutDown(ShutdownReport {
+        let report = ShutdownReport {
             released,
-            still_held: self.tickets.len() - releasing,
-            unconfirmed: releasing + expired,
-        }));
+            still_held,
+            unconfirmed: self.tickets.len() - still_held + expired,
+        };
+        for (number, _) in over {
+            self.signal(Signal::ShutDown(number, report));
+        }
     }
 }

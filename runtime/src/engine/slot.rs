@@ -163,10 +163,8 @@ impl Slot {
 
     pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        let mut state = self.state();
-        state.fence = fence;
-        state.phase = Phase::Held;
-        state.wake();
+        self.state().fence = fence;
+        self.enter(Phase::Held);
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -203,9 +201,19 @@ impl Slot {
 
     fn finish(&self, phase: Phase) {
         self.close();
-        let mut state = self.state();
-        state.phase = phase;
-        state.wake();
+        self.enter(phase);
+    }
+
+    fn enter(&self, phase: Phase) {
+        let waker = {
+            let mut state = self.state();
+            state.phase = phase;
+            state.waker.take()
+        };
+        // Not under the lock: what a waker does is the executor's business.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -218,12 +226,6 @@ impl State {
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             None => self.waker = Some(cx.waker().clone()),
-        }
-    }
-
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
         }
     }
 }

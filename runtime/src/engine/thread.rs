@@ -49,16 +49,23 @@ async fn start_thread(
     connecting: Connecting,
 ) -> Result<Engine, LockError> {
     let (started, result) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| no_thread(&error))?;
     let body = move || {
+        // Made here, not outside: a runtime must not be dropped in async code, which an error would do.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                // Whoever asked may have stopped waiting.
+                let _ = started.send(Err(no_thread(&error)));
+                return;
+            }
+        };
         runtime.block_on(async move {
             let store = match connecting.await {
                 Ok(store) => store,
                 Err(error) => {
-                    // Whoever asked may have stopped waiting.
                     let _ = started.send(Err(error));
                     return;
                 }
@@ -82,6 +89,6 @@ async fn start_thread(
 
 fn no_thread(error: &std::io::Error) -> LockError {
     LockError::config(format!(
-        "the engine could not get a thread of its own: {error}"
+        "the engine could not get a thread of its own: {error}; raise the limit of processes or threads"
     ))
 }

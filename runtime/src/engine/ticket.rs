@@ -71,10 +71,14 @@ pub(super) enum Stage {
 pub(super) struct Lease {
     /// When the request was sent that the lease is counted from.
     pub(super) sent: Instant,
+    /// When the lock was granted.
+    pub(super) since: Instant,
     /// When the lock is given up at the latest.
     pub(super) ceiling: Option<Instant>,
     pub(super) renew_at: Option<Instant>,
     pub(super) fence: Option<Fence>,
+    /// Whether a failed renewal has been tried again at once since the last that succeeded.
+    pub(super) hurried: bool,
 }
 
 /// A lock that is being removed from the store.

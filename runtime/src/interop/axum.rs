@@ -5,7 +5,7 @@ use axum_core::response::{IntoResponse, Response};
 
 use crate::LockError;
 
-/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where the lock service cannot serve; 500 for a program
+/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where the lock service cannot serve; 500 for a lease that was lost, because the work may have been done in part, and for a program
 /// that is set up wrongly, a key that cannot be used included. The body is `application/problem+json`
 /// (RFC 9457) and names no key: keys can contain what only one user should see.
 impl IntoResponse for LockError {
@@ -14,6 +14,8 @@ impl IntoResponse for LockError {
             (409, "The same operation is already being processed")
         } else if self.is_unavailable() {
             (503, "The lock service is not available")
+        } else if self.is_lost() {
+            (500, "The lock was lost before the work was done")
         } else {
             (500, "The lock is not set up correctly")
         };
@@ -76,6 +78,15 @@ mod tests {
         let response = LockError::Unavailable { source }.into_response();
         assert_eq!(response.status(), 503);
         assert!(!response.headers().contains_key("retry-after"));
+    }
+
+    #[test]
+    fn a_lost_lease_is_nothing_that_a_proxy_may_repeat() {
+        let error = LockError::Lost {
+            key: "order:1".to_owned(),
+            fence: None,
+        };
+        assert_eq!(error.into_response().status(), 500);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use tonic::{Code, Status};
 
 use crate::LockError;
 
-/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `INTERNAL` for a
+/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `UNKNOWN` for a
+/// lease that was lost, because the work may have been done in part; `INTERNAL` for a
 /// program that is set up wrongly, a key that cannot be used included. The message names no key: keys can
 /// contain what only one user should see.
 impl From<LockError> for Status {
@@ -16,6 +17,8 @@ impl From<LockError> for Status {
             )
         } else if error.is_unavailable() {
             (Code::Unavailable, "the lock service is not available")
+        } else if error.is_lost() {
+            (Code::Unknown, "the lock was lost before the work was done")
         } else {
             (Code::Internal, "the lock is not set up correctly")
         };

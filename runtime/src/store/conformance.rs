@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
-use crate::token::Token;
+use crate::token::{Nonce, Token};
 
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
@@ -96,7 +96,7 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     let mut last: Option<Fence> = None;
     for round in 0..200 {
         let client = if round % 2 == 0 { &mut *one } else { &mut *two };
-        let token = Token::random();
+        let token = Token::random(Nonce::new());
         let fence = client.acquire(&key, token, TTL).await.unwrap();
         assert!(last < Some(fence), "{last:?} was followed by {fence:?}");
         last = Some(fence);
@@ -125,7 +125,7 @@ async fn batches(one: &mut Client) {
     let keys: Vec<Arc<str>> = (0..450)
         .map(|n| format!("lock:conf:batch:{n}").into())
         .collect();
-    let token = Token::random();
+    let token = Token::random(Nonce::new());
     for key in &keys {
         one.acquire(key, token, TTL).await.unwrap();
     }
@@ -144,8 +144,8 @@ async fn batches(one: &mut Client) {
 fn scene(name: &str) -> (Arc<str>, Token, Token) {
     (
         format!("lock:conf:{name}").into(),
-        Token::random(),
-        Token::random(),
+        Token::random(Nonce::new()),
+        Token::random(Nonce::new()),
     )
 }
 

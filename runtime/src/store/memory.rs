@@ -185,6 +185,7 @@ impl LockStore for MemoryStore {
 mod tests {
     use super::*;
     use crate::store::conformance;
+    use crate::token::Nonce;
 
     #[tokio::test]
     async fn conforms() {
@@ -200,7 +201,12 @@ mod tests {
         for number in 0..5_000_u32 {
             let key: Arc<str> = number.to_string().into();
             let now = start + Duration::from_millis(number.into());
-            entries.acquire(&key, Token::random(), Duration::from_millis(100), now);
+            entries.acquire(
+                &key,
+                Token::random(Nonce::new()),
+                Duration::from_millis(100),
+                now,
+            );
         }
         assert!(
             entries.by_key.len() <= 2 * SWEEP_EVERY,

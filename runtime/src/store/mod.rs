@@ -110,6 +110,16 @@ pub(crate) struct Failure {
     pub(crate) executed: bool,
 }
 
+impl Failure {
+    /// The code of the store's error.
+    pub(crate) fn code(&self) -> &'static str {
+        match &self.error {
+            LockError::Unavailable { source } => source.code(),
+            _ => "",
+        }
+    }
+}
+
 /// Whether another try makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {

@@ -89,7 +89,7 @@ impl Lane<'_> {
                 std::thread::sleep(jitter);
                 self.crew.fault("requests outlive their connection");
                 proxy.pass();
-                proxy.hang_up();
+                proxy.hang_up(jitter);
             }
         }
     }

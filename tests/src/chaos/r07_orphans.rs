@@ -117,7 +117,7 @@ fn break_network(proxy: &Proxy, fault: u64) {
         0 => proxy.set(Mode::BlackHole),
         1 => proxy.set(Mode::Stall),
         2 => proxy.set(Mode::SwallowReplies),
-        3 => proxy.hang_up(),
+        3 => proxy.hang_up(Duration::from_millis(50)),
         4 => proxy.cut(),
         _ => proxy.half_open(),
     }

@@ -291,7 +291,7 @@ fn straggler(scene: &Scene) {
     });
     // New connections are fast; what is on its way on the old one stays so.
     proxy.pass();
-    proxy.hang_up();
+    proxy.hang_up(Duration::ZERO);
     let probe = server.probe().namespace("lock:");
     scene.comes_free(&probe, "k", Duration::from_secs(4));
     finish(hand);

@@ -1,7 +1,6 @@
 //! One connection through the proxy.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,9 +21,6 @@ enum Direction {
     ToClient,
 }
 
-/// How long what was on its way may take after a hang-up.
-const STRAGGLER: Duration = Duration::from_secs(10);
-
 /// No message begins so.
 const GARBAGE: &[u8] = b"\xffgarbage\r\n";
 
@@ -40,24 +36,24 @@ pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Share
     let (mut from_server, mut to_server) = server.into_split();
     let mut cut = shared.generation.subscribe();
     let mut half_open = shared.half_open.subscribe();
-    let mut hung_up = shared.hung_up.subscribe();
+    let mut hang_up = shared.hang_up.subscribe();
     let link = Link::new(shared);
-    {
-        let mut requests = pin!(link.carry(Direction::ToServer, &mut from_client, &mut to_server));
-        let hangs_up = tokio::select! {
-            () = &mut requests => return,
-            () = link.carry(Direction::ToClient, &mut from_server, &mut to_client) => return,
-            _ = cut.changed() => return,
-            _ = half_open.changed() => false,
-            _ = hung_up.changed() => true,
-        };
-        if hangs_up {
+    let mut requests = Box::pin(link.carry(Direction::ToServer, &mut from_client, &mut to_server));
+    let mut replies = Box::pin(link.carry(Direction::ToClient, &mut from_server, &mut to_client));
+    tokio::select! {
+        () = &mut requests => return,
+        () = &mut replies => return,
+        _ = cut.changed() => return,
+        _ = half_open.changed() => {}
+        _ = hang_up.changed() => {
+            drop(replies);
             let _ = to_client.shutdown().await;
-            // The client closes its side, and what it had sent before is delivered.
-            let _ = tokio::time::timeout(STRAGGLER, requests).await;
-            return;
+            let (_, late) = *hang_up.borrow();
+            tokio::time::sleep(late).await;
+            return requests.await;
         }
     }
+    drop((requests, replies));
     drop((from_server, to_server));
     tokio::select! {
         () = discard(&mut from_client) => {}

@@ -84,8 +84,8 @@ struct Shared {
     generation: watch::Sender<u64>,
     /// Grows with every half-open; server sides of an older number are closed.
     half_open: watch::Sender<u64>,
-    /// Grows with every hang-up; client sides of an older number are closed.
-    hung_up: watch::Sender<u64>,
+    /// How many times clients were hung up on, and how late what they had sent arrives.
+    hang_up: watch::Sender<(u64, Duration)>,
     /// When the last command came, on the clock that leases are counted on.
     last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
@@ -140,7 +140,7 @@ impl Proxy {
             mode: watch::Sender::new(Mode::Pass),
             generation: watch::Sender::new(0),
             half_open: watch::Sender::new(0),
-            hung_up: watch::Sender::new(0),
+            hang_up: watch::Sender::default(),
             last_command: AtomicU64::new(0),
             loss: Mutex::new(None),
             connections: AtomicU64::new(0),
@@ -191,10 +191,13 @@ impl Proxy {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all present connections. What was on its way to the server still arrives when its
-    /// delay is over: the server executes commands of clients that are gone.
-    pub fn hang_up(&self) {
-        self.shared.hung_up.send_modify(|number| *number += 1);
+    /// Closes the client side of all present connections. What clients had sent and was held back
+    /// ([`Mode::Stall`]) still arrives at the server, after `late`, unless the network stalls then.
+    pub fn hang_up(&self, late: Duration) {
+        self.shared.hang_up.send_modify(|(number, delay)| {
+            *number += 1;
+            *delay = late;
+        });
     }
 
     /// When the last command came from a client, in nanoseconds of `leasehold::__test::now`.

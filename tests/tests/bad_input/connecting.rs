@@ -78,6 +78,7 @@ async fn urls_that_name_no_store() {
             CONFIG,
             &["redis://", "db"],
         ),
+        #[cfg(not(feature = "tls"))]
         (
             "TLS without the feature",
             with("rediss://:", "@host/"),

@@ -87,12 +87,12 @@ async fn keys() {
         (
             "a long value",
             order(&pool, &long).await,
-            &["606 bytes", "512", "hash"],
+            &["more than 512 bytes", "hash"],
         ),
         (
             "a value that grows when encoded",
             order(&pool, &":".repeat(200)).await,
-            &["606 bytes"],
+            &["more than 512 bytes"],
         ),
         (
             "an empty key",
@@ -102,7 +102,7 @@ async fn keys() {
         (
             "a long key",
             expression(&pool, &long).await,
-            &["600 bytes", "512"],
+            &["more than 512 bytes", "512"],
         ),
         (
             "a key of ours",

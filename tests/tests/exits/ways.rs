@@ -26,6 +26,7 @@ pub(crate) enum Way {
     DroppedWhileAcquiring,
     DroppedWhileQueueing,
     Expired,
+    #[allow(dead_code, reason = "nobody can rob a store in this process")]
     Stolen,
     Outlived,
 }

@@ -68,10 +68,11 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
-        let status = Command::new("kill")
-            .args(["-TERM", &self.process.id().to_string()])
+        // The shell's own `kill`: not every system has the program.
+        let status = Command::new("sh")
+            .args(["-c", "kill -TERM \"$0\"", &self.process.id().to_string()])
             .status();
-        assert!(status.expect("there is a `kill`").success());
+        assert!(status.expect("there is a shell").success());
     }
 
     /// Waits for the end, and returns what was printed until then.

@@ -104,7 +104,7 @@ impl World {
                 self.outcome.refused += 1;
                 self.failed(node, ticket, &error);
             }
-            Signal::Released { .. } | Signal::ShutDown(_) => {}
+            Signal::Released { .. } | Signal::ShutDown(..) => {}
         }
     }
 

@@ -10,11 +10,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, Value};
-use tokio::sync::mpsc;
+use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
 use super::reply;
 use super::scripts;
 use super::server::{Link, Server};
@@ -22,10 +21,6 @@ use crate::LockError;
 use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
-
-/// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
-/// silent for so long now and then.
-const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The pause after the first failure to connect; it doubles with each.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
@@ -39,10 +34,12 @@ const SHORT_RETRY: Duration = Duration::from_millis(200);
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// How long an attempt to connect again may take, however long requests may.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Counts connections.
-type Epoch = u64;
+/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these bounds: soon enough to
+/// find a server that is back, and never more than a handful at once.
+const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
@@ -58,7 +55,11 @@ pub(crate) struct RedisStore {
     /// When to connect again, if a connection is wanted, or to look whether the present one is silent.
     timer: Pin<Box<Sleep>>,
     reconnect_at: Option<Instant>,
+    last_attempt: Instant,
+    /// Attempts to connect since the server last did what it was asked.
     attempts: u32,
+    /// Whether requests have been refused or unanswered for want of a connection.
+    out: bool,
     jitter: Jitter,
     /// Why there is no connection.
     reason: Failure,
@@ -68,63 +69,6 @@ pub(crate) struct RedisStore {
     acquires: HashMap<OpId, Epoch>,
     events: VecDeque<StoreEvent>,
     waker: Option<Waker>,
-}
-
-/// A connection in use.
-struct Line {
-    epoch: Epoch,
-    connection: MultiplexedConnection,
-    pushes: mpsc::UnboundedReceiver<PushInfo>,
-    /// When each batch under way, oldest first, will have been unanswered for too long.
-    patience: VecDeque<Instant>,
-}
-
-/// A request that went out.
-struct Sent {
-    id: OpId,
-    op: Op,
-    /// For a removal: whether its acquires went before it on the same connection.
-    ordered: bool,
-}
-
-impl Sent {
-    /// Fills in what the answer does not say.
-    fn complete(&self, reply: Reply) -> Reply {
-        match reply {
-            Reply::Released { found, .. } => Reply::Released {
-                found,
-                ordered: self.ordered,
-            },
-            reply => reply,
-        }
-    }
-}
-
-/// Requests that went out as one pipeline, and their answers.
-struct Batch {
-    epoch: Epoch,
-    requests: Vec<Sent>,
-    answers: RedisResult<Vec<Value>>,
-}
-
-impl Line {
-    /// Sends `pipeline` when first polled.
-    fn run(&mut self, pipeline: Pipeline, requests: Vec<Sent>, patience: Duration) -> Boxed<Batch> {
-        self.patience
-            .push_back(Instant::now() + patience.max(LEAST_PATIENCE));
-        let epoch = self.epoch;
-        let mut connection = self.connection.clone();
-        Box::pin(async move {
-            let answers = connection
-                .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await;
-            Batch {
-                epoch,
-                requests,
-                answers,
-            }
-        })
-    }
 }
 
 impl RedisStore {
@@ -140,7 +84,9 @@ impl RedisStore {
             connecting: FuturesUnordered::new(),
             timer: Box::pin(sleep(Duration::ZERO)),
             reconnect_at: None,
+            last_attempt: Instant::now(),
             attempts: 0,
+            out: false,
             jitter: Jitter::new(rand::random()),
             reason: disconnected(),
             last_epoch: 0,
@@ -156,17 +102,15 @@ impl RedisStore {
     /// Uses `link` from now on.
     fn adopt(&mut self, link: Link) {
         self.last_epoch += 1;
-        self.attempts = 0;
         self.reconnect_at = None;
         self.connecting = FuturesUnordered::new();
-        let fresh = Line {
-            epoch: self.last_epoch,
-            connection: link.connection,
-            pushes: link.pushes,
-            patience: VecDeque::new(),
-        };
+        let fresh = Line::new(self.last_epoch, link, self.io_timeout);
         if let Some(silent) = self.line.replace(fresh) {
             self.retired.push(silent);
+        }
+        if std::mem::take(&mut self.out) {
+            tracing::info!(server = %self.server, "connected again");
+            self.events.push_back(StoreEvent::Connected);
         }
     }
 
@@ -202,7 +146,8 @@ impl RedisStore {
                 ordered,
             });
         }
-        self.running.push(line.run(pipeline, requests, patience));
+        let content = Content::Requests(requests);
+        self.running.push(line.run(pipeline, content, patience));
         for (epoch, command) in stray {
             self.send_behind(epoch, command);
         }
@@ -212,10 +157,7 @@ impl RedisStore {
     /// that some day, it reads both.
     fn send_behind(&mut self, epoch: Epoch, command: Cmd) {
         if let Some(line) = self.retired.iter_mut().find(|line| line.epoch == epoch) {
-            let mut pipeline = Pipeline::new();
-            pipeline.add_command(command);
-            self.running
-                .push(line.run(pipeline, Vec::new(), self.io_timeout));
+            self.running.push(line.send(command, self.io_timeout));
         }
     }
 
@@ -230,30 +172,42 @@ impl RedisStore {
     }
 
     fn answered(&mut self, batch: Batch) {
-        let known = self.line_of(batch.epoch);
-        if let Some(line) = known {
-            line.patience.pop_front();
+        if let Some(line) = self.line_of(batch.epoch) {
+            line.answered(&batch);
         }
-        match batch.answers {
-            Ok(answers) => {
-                for (sent, answer) in batch.requests.into_iter().zip(answers) {
-                    self.acquires.remove(&sent.id);
+        match (batch.content, batch.answers) {
+            (Content::Requests(requests), Ok(answers)) => {
+                for (sent, answer) in requests.into_iter().zip(answers) {
                     let result = reply::read(&sent.op, answer).map(|reply| sent.complete(reply));
                     self.after(&result);
-                    self.events.push_back(StoreEvent::Reply(sent.id, result));
+                    self.reply(sent.id, result);
                 }
             }
-            Err(error) => {
+            (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
+            (Content::Other, Ok(_)) => {}
+            (content, Err(error)) => {
                 let failure = reply::broken(&error);
-                for sent in batch.requests {
-                    self.acquires.remove(&sent.id);
-                    self.events
-                        .push_back(StoreEvent::Reply(sent.id, Err(failure.clone())));
+                if let Content::Requests(requests) = content {
+                    for sent in requests {
+                        self.reply(sent.id, Err(failure.clone()));
+                    }
                 }
                 self.lost(batch.epoch, failure);
             }
         }
-        self.retired.retain(|line| !line.patience.is_empty());
+        self.retired.retain(|line| !line.is_quiet());
+    }
+
+    fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
+        self.acquires.remove(&id);
+        self.events.push_back(StoreEvent::Reply(id, result));
+    }
+
+    /// A server that refuses the scripts is of no use: connecting anew finds another one, or the reason.
+    fn scripts_loaded(&mut self, epoch: Epoch, answers: Vec<Value>) {
+        if let Err(failure) = scripts::check_loaded(answers) {
+            self.lost(epoch, failure);
+        }
     }
 
     fn line_of(&mut self, epoch: Epoch) -> Option<&mut Line> {
@@ -261,27 +215,23 @@ impl RedisStore {
         current.or_else(|| self.retired.iter_mut().find(|line| line.epoch == epoch))
     }
 
-    /// What an error of the server means for the connection.
+    /// What an answer means for the connection.
     fn after(&mut self, result: &Result<Reply, Failure>) {
         let Err(failure) = result else {
+            self.attempts = 0;
             return;
         };
-        let LockError::Unavailable { source } = &failure.error else {
-            return;
-        };
-        match source.code() {
-            // Set-up loads the scripts again.
-            "NOSCRIPT" => self.reload_scripts(),
+        match failure.code() {
+            "NOSCRIPT" => {
+                let load = self
+                    .line
+                    .as_mut()
+                    .and_then(|line| line.load_scripts(self.io_timeout));
+                self.running.extend(load);
+            }
             // Behind the same name there may be a master by now.
             "READONLY" => self.replace(),
             _ => {}
-        }
-    }
-
-    fn reload_scripts(&mut self) {
-        if let Some(line) = &mut self.line {
-            self.running
-                .push(line.run(scripts::load(), Vec::new(), self.io_timeout));
         }
     }
 
@@ -290,41 +240,54 @@ impl RedisStore {
         self.retired.retain(|line| line.epoch != epoch);
         if self.line.as_ref().is_some_and(|line| line.epoch == epoch) {
             self.line = None;
+            self.out = true;
             self.reason = not_sent(failure);
             self.replace();
         }
     }
 
-    /// Gets a new connection, unless that is under way.
+    /// Gets a new connection, unless that is under way: at once, but after a pause if the last ones were of no use.
     fn replace(&mut self) {
         if self.reconnect_at.is_none() {
-            self.reconnect_at = Some(Instant::now());
+            let pause = if self.attempts == 0 {
+                Duration::ZERO
+            } else {
+                self.pause()
+            };
+            self.reconnect_at = Some(Instant::now() + pause);
         }
     }
 
     /// Starts an attempt to connect and plans the next, which comes if this one fails or hangs.
     fn attempt(&mut self) {
+        let now = Instant::now();
+        let limit = self.io_timeout.min(LONGEST_ATTEMPT);
+        let next = self.last_attempt + (limit / 4).clamp(OVERLAP.0, OVERLAP.1);
+        if !self.connecting.is_empty() && now < next {
+            self.reconnect_at = Some(next);
+            return;
+        }
+        let pause = self.pause();
+        self.reconnect_at = Some(now + pause);
+        self.last_attempt = now;
+        self.attempts = self.attempts.saturating_add(1);
         self.connecting
-            .push(Box::pin(self.server.clone().connect(self.io_timeout)));
+            .push(Box::pin(self.server.clone().connect(limit)));
+    }
+
+    fn pause(&mut self) -> Duration {
         let longest = if self.attempts < SHORT_RETRIES {
             SHORT_RETRY
         } else {
             LONG_RETRY
         };
-        let pause = FIRST_RETRY
-            .saturating_mul(1 << self.attempts.min(10))
-            .min(longest);
-        self.attempts += 1;
-        self.reconnect_at = Some(Instant::now() + self.jitter.around(pause));
+        let pause = FIRST_RETRY.saturating_mul(1 << self.attempts.min(10));
+        self.jitter.around(pause.min(longest))
     }
 
     fn connected(&mut self, result: Result<Link, Failure>) {
         match result {
-            Ok(link) => {
-                tracing::info!(server = %self.server, "connected again");
-                self.adopt(link);
-                self.events.push_back(StoreEvent::Connected);
-            }
+            Ok(link) => self.adopt(link),
             Err(failure) => {
                 if self.attempts == 1 {
                     tracing::warn!(server = %self.server, error = %failure.error, "cannot connect; trying again");
@@ -369,17 +332,22 @@ impl RedisStore {
             self.attempt();
             moved = true;
         }
-        let silent_at = self
-            .line
-            .as_ref()
-            .and_then(|line| line.patience.front().copied());
+        let (silent_at, idle_at) = match &self.line {
+            Some(line) => (line.silent_at(), line.idle_at()),
+            None => (None, None),
+        };
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
             tracing::warn!(server = %self.server, "no answer in time; connecting anew");
+            self.out = true;
             self.replace();
             return true;
         }
-        let next = self.reconnect_at.or(silent_at);
-        if let Some(next) = next {
+        if idle_at.is_some_and(|at| at <= now) {
+            let ping = self.line.as_mut().map(|line| line.ping(self.io_timeout));
+            self.running.extend(ping);
+            return true;
+        }
+        if let Some(next) = self.reconnect_at.or(silent_at).or(idle_at) {
             if self.timer.deadline() != next {
                 self.timer.as_mut().reset(next);
             }
@@ -417,9 +385,15 @@ fn disconnected() -> Failure {
     )
 }
 
-/// `failure` as the answer to a request that never left.
+/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that never left. The
+/// next attempt may find another server, so asking again makes sense, except with credentials that were refused.
 fn not_sent(failure: Failure) -> Failure {
+    let retry = match failure.code() {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,
+        _ => Retry::Later,
+    };
     Failure {
+        retry,
         executed: false,
         ..failure
     }

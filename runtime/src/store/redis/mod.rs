@@ -1,9 +1,10 @@
 //! Locks on one Redis or Valkey.
 //!
-//! [`scripts`] says what is run on the server, [`server`] how to reach it, [`connection`] keeps one connection up,
+//! [`scripts`] says what is run on the server, [`server`] how to reach it, [`line`] is one connection, [`connection`] keeps one up,
 //! [`reply`] reads answers and errors.
 
 mod connection;
+mod line;
 mod reply;
 mod scripts;
 mod server;

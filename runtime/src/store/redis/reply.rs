@@ -168,6 +168,11 @@ fn server_error(code: &str, details: Option<&str>) -> Failure {
             Retry::Later,
             "the server has as many clients as it allows; raise its maxclients",
         ),
+        None if details.contains("DB index is out of range") => (
+            "ERR",
+            Retry::Never,
+            "the server has no database of that number; change the end of the URL, or raise the server's `databases`",
+        ),
         None => ("ERR", Retry::Never, "the server refused the request"),
     };
     failure(

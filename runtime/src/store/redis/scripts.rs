@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
+use super::reply;
 use crate::key::RESERVED;
-use crate::store::{Op, Renewal};
+use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&acquire_code()));
@@ -34,13 +35,13 @@ fn release_code() -> Cow<'static, str> {
     code(include_str!("release.lua"))
 }
 
-#[cfg(not(any(test, feature = "__test")))]
+#[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
 fn code(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
 /// The script with the bug that a test has seeded.
-#[cfg(any(test, feature = "__test"))]
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn code(code: &'static str) -> Cow<'static, str> {
     use crate::seeded::{Bug, active};
 
@@ -67,8 +68,19 @@ pub(super) fn load() -> Pipeline {
     pipeline
 }
 
-/// Whether these are the answers of a server that has loaded all scripts.
-pub(super) fn loaded(answers: &[Value]) -> bool {
+/// What is wrong if these are not the answers of a server that has loaded all scripts.
+pub(super) fn check_loaded(answers: Vec<Value>) -> Result<(), Failure> {
+    if loaded(&answers) {
+        return Ok(());
+    }
+    let refused = answers.into_iter().find_map(|answer| match answer {
+        Value::ServerError(error) => Some(reply::broken(&error.into())),
+        _ => None,
+    });
+    Err(refused.unwrap_or_else(|| reply::garbage("another answer than asked for")))
+}
+
+fn loaded(answers: &[Value]) -> bool {
     let hash = |answer: &Value, script: &Script| matches!(answer, Value::BulkString(hash) if hash == script.get_hash().as_bytes());
     answers.len() == all().len()
         && answers

@@ -6,16 +6,16 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError, Value,
+    PushInfo, RedisError,
 };
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
 
-/// How long a request may stay unanswered before it is given up for good. The engine has retried long before;
+/// How long a request may stay unanswered, at least, before it is given up for good. The engine has retried long before;
 /// an answer that comes late can still settle what an earlier attempt did.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -33,6 +33,7 @@ pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    pub(super) round_trip: Duration,
 }
 
 impl Server {
@@ -46,15 +47,14 @@ impl Server {
         })?;
         #[cfg(feature = "tls")]
         if url.starts_with("rediss") {
-            // An error says that the program has chosen a provider already, which is as good.
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            choose_tls_provider();
         }
         Ok(Self { info })
     }
 
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
     pub(super) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
-        match timeout(limit, self.link()).await {
+        match timeout(limit, self.link(limit)).await {
             Ok(connected) => connected,
             Err(_) => Err(reply::failure(
                 "timeout",
@@ -67,33 +67,30 @@ impl Server {
         }
     }
 
-    async fn link(&self) -> Result<Link, Failure> {
-        let link = match self.open(ProtocolVersion::RESP3).await {
-            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2).await,
+    async fn link(&self, limit: Duration) -> Result<Link, Failure> {
+        let link = match self.open(ProtocolVersion::RESP3, limit).await {
+            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2, limit).await,
             opened => opened,
         };
         let mut link = link.map_err(|error| self.failed(&error))?;
         let scripts = scripts::load();
+        let sent_at = Instant::now();
         let answers = link
             .connection
             .send_packed_commands(&scripts, 0, scripts.len());
         let answers = answers.await.map_err(|error| self.failed(&error))?;
-        if scripts::loaded(&answers) {
-            return Ok(link);
+        link.round_trip = sent_at.elapsed();
+        match scripts::check_loaded(answers) {
+            Ok(()) => Ok(link),
+            Err(failure) => Err(self.located(&failure)),
         }
-        let refused = answers.into_iter().find_map(|answer| match answer {
-            Value::ServerError(error) => Some(self.failed(&error.into())),
-            _ => None,
-        });
-        Err(refused
-            .unwrap_or_else(|| self.located(&reply::garbage("another answer than asked for"))))
     }
 
-    async fn open(&self, protocol: ProtocolVersion) -> Result<Link, RedisError> {
+    async fn open(&self, protocol: ProtocolVersion, limit: Duration) -> Result<Link, RedisError> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
-            .set_response_timeout(Some(DRAIN))
+            .set_response_timeout(Some(DRAIN.max(limit)))
             .set_pipeline_buffer_size(WRITE_BUFFER);
         if protocol != ProtocolVersion::RESP2 {
             config = config.set_push_sender(sender);
@@ -103,7 +100,11 @@ impl Server {
         let connection = Client::open(info)?
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        Ok(Link { connection, pushes })
+        Ok(Link {
+            connection,
+            pushes,
+            round_trip: Duration::ZERO,
+        })
     }
 
     /// What went wrong, with the place where it did.
@@ -122,6 +123,16 @@ impl Server {
             failure.retry,
             false,
         )
+    }
+}
+
+/// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
+/// the pool is built.
+#[cfg(feature = "tls")]
+fn choose_tls_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error says that somebody was faster, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

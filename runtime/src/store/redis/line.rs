@@ -1,0 +1,180 @@
+//! One connection: what is under way on it, and for how long it may stay silent.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::scripts;
+use super::server::Link;
+use crate::store::{Op, OpId, Reply};
+
+/// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
+/// silent for so long now and then.
+const LEAST_PATIENCE: Duration = Duration::from_millis(250);
+
+/// On a slow network silence begins after so many of its round trips.
+const PATIENT_ROUND_TRIPS: u32 = 3;
+
+/// A connection that is idle for this long is asked whether it still works. Firewalls forget idle connections
+/// without telling either end, and the next caller should not be the one to find out.
+const IDLE: Duration = Duration::from_secs(15);
+
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Counts connections.
+pub(super) type Epoch = u64;
+
+/// A connection in use.
+pub(super) struct Line {
+    pub(super) epoch: Epoch,
+    pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    connection: MultiplexedConnection,
+    /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
+    /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
+    deadlines: VecDeque<Instant>,
+    /// The round trip as seen lately, rather too long than too short.
+    round_trip: Duration,
+    slowest: Duration,
+    last_sent: Instant,
+    loading: bool,
+}
+
+/// A request that went out.
+pub(super) struct Sent {
+    pub(super) id: OpId,
+    pub(super) op: Op,
+    /// For a removal: whether its acquires went before it on the same connection.
+    pub(super) ordered: bool,
+}
+
+impl Sent {
+    /// Fills in what the answer does not say.
+    pub(super) fn complete(&self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Released { found, .. } => Reply::Released {
+                found,
+                ordered: self.ordered,
+            },
+            reply => reply,
+        }
+    }
+}
+
+/// What went out as one pipeline, and its answers.
+pub(super) struct Batch {
+    pub(super) epoch: Epoch,
+    pub(super) content: Content,
+    pub(super) answers: RedisResult<Vec<Value>>,
+    sent_at: Instant,
+}
+
+pub(super) enum Content {
+    /// The engine's requests.
+    Requests(Vec<Sent>),
+    /// The scripts, again.
+    Scripts,
+    /// Something whose answer is of no interest but that it came.
+    Other,
+}
+
+impl Line {
+    /// No request is given more than `slowest` because the network is slow.
+    pub(super) fn new(epoch: Epoch, link: Link, slowest: Duration) -> Self {
+        Self {
+            slowest,
+            epoch,
+            pushes: link.pushes,
+            connection: link.connection,
+            deadlines: VecDeque::new(),
+            round_trip: link.round_trip,
+            last_sent: Instant::now(),
+            loading: false,
+        }
+    }
+
+    /// Sends `pipeline` when first polled.
+    pub(super) fn run(
+        &mut self,
+        pipeline: Pipeline,
+        content: Content,
+        patience: Duration,
+    ) -> Boxed<Batch> {
+        let sent_at = Instant::now();
+        let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
+        let least = LEAST_PATIENCE.max(slow.min(self.slowest));
+        self.expect_by(sent_at + patience.max(least));
+        self.last_sent = sent_at;
+        let epoch = self.epoch;
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let answers = connection
+                .send_packed_commands(&pipeline, 0, pipeline.len())
+                .await;
+            Batch {
+                epoch,
+                content,
+                answers,
+                sent_at,
+            }
+        })
+    }
+
+    /// Loads the scripts again, unless that is under way.
+    pub(super) fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Batch>> {
+        if self.loading {
+            return None;
+        }
+        self.loading = true;
+        Some(self.run(scripts::load(), Content::Scripts, patience))
+    }
+
+    pub(super) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Batch> {
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(command);
+        self.run(pipeline, Content::Other, patience)
+    }
+
+    pub(super) fn ping(&mut self, patience: Duration) -> Boxed<Batch> {
+        self.send(cmd("PING"), patience)
+    }
+
+    fn expect_by(&mut self, deadline: Instant) {
+        for earlier in self.deadlines.iter_mut().rev() {
+            if *earlier <= deadline {
+                break;
+            }
+            *earlier = deadline;
+        }
+        self.deadlines.push_back(deadline);
+    }
+
+    /// An answer came.
+    pub(super) fn answered(&mut self, batch: &Batch) {
+        self.deadlines.pop_front();
+        let sample = batch.sent_at.elapsed();
+        self.round_trip = sample.max(self.round_trip / 2);
+        if let Content::Scripts = batch.content {
+            self.loading = false;
+        }
+    }
+
+    /// When this connection will have been silent for too long, if nothing comes.
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        self.deadlines.front().copied()
+    }
+
+    /// When to ask whether the connection still works, if nothing is under way.
+    pub(super) fn idle_at(&self) -> Option<Instant> {
+        self.is_quiet().then(|| self.last_sent + IDLE)
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+}
