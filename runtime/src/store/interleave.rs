@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::clock::Clock;
-use crate::token::Token;
+use crate::token::{Nonce, Token};
 
 /// Nothing expires meanwhile.
 const TTL: Duration = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ pub(crate) async fn run(
     let key = |number| format!("interleaved:{run}:{number}").into();
     let mut model = Model {
         keys: (0..KEYS).map(key).collect(),
-        clients: (0..CLIENTS).map(|_| Token::random()).collect(),
+        clients: (0..CLIENTS).map(|_| Token::random(Nonce::new())).collect(),
         owners: HashMap::new(),
         seed,
         counts: Counts::default(),

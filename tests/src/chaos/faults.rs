@@ -18,6 +18,8 @@ pub(super) struct Lane<'a> {
     pub(super) random: Random,
     /// The ttl of its locks: faults are shorter and longer than this.
     pub(super) ttl: Duration,
+    /// At most so long between two faults.
+    pub(super) pause: Duration,
     /// Ends the schedule.
     pub(super) over: &'a AtomicBool,
 }
@@ -26,7 +28,7 @@ impl Lane<'_> {
     /// Faults, one after the other, with pauses.
     pub(super) fn run(mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
-            std::thread::sleep(self.random.duration(Duration::from_millis(500)));
+            std::thread::sleep(self.random.duration(self.pause));
             let kinds = if self.proxy.is_some() { 14 } else { 4 };
             match self.random.below(kinds) {
                 0 => self.stop(&mut hand, self.ttl / 2),
@@ -108,10 +110,11 @@ pub(super) fn of_server(
     server: &mut Server,
     mut random: Random,
     ttl: Duration,
+    pause: Duration,
     over: &AtomicBool,
 ) {
     while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(random.duration(Duration::from_millis(1_500)));
+        std::thread::sleep(random.duration(pause));
         match random.below(8) {
             0 | 1 => {
                 crew.fault("SIGSTOP of the server");

@@ -66,6 +66,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
+/// Between two faults of one process: a full run leaves time for sections too.
+fn pause(ground: &Ground) -> Duration {
+    match ground.size {
+        Size::Full => Duration::from_millis(2_500),
+        Size::Small => Duration::from_millis(600),
+    }
+}
+
 fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
     let mut random = ground.random(1);
     // A log that is short is read fast after a restart.
@@ -84,6 +92,7 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
                 proxy: Some(proxy),
                 random: random.fork(),
                 ttl: TTL,
+                pause: pause(ground),
                 over: &over,
             };
             let mut seeds = random.fork();
@@ -96,8 +105,8 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
         });
         let lanes: Vec<_> = lanes.collect();
         let of_server = random.fork();
-        let (server, over) = (&mut server, &over);
-        scope.spawn(move || faults::of_server(crew, server, of_server, TTL, over));
+        let (server, over, pause) = (&mut server, &over, pause(ground) * 2);
+        scope.spawn(move || faults::of_server(crew, server, of_server, TTL, pause, over));
         until_enough(ground, crew.history());
         over.store(true, Ordering::Relaxed);
         lanes
@@ -118,6 +127,7 @@ fn in_memory(ground: &Ground, crew: &Crew) {
         proxy: None,
         random: random.fork(),
         ttl: TTL,
+        pause: pause(ground),
         over: &over,
     };
     let (over, born) = (&over, &born);

@@ -8,7 +8,7 @@ use leasehold::{LockError, LockPool};
 use super::canary;
 use super::ground::{Ground, REDIS, Requirement, runtime};
 use super::sheet::Sheet;
-use crate::proxy::{Mode, Proxy};
+use crate::proxy::{After, Mode, Proxy};
 use crate::redis_probe::RedisProbe;
 use crate::server::{Server, ServerOptions};
 
@@ -83,13 +83,12 @@ async fn round(
     words.push(value.chars().take(32).collect());
     texts.push(format!("{guard:?} {guard:#?} {:?}", guard.handle()));
     keep(texts, &pool.lock(&*key).ttl(TTL).acquire().await.err());
-    let modes = [
-        Mode::BlackHole,
-        Mode::Garble,
-        Mode::Answer("NOAUTH no"),
-        Mode::Answer("OOM full"),
-    ];
-    proxy.set(modes[usize::try_from(number % 4).unwrap_or(0)]);
+    match number % 4 {
+        0 => proxy.set(Mode::BlackHole),
+        1 => proxy.set(Mode::Garble),
+        2 => proxy.lose_replies("EVALSHA", 100, After::Error("NOAUTH no")),
+        _ => proxy.lose_replies("EVALSHA", 100, After::Error("OOM full")),
+    }
     keep(texts, &pool.lock("other").ttl(TTL).acquire().await.err());
     guard.handle().lost().await;
     keep(texts, &guard.check().err());

@@ -38,7 +38,6 @@ const TOO_FEW: &[&str] = &[
     "+ping",
     "+info",
     "+hello",
-    "+client|setinfo",
 ];
 const ENOUGH: &[&str] = &["ACL", "SETUSER", "few", "+pexpire"];
 

@@ -117,19 +117,15 @@ impl<'a> Link<'a> {
                 let Some(delay) = self.admit(way, &mut random).await else {
                     continue;
                 };
-                if way == Direction::ToClient && self.ends_with(&message) {
+                if way == Direction::ToClient && self.ends_with(&mut message) {
                     return;
                 }
                 if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
                     continue;
                 }
                 self.count(way, &message);
-                if way == Direction::ToClient {
-                    match *self.shared.mode.borrow() {
-                        Mode::Garble => message = GARBAGE.to_vec(),
-                        Mode::Answer(error) => message = format!("-{error}\r\n").into_bytes(),
-                        _ => {}
-                    }
+                if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
+                    message = GARBAGE.to_vec();
                 }
                 last = last.max(Instant::now() + delay);
                 if send.send((last, message)).is_err() {
@@ -193,7 +189,7 @@ impl<'a> Link<'a> {
     }
 
     /// Loses a reply that is to be lost; `true` when the connection ends with it.
-    fn ends_with(&self, reply: &[u8]) -> bool {
+    fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         if reply.starts_with(b">") {
             return false;
         }
@@ -210,10 +206,12 @@ impl<'a> Link<'a> {
             return false;
         }
         self.shared.lost.fetch_add(1, Ordering::Relaxed);
-        if after == After::Silence {
-            self.silence();
+        match after {
+            After::Cut => return true,
+            After::Silence => self.silence(),
+            After::Error(error) => *reply = format!("-{error}\r\n").into_bytes(),
         }
-        after == After::Cut
+        false
     }
 }
 

@@ -39,8 +39,6 @@ pub enum Mode {
     SwallowRequests,
     /// Replies arrive as something that is not the Redis protocol.
     Garble,
-    /// Commands are executed, and answered with this error: `READONLY as the server would say it`.
-    Answer(&'static str),
     /// New connections are closed at once; present ones pass.
     Refuse,
 }
@@ -52,6 +50,8 @@ pub enum After {
     Cut,
     /// It stays open, and nothing comes over it any more.
     Silence,
+    /// It stays open, and the answer is this error: `READONLY as a server would say it`.
+    Error(&'static str),
 }
 
 /// How much has passed.
