@@ -126,13 +126,10 @@ impl Model {
         let mine = owner.is_some_and(|(owner, _)| owner == client);
         self.counts.foreign += u64::from(owner.is_some() && !mine);
         match (op, reply) {
-            (Op::Acquire { .. }, Reply::Acquired { fence }) => match owner {
-                Some((_, known)) => mine && known == *fence,
-                None => {
-                    self.owners.insert(key, (client, *fence));
-                    true
-                }
-            },
+            (Op::Acquire { .. }, Reply::Acquired { fence }) => {
+                let (_, known) = *self.owners.entry(key).or_insert((client, *fence));
+                (mine || owner.is_none()) && known == *fence
+            }
             (Op::Acquire { .. }, Reply::Held { .. }) => owner.is_some() && !mine,
             (Op::Renew(_), Reply::Renewed(kept)) => *kept == [mine],
             (Op::Release { .. }, Reply::Released { found, .. }) => {

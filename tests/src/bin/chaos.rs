@@ -1,7 +1,9 @@
 //! The full run of the fault harness, for people: `scripts/chaos --help`.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -55,6 +57,9 @@ struct Full {
     /// Only this store.
     #[arg(long)]
     store: Option<Only>,
+    /// How many requirements run at a time; most of them wait most of the time.
+    #[arg(long, default_value_t = 3)]
+    lanes: u32,
     /// The small numbers of the test suite.
     #[arg(long)]
     small: bool,
@@ -67,6 +72,15 @@ struct Full {
 enum Only {
     Redis,
     Memory,
+}
+
+impl Only {
+    fn is(self, store: Store) -> bool {
+        matches!(
+            (self, store),
+            (Self::Redis, Store::Redis) | (Self::Memory, Store::Memory)
+        )
+    }
 }
 
 fn main() -> ExitCode {
@@ -119,17 +133,60 @@ fn bugs(options: &Full) -> bool {
     well
 }
 
+/// What runs, in three groups: the soak beside everything else, most with some at a time, the exclusion last.
+struct Plan {
+    beside: Vec<Part>,
+    first: Mutex<VecDeque<Part>>,
+    last: Vec<Part>,
+}
+
+type Part = (Requirement, Store);
+
+impl Plan {
+    fn new(options: &Full) -> Self {
+        let mut plan = Self {
+            beside: Vec::new(),
+            first: Mutex::default(),
+            last: Vec::new(),
+        };
+        let numbers = &options.requirement;
+        for requirement in REQUIREMENTS {
+            let stores = [Store::Redis, Store::Memory].into_iter().filter(|store| {
+                let only = options.store.is_none_or(|only| only.is(*store));
+                only && requirement.stores.contains(store)
+            });
+            if !numbers.is_empty() && !numbers.contains(&requirement.number) {
+                continue;
+            }
+            for part in stores.map(|store| (requirement, store)) {
+                match requirement.number {
+                    25 => plan.beside.push(part),
+                    1 => plan.last.push(part),
+                    _ => plan
+                        .first
+                        .lock()
+                        .expect("nobody else has it")
+                        .push_back(part),
+                }
+            }
+        }
+        plan
+    }
+
+    fn next(&self) -> Option<Part> {
+        self.first
+            .lock()
+            .expect("no panic under this lock")
+            .pop_front()
+    }
+}
+
 fn full(options: &Full) -> bool {
     let seed = options.seed.unwrap_or_else(random_seed);
     println!("chaos: seed {seed}");
     let started = Instant::now();
     let time = Duration::from_secs_f64(options.minutes * 60.0);
-    let mut rows = Vec::new();
-    let stores = match options.store {
-        Some(Only::Redis) => vec![Store::Redis],
-        Some(Only::Memory) => vec![Store::Memory],
-        None => vec![Store::Redis, Store::Memory],
-    };
+    let plan = Plan::new(options);
     let ground = |store, time| Ground {
         program: program(),
         folder: options.folder.clone(),
@@ -143,46 +200,46 @@ fn full(options: &Full) -> bool {
         time,
         sections: options.sections,
     };
-    let wanted = |requirement: &Requirement, store| {
-        let numbers = &options.requirement;
-        requirement.stores.contains(&store)
-            && (numbers.is_empty() || numbers.contains(&requirement.number))
-    };
+    let mut rows = Vec::new();
     std::thread::scope(|scope| {
-        // The soak goes on beside everything else.
-        let (soak, others): (Vec<_>, Vec<_>) = REQUIREMENTS
-            .into_iter()
-            .partition(|requirement| requirement.number == 25);
-        let soaks: Vec<_> = stores
-            .iter()
-            .flat_map(|store| soak.iter().map(|requirement| (*requirement, *store)))
-            .filter(|(requirement, store)| wanted(requirement, *store))
+        let beside = plan.beside.iter();
+        let beside: Vec<_> = beside
             .map(|(requirement, store)| {
-                let ground = ground(store, time);
-                scope.spawn(move || play(requirement, &ground))
+                let ground = ground(*store, time);
+                scope.spawn(move || play(*requirement, &ground))
             })
             .collect();
-        // The exclusion runs come last and share the rest of the time.
-        let (last, first): (Vec<_>, Vec<_>) = others
-            .into_iter()
-            .partition(|requirement| requirement.number == 1);
-        for requirement in first {
-            for store in stores.iter().filter(|store| wanted(&requirement, **store)) {
-                rows.push(play(requirement, &ground(*store, time)));
-            }
+        let lanes: Vec<_> = (0..options.lanes.max(1))
+            .map(|_| {
+                scope.spawn(|| {
+                    let parts = std::iter::from_fn(|| plan.next());
+                    let rows =
+                        parts.map(|(requirement, store)| play(requirement, &ground(store, time)));
+                    rows.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for lane in lanes {
+            rows.extend(lane.join().expect("no panic"));
         }
-        let mut parts = u32::try_from(stores.len()).unwrap_or(1);
-        for requirement in last {
-            for store in stores.iter().filter(|store| wanted(&requirement, **store)) {
-                let rest = time.saturating_sub(started.elapsed()) / parts;
-                parts -= 1;
-                rows.push(play(
-                    requirement,
-                    &ground(*store, rest.max(Duration::from_secs(60))),
-                ));
-            }
+        for (number, (requirement, store)) in (1..).zip(&plan.last) {
+            // The first has more to do.
+            let rest = time.saturating_sub(started.elapsed());
+            let share = if number < plan.last.len() {
+                rest * 3 / 4
+            } else {
+                rest
+            };
+            rows.push(play(
+                *requirement,
+                &ground(*store, share.max(Duration::from_secs(60))),
+            ));
         }
-        rows.extend(soaks.into_iter().map(|soak| soak.join().expect("no panic")));
+        rows.extend(
+            beside
+                .into_iter()
+                .map(|part| part.join().expect("no panic")),
+        );
     });
     rows.sort_by_key(|row| row.requirement.number);
     let took = started.elapsed().as_secs_f64() / 60.0;

@@ -115,12 +115,11 @@ impl<'a> Body<'a> {
             errand,
             lock,
         };
-        let span = errand.ttl - errand.ttl / 100 - Duration::from_millis(2);
         // A lease that was over before the first look has no deadline any more; it counts from nowhere.
         let sent = if deadline == 0 {
             at
         } else {
-            deadline.saturating_sub(nanos(span))
+            deadline.saturating_sub(lease(errand.ttl))
         };
         body.note(&Note::Enter {
             key: errand.key.clone(),
@@ -213,6 +212,11 @@ impl Drop for Body<'_> {
             deadline,
         });
     }
+}
+
+/// How long after its sending a lease of this ttl ends, in nanoseconds.
+pub(super) fn lease(ttl: Duration) -> u64 {
+    nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
 }
 
 pub(super) fn nanos(span: Duration) -> u64 {

@@ -10,7 +10,7 @@ use tracing::{Event, Metadata};
 
 /// What was heard: whole texts.
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-const KEPT: usize = 200_000;
+const KEPT: usize = 1_000_000;
 
 /// Listens from now on, in the whole process.
 pub(super) fn listen() {
@@ -53,8 +53,9 @@ impl Visit for Text {
 }
 
 impl tracing::Subscriber for Ear {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let target = metadata.target();
+        target.starts_with("leasehold") || target.starts_with("redis")
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {

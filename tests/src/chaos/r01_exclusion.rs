@@ -152,7 +152,7 @@ fn in_memory(ground: &Ground, crew: &Crew) {
 
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |copies, watchdog, pause_us| Lane {
-        keys: (0..40).map(|number| format!("{prefix}{number}")).collect(),
+        keys: (0..100).map(|number| format!("{prefix}{number}")).collect(),
         copies,
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 3_000,
@@ -162,7 +162,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
         drop_one_in: 200,
         block_one_in: 4_000,
     };
-    let lanes = vec![count(16, false, 200), count(4, true, 3_000)];
+    let lanes = vec![count(32, false, 200), count(8, true, 3_000)];
     Job {
         seed,
         ..crew.job(url, lanes)

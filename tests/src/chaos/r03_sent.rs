@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::__test::{deadline, now};
 
-use super::body::nanos;
+use super::body::lease;
 use super::ground::{Ground, REDIS, Requirement, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
 use crate::proxy::{Mode, Proxy};
@@ -40,7 +40,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let end = deadline(&guard.handle());
             // The proxy saw the request when it was under way already.
             let arrived = proxy.last_command();
-            let sent = end - nanos(TTL - TTL / 100 - Duration::from_millis(2));
+            let sent = end - lease(TTL);
             let error = sent.saturating_sub(arrived).max(asked.saturating_sub(sent));
             worst.fetch_max(error, Ordering::Relaxed);
             sheet.check(error <= ERROR, || {

@@ -54,18 +54,15 @@ async fn leaves(pool: LockPool, key: String, way: Way, entered: Entered) -> Resu
     // Whoever asked may not wait for it.
     let _ = entered.send(());
     tokio::task::yield_now().await;
+    if way == Way::EarlyReturn {
+        return Ok(());
+    }
     match way {
         Way::Return => Ok(()),
         Way::QuestionMark => Err(LockError::NotInstalled)?,
-        Way::EarlyReturn if !pool_is_odd() => return Ok(()),
         Way::PanicInTask | Way::PanicInBlockOn => resume_unwind(Box::new("the body panics")),
         _ => pending().await,
     }
-}
-
-/// Nothing that the compiler knows.
-fn pool_is_odd() -> bool {
-    std::hint::black_box(false)
 }
 
 fn run(ground: &Ground, sheet: &Sheet) {

@@ -82,22 +82,28 @@ async fn round(
     let value = probe.get(&format!("lock:{key}")).expect("it is locked");
     words.push(value.chars().take(32).collect());
     texts.push(format!("{guard:?} {guard:#?} {:?}", guard.handle()));
-    keep(texts, &pool.lock(&*key).ttl(TTL).acquire().await.err());
+    keep(
+        texts,
+        pool.lock(&*key).ttl(TTL).acquire().await.err().as_ref(),
+    );
     match number % 4 {
         0 => proxy.set(Mode::BlackHole),
         1 => proxy.set(Mode::Garble),
         2 => proxy.lose_replies("EVALSHA", 100, After::Error("NOAUTH no")),
         _ => proxy.lose_replies("EVALSHA", 100, After::Error("OOM full")),
     }
-    keep(texts, &pool.lock("other").ttl(TTL).acquire().await.err());
+    keep(
+        texts,
+        pool.lock("other").ttl(TTL).acquire().await.err().as_ref(),
+    );
     guard.handle().lost().await;
-    keep(texts, &guard.check().err());
-    keep(texts, &guard.release().await.err());
+    keep(texts, guard.check().err().as_ref());
+    keep(texts, guard.release().await.err().as_ref());
     proxy.pass();
     texts.push(format!("{:?}", pool.shutdown(TTL).await));
 }
 
-fn keep(texts: &mut Vec<String>, error: &Option<LockError>) {
+fn keep(texts: &mut Vec<String>, error: Option<&LockError>) {
     if let Some(error) = error {
         texts.push(format!("{error} {error:?} {error:#?} {:?}", source(error)));
     }
@@ -111,10 +117,13 @@ fn source(error: &LockError) -> Option<impl Debug> {
 async fn refused(server: &Server, texts: &mut Vec<String>) {
     for user in ["", "user"] {
         let url = format!("redis://{user}:{PASSWORD}x@127.0.0.1:{}/", server.port());
-        keep(texts, &LockPool::connect(&url).await.err());
+        keep(texts, LockPool::connect(&url).await.err().as_ref());
         keep(
             texts,
-            &LockPool::connect(&format!("{url}nonsense")).await.err(),
+            LockPool::connect(&format!("{url}nonsense"))
+                .await
+                .err()
+                .as_ref(),
         );
     }
 }

@@ -81,7 +81,7 @@ pub fn check_file(path: &Path) -> std::io::Result<Report> {
     let mut reader = Reader::open(path)?;
     let mut checker = Checker::default();
     while let Some(note) = reader.next_note()? {
-        checker.take(note);
+        checker.take(&note);
     }
     Ok(Report {
         torn: reader.torn(),
@@ -93,7 +93,7 @@ pub fn check_file(path: &Path) -> std::io::Result<Report> {
 pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
     let mut checker = Checker::default();
     for note in notes {
-        checker.take(note);
+        checker.take(&note);
     }
     checker.finish()
 }
@@ -105,9 +105,9 @@ struct Checker {
 }
 
 impl Checker {
-    fn take(&mut self, note: Note) {
+    fn take(&mut self, note: &Note) {
         let report = &mut self.report;
-        match &note {
+        match note {
             Note::Run { what, seed } => report.runs.push((what.clone(), *seed)),
             Note::Enter { .. } => report.sections += 1,
             Note::Write { kept: true, .. } => report.writes += 1,
@@ -120,12 +120,12 @@ impl Checker {
             }
             _ => {}
         }
-        if let Some(key) = key_of(&note) {
+        if let Some(key) = key_of(note) {
             if !self.keys.contains_key(key) {
                 self.keys.insert(key.to_owned(), KeyNotes::default());
             }
             if let Some(notes) = self.keys.get_mut(key) {
-                notes.take(&note);
+                notes.take(note);
             }
         }
     }

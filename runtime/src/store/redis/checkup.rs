@@ -13,7 +13,7 @@ use crate::store::{Op, Renewal};
 use crate::token::{Nonce, Token};
 
 /// Until then the key has expired should its removal not be permitted.
-const TTL: Duration = Duration::from_millis(1_000);
+const TTL: Duration = Duration::from_secs(1);
 
 /// Warns of all that is found. Without an answer there is nothing to say: the first call will tell.
 pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, limit: Duration) {
@@ -30,7 +30,12 @@ pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, l
     let Ok(Ok(mut answers)) = tokio::time::timeout(limit, answers).await else {
         return;
     };
-    if let Some(warning) = answers.pop().as_ref().and_then(text).and_then(eviction) {
+    if let Some(warning) = answers
+        .pop()
+        .as_ref()
+        .and_then(text)
+        .and_then(|info| eviction(&info))
+    {
         tracing::warn!(%server, "{warning}");
     }
     for (op, answer) in ops.iter().zip(answers) {
@@ -79,7 +84,7 @@ fn text(info: &Value) -> Option<String> {
 }
 
 /// What is wrong with the eviction policy: every lock has a ttl, so all but one can drop locks that are held.
-fn eviction(info: String) -> Option<String> {
+fn eviction(info: &str) -> Option<String> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
     let limited = field("maxmemory:").is_some_and(|limit| limit.trim() != "0");
     let policy = field("maxmemory_policy:")?.trim();
@@ -99,10 +104,10 @@ mod tests {
         let info = |limit: u64, policy: &str| {
             format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n")
         };
-        assert_eq!(eviction(info(0, "allkeys-lru")), None);
-        assert_eq!(eviction(info(100, "noeviction")), None);
-        assert_eq!(eviction(String::new()), None);
-        let told = eviction(info(100, "volatile-ttl")).expect("it drops locks");
+        assert_eq!(eviction(&info(0, "allkeys-lru")), None);
+        assert_eq!(eviction(&info(100, "noeviction")), None);
+        assert_eq!(eviction(""), None);
+        let told = eviction(&info(100, "volatile-ttl")).expect("it drops locks");
         assert!(told.contains("volatile-ttl"), "{told}");
     }
 }
