@@ -157,3 +157,130 @@ fn key_of(note: &Note) -> Option<&str> {
         | Note::Foreign { key, .. } => Some(key),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Note, check};
+
+    fn enter(holder: u64, fence: u64, at: u64) -> Note {
+        Note::Enter {
+            key: "k".to_owned(),
+            holder,
+            fence: Some(fence),
+            asked: at - 2,
+            at,
+            sent: at - 1,
+            deadline: at + 100,
+        }
+    }
+
+    fn leave(holder: u64, at: u64, deadline: u64) -> Note {
+        Note::Leave {
+            key: "k".to_owned(),
+            holder,
+            at,
+            deadline,
+        }
+    }
+
+    fn write(holder: u64, fence: u64, seen: u64, newest: u64, at: u64, kept: bool) -> Note {
+        Note::Write {
+            key: "k".to_owned(),
+            holder,
+            fence: Some(fence),
+            seen,
+            newest,
+            at,
+            deadline: 110,
+            kept,
+        }
+    }
+
+    fn kinds(notes: &[Note]) -> Vec<Kind> {
+        let report = check(notes.iter().cloned());
+        report.violations.iter().map(|found| found.kind).collect()
+    }
+
+    #[test]
+    fn one_after_the_other_is_fine() {
+        let fine = [
+            enter(1, 1, 10),
+            leave(1, 20, 110),
+            enter(2, 2, 20),
+            leave(2, 30, 120),
+        ];
+        assert_eq!(kinds(&fine), []);
+    }
+
+    #[test]
+    fn a_killed_holder_keeps_its_lease() {
+        assert_eq!(kinds(&[enter(1, 1, 10), enter(2, 2, 109)]), [Kind::Overlap]);
+        assert_eq!(kinds(&[enter(1, 1, 10), enter(2, 2, 110)]), []);
+    }
+
+    #[test]
+    fn a_renewed_lease_reaches_further() {
+        let renewed = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 160, 200)];
+        assert_eq!(kinds(&renewed), [Kind::Overlap]);
+    }
+
+    #[test]
+    fn what_a_stopped_process_finishes_is_not_a_second_holder() {
+        // It left 200 after its deadline, in a poll that had begun before.
+        let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
+        assert_eq!(kinds(&late), []);
+    }
+
+    #[test]
+    fn a_long_section_is_compared_with_all_that_follow() {
+        let nested = [
+            enter(1, 1, 10),
+            enter(2, 2, 20),
+            leave(2, 30, 120),
+            enter(3, 3, 50),
+            leave(3, 60, 150),
+            leave(1, 90, 110),
+        ];
+        assert_eq!(kinds(&nested), [Kind::Overlap, Kind::Overlap]);
+    }
+
+    #[test]
+    fn fences_must_grow() {
+        let same = [enter(1, 7, 10), leave(1, 20, 110), enter(2, 7, 30)];
+        assert_eq!(kinds(&same), [Kind::FenceOrder]);
+    }
+
+    #[test]
+    fn two_writes_on_one_reading_lose_an_update() {
+        let writes = [write(1, 1, 5, 1, 20, true), write(2, 2, 5, 2, 30, true)];
+        assert_eq!(kinds(&writes), [Kind::LostUpdate]);
+    }
+
+    #[test]
+    fn a_resource_must_not_take_an_older_fence() {
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 120, true)]), [Kind::StaleWrite]);
+    }
+
+    #[test]
+    fn nobody_newer_may_be_there_during_a_lease() {
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 50, false)]), [Kind::Overtaken]);
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 110, false)]), []);
+    }
+
+    #[test]
+    fn a_lease_counts_from_before_its_body() {
+        let Note::Enter { key, deadline, .. } = enter(1, 1, 10) else {
+            unreachable!("that is what was made");
+        };
+        let late = Note::Enter {
+            key,
+            deadline,
+            holder: 1,
+            fence: Some(1),
+            asked: 5,
+            at: 10,
+            sent: 11,
+        };
+        assert_eq!(kinds(&[late]), [Kind::LeaseTooLong]);
+    }
+}

@@ -93,3 +93,33 @@ impl Reader {
         self.torn
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::{History, Reader};
+    use crate::oracle::Note;
+
+    /// Fails if a note that a kill cut off takes the next one with it.
+    #[test]
+    fn a_torn_note_is_passed_over() {
+        let path = std::env::temp_dir().join(format!("torn-{}.jsonl", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let history = History::open(&path);
+        let alone = |key: &str| Note::Alone {
+            key: key.to_owned(),
+        };
+        history.note(&alone("first"));
+        (&history.file)
+            .write_all(b"{\"note\":\"lost\",\"ke")
+            .expect("a temporary file is writable");
+        history.note(&alone("second"));
+        let mut reader = Reader::open(&path).expect("it is there");
+        assert_eq!(reader.next_note().expect("readable"), Some(alone("first")));
+        assert_eq!(reader.next_note().expect("readable"), Some(alone("second")));
+        assert_eq!(reader.next_note().expect("readable"), None);
+        assert_eq!(reader.torn(), 1);
+        std::fs::remove_file(&path).expect("it was there");
+    }
+}
