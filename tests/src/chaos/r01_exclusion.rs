@@ -68,7 +68,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
 fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Redis => Duration::from_millis(2_500),
-        _ => Duration::from_millis(600),
+        Size::Full => Duration::from_millis(250),
+        Size::Small => Duration::from_millis(600),
     }
 }
 

@@ -306,6 +306,9 @@ fn queues(scene: &Scene) {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
     assert!(probe.take("k", Duration::from_secs(60)));
+    scene.crew.note(&Note::Undisturbed {
+        key: "k".to_owned(),
+    });
     scene.run(&server.url(), Lane::stays("k", 1_000, 10).waits(300));
 }
 

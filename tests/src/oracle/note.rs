@@ -101,7 +101,7 @@ pub enum Note {
         /// The key.
         key: String,
     },
-    /// Nothing disturbs this key: it must not be lost.
+    /// Nothing disturbs this key or its callers: it must not be lost, and nobody may queue beyond a budget.
     Undisturbed {
         /// The key.
         key: String,

@@ -32,7 +32,10 @@ pub(super) struct KeyNotes {
     by_holder: HashMap<u64, usize>,
     /// What writes that were taken had read.
     seen: HashSet<u64>,
-    refusals: Vec<(u64, u64)>,
+    /// How many calls were refused.
+    refusals: u64,
+    /// Calls that took longer than they were willing to.
+    over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
     alone: bool,
@@ -91,12 +94,10 @@ impl KeyNotes {
             Note::Refused {
                 asked, at, wait, ..
             } => {
-                self.refusals.push((asked, at));
+                self.refusals += 1;
                 if at - asked > wait + BUDGET_SLACK {
-                    self.found(
-                        Kind::OverBudget,
-                        format!("asked {asked}, told {at}, wait {wait}"),
-                    );
+                    self.over_budget
+                        .push(format!("asked {asked}, told {at}, wait {wait}"));
                 }
             }
             Note::Alone { .. } => self.alone = true,
@@ -209,8 +210,14 @@ impl KeyNotes {
         if self.undisturbed && !self.losses.is_empty() {
             self.found(Kind::FalseLoss, format!("{} times", self.losses.len()));
         }
-        if self.alone && !self.refusals.is_empty() {
-            self.found(Kind::SelfRefusal, format!("{} times", self.refusals.len()));
+        // A process that was stopped while it queued answers when it goes on.
+        for detail in std::mem::take(&mut self.over_budget) {
+            if self.undisturbed {
+                self.found(Kind::OverBudget, detail);
+            }
+        }
+        if self.alone && self.refusals > 0 {
+            self.found(Kind::SelfRefusal, format!("{} times", self.refusals));
         }
         for (at, by) in std::mem::take(&mut self.must_leave) {
             let late =
