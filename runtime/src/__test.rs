@@ -6,7 +6,8 @@ use crate::LockHandle;
 use crate::clock::Clock;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
-use crate::store::{LockStore, Options, Target, conformance};
+pub use crate::store::interleave::Counts;
+use crate::store::{LockStore, Options, Target, conformance, interleave};
 
 /// Runs the conformance suite of lock stores against the store at `url`.
 ///
@@ -18,6 +19,20 @@ pub async fn conformance(url: &str) {
     let two = open(url).await;
     let mut stores = vec![one, two];
     conformance::run(move || stores.pop().expect("the suite asks for two")).await;
+}
+
+/// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
+/// they differ.
+///
+/// # Errors
+///
+/// The first difference.
+///
+/// # Panics
+///
+/// Where the store cannot be reached.
+pub async fn interleave(url: &str, seed: u64, requests: u64) -> Result<Counts, String> {
+    interleave::run(open(url).await, seed, requests).await
 }
 
 async fn open(url: &str) -> Box<dyn LockStore> {

@@ -15,6 +15,8 @@ mod target;
 
 #[cfg(any(test, feature = "__test"))]
 pub(crate) mod conformance;
+#[cfg(feature = "__test")]
+pub(crate) mod interleave;
 
 pub(crate) use target::{Options, Target};
 

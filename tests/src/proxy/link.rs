@@ -117,7 +117,7 @@ impl<'a> Link<'a> {
                 let Some(delay) = self.admit(way, &mut random).await else {
                     continue;
                 };
-                if way == Direction::ToClient && self.ends_with(&message) {
+                if way == Direction::ToClient && self.ends_with(&mut message) {
                     return;
                 }
                 if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
@@ -177,6 +177,8 @@ impl<'a> Link<'a> {
             return;
         }
         self.shared.commands.fetch_add(1, Ordering::Relaxed);
+        let now = leasehold::__test::now();
+        self.shared.last_command.store(now, Ordering::Release);
         if is_answered(message) {
             let fate = self.shared.loses(message);
             self.fates
@@ -187,7 +189,7 @@ impl<'a> Link<'a> {
     }
 
     /// Loses a reply that is to be lost; `true` when the connection ends with it.
-    fn ends_with(&self, reply: &[u8]) -> bool {
+    fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         if reply.starts_with(b">") {
             return false;
         }
@@ -204,10 +206,12 @@ impl<'a> Link<'a> {
             return false;
         }
         self.shared.lost.fetch_add(1, Ordering::Relaxed);
-        if after == After::Silence {
-            self.silence();
+        match after {
+            After::Cut => return true,
+            After::Silence => self.silence(),
+            After::Error(error) => *reply = format!("-{error}\r\n").into_bytes(),
         }
-        after == After::Cut
+        false
     }
 }
 

@@ -50,6 +50,8 @@ pub enum After {
     Cut,
     /// It stays open, and nothing comes over it any more.
     Silence,
+    /// It stays open, and the answer is this error: `READONLY as a server would say it`.
+    Error(&'static str),
 }
 
 /// How much has passed.
@@ -84,6 +86,8 @@ struct Shared {
     half_open: watch::Sender<u64>,
     /// How many times clients were hung up on, and how late what they had sent arrives.
     hang_up: watch::Sender<(u64, Duration)>,
+    /// When the last command came, on the clock that leases are counted on.
+    last_command: AtomicU64,
     loss: Mutex<Option<Loss>>,
     connections: AtomicU64,
     commands: AtomicU64,
@@ -137,6 +141,7 @@ impl Proxy {
             generation: watch::Sender::new(0),
             half_open: watch::Sender::new(0),
             hang_up: watch::Sender::default(),
+            last_command: AtomicU64::new(0),
             loss: Mutex::new(None),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
@@ -193,6 +198,11 @@ impl Proxy {
             *number += 1;
             *delay = late;
         });
+    }
+
+    /// When the last command came from a client, in nanoseconds of `leasehold::__test::now`.
+    pub fn last_command(&self) -> u64 {
+        self.shared.last_command.load(Ordering::Acquire)
     }
 
     /// Loses the replies to the next `times` commands that contain `text` (any command when it is

@@ -14,9 +14,9 @@ use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
-use super::reply;
 use super::scripts;
 use super::server::{Link, Server};
+use super::{checkup, reply};
 use crate::LockError;
 use crate::engine::Jitter;
 use crate::store::target::Options;
@@ -74,7 +74,8 @@ pub(crate) struct RedisStore {
 impl RedisStore {
     pub(crate) async fn connect(server: Server, options: &Options) -> Result<Self, LockError> {
         let link = server.clone().connect(options.io_timeout).await;
-        let link = link.map_err(|failure| failure.error)?;
+        let mut link = link.map_err(|failure| failure.error)?;
+        checkup::examine(&mut link, &server, &options.namespace, options.io_timeout).await;
         let mut store = Self {
             server,
             fence_key: scripts::fence_key(&options.namespace),

@@ -3,6 +3,7 @@
 //! [`scripts`] says what is run on the server, [`server`] how to reach it, [`line`] is one connection, [`connection`] keeps one up,
 //! [`reply`] reads answers and errors.
 
+mod checkup;
 mod connection;
 mod line;
 mod reply;

@@ -1,0 +1,281 @@
+//! The full run of the fault harness, for people: `scripts/chaos --help`.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use leasehold_tests::chaos::ground::{Ground, Requirement, Size, Store};
+use leasehold_tests::chaos::table::{self, Row};
+use leasehold_tests::chaos::{REQUIREMENTS, seeded, worker};
+use leasehold_tests::oracle;
+
+/// Faults against real servers and processes, with an oracle that watches: every requirement of
+/// docs/reliability.md with its full number. Exit code 1: a promise was broken.
+#[derive(Parser)]
+#[command(name = "chaos", args_conflicts_with_subcommands = true)]
+struct Command {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    full: Full,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Checks the history of an earlier run again.
+    Check {
+        /// A `history.jsonl`.
+        file: PathBuf,
+    },
+    /// Plays the scenario of each seeded bug, with the bug and without.
+    Bugs,
+    /// Runs a job; for the harness itself.
+    #[command(hide = true)]
+    Worker {
+        /// The job, as JSON.
+        job: String,
+    },
+}
+
+#[derive(Args)]
+struct Full {
+    /// How long the whole run may take, about; the exclusion run gets what the others leave, at least a minute.
+    #[arg(long, default_value_t = 15.0)]
+    minutes: f64,
+    /// How many sections the exclusion run wants; it ends with them or with the time.
+    #[arg(long, default_value_t = 1_000_000)]
+    sections: u64,
+    /// Repeats the schedule of an earlier run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these requirements; can be given several times.
+    #[arg(long)]
+    requirement: Vec<u8>,
+    /// Only this store.
+    #[arg(long)]
+    store: Option<Only>,
+    /// How many requirements run at a time; most of them wait most of the time.
+    #[arg(long, default_value_t = 3)]
+    lanes: u32,
+    /// The small numbers of the test suite.
+    #[arg(long)]
+    small: bool,
+    /// Where histories are kept.
+    #[arg(long, default_value = "target/chaos")]
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Only {
+    Redis,
+    Memory,
+}
+
+impl Only {
+    fn is(self, store: Store) -> bool {
+        matches!(
+            (self, store),
+            (Self::Redis, Store::Redis) | (Self::Memory, Store::Memory)
+        )
+    }
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    let well = match command.other {
+        None => full(&command.full),
+        Some(Other::Check { file }) => check(&file),
+        Some(Other::Bugs) => bugs(&command.full),
+        Some(Other::Worker { job }) => {
+            worker::main(&job);
+            true
+        }
+    };
+    if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn check(file: &std::path::Path) -> bool {
+    match oracle::check_file(file) {
+        Ok(report) => {
+            print!("{report}");
+            report.violations.is_empty()
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", file.display());
+            false
+        }
+    }
+}
+
+fn bugs(options: &Full) -> bool {
+    let program = program();
+    let mut well = true;
+    println!("| bug | caught as | scenario |\n|---|---|---|");
+    for case in seeded::CASES {
+        let bad = case.play(&program, &options.folder, true);
+        let good = case.play(&program, &options.folder, false);
+        let caught = bad.count(case.kind) > 0 && good.violations.is_empty();
+        well &= caught;
+        let kind = if caught {
+            case.kind.to_string()
+        } else {
+            "NOT CAUGHT".to_owned()
+        };
+        println!("| `{}` | {kind} | {} |", case.bug, case.what);
+    }
+    well
+}
+
+/// What runs, in three groups: the soak beside everything else, most with some at a time, the exclusion last.
+struct Plan {
+    beside: Vec<Part>,
+    first: Mutex<VecDeque<Part>>,
+    last: Vec<Part>,
+}
+
+type Part = (Requirement, Store);
+
+impl Plan {
+    fn new(options: &Full) -> Self {
+        let mut plan = Self {
+            beside: Vec::new(),
+            first: Mutex::default(),
+            last: Vec::new(),
+        };
+        let numbers = &options.requirement;
+        for requirement in REQUIREMENTS {
+            let stores = [Store::Redis, Store::Memory].into_iter().filter(|store| {
+                let only = options.store.is_none_or(|only| only.is(*store));
+                only && requirement.stores.contains(store)
+            });
+            if !numbers.is_empty() && !numbers.contains(&requirement.number) {
+                continue;
+            }
+            for part in stores.map(|store| (requirement, store)) {
+                match requirement.number {
+                    25 => plan.beside.push(part),
+                    1 => plan.last.push(part),
+                    _ => plan
+                        .first
+                        .lock()
+                        .expect("nobody else has it")
+                        .push_back(part),
+                }
+            }
+        }
+        plan
+    }
+
+    fn next(&self) -> Option<Part> {
+        self.first
+            .lock()
+            .expect("no panic under this lock")
+            .pop_front()
+    }
+}
+
+fn full(options: &Full) -> bool {
+    let seed = options.seed.unwrap_or_else(random_seed);
+    println!("chaos: seed {seed}");
+    let started = Instant::now();
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    let plan = Plan::new(options);
+    let ground = |store, time| Ground {
+        program: program(),
+        folder: options.folder.clone(),
+        seed,
+        store,
+        size: if options.small {
+            Size::Small
+        } else {
+            Size::Full
+        },
+        time,
+        sections: options.sections,
+    };
+    let mut rows = Vec::new();
+    std::thread::scope(|scope| {
+        let beside = plan.beside.iter();
+        let beside: Vec<_> = beside
+            .map(|(requirement, store)| {
+                let ground = ground(*store, time);
+                scope.spawn(move || play(*requirement, &ground))
+            })
+            .collect();
+        let lanes: Vec<_> = (0..options.lanes.max(1))
+            .map(|_| {
+                scope.spawn(|| {
+                    let parts = std::iter::from_fn(|| plan.next());
+                    let rows =
+                        parts.map(|(requirement, store)| play(requirement, &ground(store, time)));
+                    rows.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for lane in lanes {
+            rows.extend(lane.join().expect("no panic"));
+        }
+        for (number, (requirement, store)) in (1..).zip(&plan.last) {
+            // The first has more to do.
+            let rest = time.saturating_sub(started.elapsed());
+            let share = if number < plan.last.len() {
+                rest * 3 / 4
+            } else {
+                rest
+            };
+            rows.push(play(
+                *requirement,
+                &ground(*store, share.max(Duration::from_secs(60))),
+            ));
+        }
+        rows.extend(
+            beside
+                .into_iter()
+                .map(|part| part.join().expect("no panic")),
+        );
+    });
+    rows.sort_by_key(|row| row.requirement.number);
+    let took = started.elapsed().as_secs_f64() / 60.0;
+    println!(
+        "\nseed {seed}, {took:.1} minutes\n\n{}",
+        table::render(&rows)
+    );
+    rows.iter().all(|row| row.outcome.passed())
+}
+
+fn play(requirement: Requirement, ground: &Ground) -> Row {
+    let started = Instant::now();
+    let outcome = requirement.outcome(ground);
+    let row = Row {
+        requirement,
+        store: ground.store,
+        took: started.elapsed(),
+        outcome,
+    };
+    let result = if row.outcome.passed() { "pass" } else { "FAIL" };
+    println!(
+        "{result} {:2} {:?} {:.0?} {}: {}",
+        requirement.number,
+        ground.store,
+        row.took,
+        requirement.what,
+        row.outcome.numbers()
+    );
+    row
+}
+
+fn program() -> PathBuf {
+    std::env::current_exe().expect("this program has a path")
+}
+
+fn random_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| since.as_secs() % 1_000_000)
+}

@@ -1,0 +1,222 @@
+//! The parent's side: a folder with one history, and the worker processes that write to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::job::{Job, Lane};
+use crate::oracle::{self, History, Note, Reader, Report};
+use crate::process::Leashed;
+use crate::wait;
+
+/// A worker that was told to end may take so long, network faults included.
+const END: Duration = Duration::from_secs(25);
+
+/// A run: where its history is, and how to start workers.
+#[derive(Debug)]
+pub struct Crew {
+    program: PathBuf,
+    folder: PathBuf,
+    history: History,
+    seed: u64,
+}
+
+impl Crew {
+    /// Starts a history in `folder`, which is made, or emptied.
+    ///
+    /// # Panics
+    ///
+    /// When the folder cannot be made.
+    pub fn new(program: &Path, folder: &Path, what: &str, seed: u64) -> Self {
+        // It may not be there.
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder.join("ledger")).expect("a folder can be made");
+        let history = History::open(&folder.join("history.jsonl"));
+        history.note(&Note::Run {
+            what: what.to_owned(),
+            seed,
+        });
+        Self {
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            history,
+            seed,
+        }
+    }
+
+    /// A job with these lanes.
+    pub fn job(&self, url: &str, lanes: Vec<Lane>) -> Job {
+        Job {
+            url: url.to_owned(),
+            history: self.history.path().to_owned(),
+            ledger: self.folder.join("ledger"),
+            seed: self.seed,
+            io_timeout_ms: 1_000,
+            gate: None,
+            threads: 2,
+            lanes,
+        }
+    }
+
+    /// Starts a process for a job, with a seeded bug if one is named.
+    ///
+    /// # Panics
+    ///
+    /// When the program does not start.
+    pub fn spawn(&self, job: &Job, bug: Option<&str>) -> Hand {
+        let mut command = Command::new(&self.program);
+        command.env_remove("LEASEHOLD_SEEDED_BUG");
+        if let Some(bug) = bug {
+            command.env("LEASEHOLD_SEEDED_BUG", bug);
+        }
+        let log = fs::File::create(self.folder.join("workers.log")).expect("a log can be made");
+        let mut child = command
+            .arg("worker")
+            .arg(serde_json::to_string(job).expect("a job is JSON"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the worker program starts");
+        let input = child.stdin.take();
+        Hand {
+            process: Leashed::new(child, None),
+            input,
+        }
+    }
+
+    /// Starts a process and calls `prepare` when it has connected and has not called yet.
+    ///
+    /// # Panics
+    ///
+    /// When it does not connect.
+    pub fn spawn_gated(&self, mut job: Job, bug: Option<&str>, prepare: impl FnOnce()) -> Hand {
+        let gate = self.folder.join("gate");
+        job.gate = Some(gate.clone());
+        let hand = self.spawn(&job, bug);
+        let ready = gate.with_extension("ready");
+        wait::until("the worker connects", END, || ready.exists());
+        prepare();
+        fs::write(gate.with_extension("go"), "").expect("the folder is writable");
+        hand
+    }
+
+    /// Appends to the history.
+    pub fn note(&self, note: &Note) {
+        self.history.note(note);
+    }
+
+    /// Notes a fault.
+    pub fn fault(&self, kind: &str) {
+        self.note(&Note::Fault {
+            kind: kind.to_owned(),
+            at: now(),
+        });
+    }
+
+    /// Follows the history from its start.
+    ///
+    /// # Panics
+    ///
+    /// When the file is gone.
+    pub fn watch(&self) -> Watch {
+        Watch {
+            reader: Reader::open(self.history.path()).expect("the history is there"),
+        }
+    }
+
+    /// Checks the history.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be read.
+    pub fn report(&self) -> Report {
+        oracle::check_file(self.history.path()).expect("the history is there")
+    }
+
+    /// The file.
+    pub fn history(&self) -> &Path {
+        self.history.path()
+    }
+
+    /// Removes everything; for a history without violations.
+    pub fn remove(self) {
+        // What is left is in a temporary place.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A worker process. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Hand {
+    process: Leashed,
+    input: Option<ChildStdin>,
+}
+
+impl Hand {
+    /// Its process, to be stopped and killed.
+    pub fn process(&mut self) -> &mut Leashed {
+        &mut self.process
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.exited().is_some()
+    }
+
+    /// Asks it to end.
+    pub fn ask_to_end(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits until its job is done, and kills it if that takes too long; whether it ended well.
+    pub fn finish(&mut self) -> bool {
+        self.ask_to_end();
+        let ended = wait::try_until(END, || self.has_ended()).is_some();
+        let well = ended && self.process.exited().is_some_and(|status| status.success());
+        self.process.kill();
+        well
+    }
+}
+
+/// Follows a history while it grows.
+#[derive(Debug)]
+pub struct Watch {
+    reader: Reader,
+}
+
+impl Watch {
+    /// The next note; `None` when there is none yet.
+    ///
+    /// # Panics
+    ///
+    /// When the file cannot be read.
+    pub fn next_note(&mut self) -> Option<Note> {
+        self.reader.next_note().expect("the history can be read")
+    }
+
+    /// Waits for the first note that `wanted` accepts; those before it are passed over.
+    pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Note) -> bool) -> Option<Note> {
+        let mut found = None;
+        wait::try_until(limit, || {
+            while found.is_none() {
+                match self.next_note() {
+                    Some(note) if wanted(&note) => found = Some(note),
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            found.is_some()
+        });
+        found
+    }
+
+    /// Waits until `count` bodies have begun.
+    pub fn entered(&mut self, limit: Duration, count: usize) -> bool {
+        let entered = |note: &Note| matches!(note, Note::Enter { .. });
+        (0..count).all(|_| self.wait_for(limit, entered).is_some())
+    }
+}

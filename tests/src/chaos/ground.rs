@@ -1,0 +1,180 @@
+//! What every requirement is given.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::LockPool;
+use tokio::runtime::{Builder, Runtime};
+
+use super::control;
+use super::crew::Crew;
+use super::sheet::{Outcome, Sheet};
+use crate::probe::{MemoryProbe, Probe};
+use crate::random::Random;
+use crate::server::Server;
+
+/// Which store the locks are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// A `redis-server` of the run's own.
+    Redis,
+    /// `memory://`.
+    Memory,
+}
+
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Size {
+    /// The numbers of the requirements.
+    Full,
+    /// A share that the test suite can afford.
+    Small,
+}
+
+/// Where and how much.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    /// The program whose `worker` command runs a job.
+    pub program: PathBuf,
+    /// Where histories are kept.
+    pub folder: PathBuf,
+    /// The seed.
+    pub seed: u64,
+    /// Which store.
+    pub store: Store,
+    /// How much.
+    pub size: Size,
+    /// How long the open-ended requirements (exclusion, soak) may run.
+    pub time: Duration,
+    /// How many sections the exclusion run wants.
+    pub sections: u64,
+}
+
+/// One line of the requirement list.
+#[derive(Debug, Clone, Copy)]
+pub struct Requirement {
+    /// Its number there.
+    pub number: u8,
+    /// In words.
+    pub what: &'static str,
+    /// The stores that it makes sense for.
+    pub stores: &'static [Store],
+    /// Runs it.
+    pub run: fn(&Ground, &Sheet),
+}
+
+/// Both stores.
+pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
+/// What is about servers and networks.
+pub(super) const REDIS: &[Store] = &[Store::Redis];
+
+impl Requirement {
+    /// Runs it; a panic is a failure.
+    pub fn outcome(&self, ground: &Ground) -> Outcome {
+        control::start();
+        let sheet = Sheet::new();
+        let ended = catch_unwind(AssertUnwindSafe(|| (self.run)(ground, &sheet)));
+        if let Err(panic) = ended {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            sheet.fail(format!("panicked: {}", text.unwrap_or("see above")));
+        }
+        sheet.into_outcome()
+    }
+}
+
+impl Ground {
+    /// The number that this run is to reach.
+    pub(super) fn count(&self, full: u64, small: u64) -> u64 {
+        match self.size {
+            Size::Full => full,
+            Size::Small => small,
+        }
+    }
+
+    /// A random source for one requirement.
+    pub(super) fn random(&self, number: u64) -> Random {
+        Random::new(self.seed.wrapping_mul(1_000).wrapping_add(number))
+    }
+
+    /// A crew with a history named `name`.
+    pub(super) fn crew(&self, name: &str) -> Crew {
+        let folder = self
+            .folder
+            .join(format!("{name}-{:?}", self.store).to_lowercase());
+        Crew::new(Path::new(&self.program), &folder, name, self.seed)
+    }
+
+    /// A store with nothing in it.
+    pub(super) fn place(&self, name: &str) -> Place {
+        match self.store {
+            Store::Redis => {
+                let server = Server::start();
+                Place {
+                    url: server.url(),
+                    probe: Arc::new(server.probe().namespace("lock:")),
+                    _server: Some(server),
+                }
+            }
+            Store::Memory => {
+                let url = format!("memory://{name}-{}", self.seed);
+                Place {
+                    probe: Arc::new(MemoryProbe::new(&url)),
+                    url,
+                    _server: None,
+                }
+            }
+        }
+    }
+}
+
+/// A store and a look into it.
+pub(super) struct Place {
+    pub(super) url: String,
+    pub(super) probe: Arc<dyn Probe>,
+    _server: Option<Server>,
+}
+
+pub(super) fn runtime(workers: usize) -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+pub(super) fn local_runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+pub(super) async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the store answers")
+}
+
+/// Does `lane` on so many threads; each takes numbers below `total` until none is left, or something panics.
+pub(super) fn on_threads(
+    threads: u64,
+    total: u64,
+    random: &mut Random,
+    lane: impl Fn(u64, Random, &dyn Fn() -> Option<u64>) + Sync,
+) {
+    let next = AtomicU64::new(0);
+    let take = || {
+        next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| {
+            (number < total).then_some(number + 1)
+        })
+        .ok()
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (random, lane, take) = (random.fork(), &lane, &take);
+            scope.spawn(move || lane(thread, random, take));
+        }
+    });
+}

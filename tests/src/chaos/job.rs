@@ -1,0 +1,106 @@
+//! What a worker process of the harness is to do.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The work of one process; its only argument, as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// The store.
+    pub url: String,
+    /// The history that its bodies note to.
+    pub history: PathBuf,
+    /// The folder of the counters.
+    pub ledger: PathBuf,
+    /// The seed of its random choices.
+    pub seed: u64,
+    /// How long one request may take, in milliseconds.
+    pub io_timeout_ms: u64,
+    /// After connecting it makes this file with the ending `ready` and waits for the one with `go`.
+    pub gate: Option<PathBuf>,
+    /// How many workers its runtime has.
+    pub threads: usize,
+    /// What runs side by side.
+    pub lanes: Vec<Lane>,
+}
+
+/// Calls of an annotated function, one after the other, over a pool of the lane's own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Lane {
+    /// The keys; each call takes one at random.
+    pub keys: Vec<String>,
+    /// So many tasks do the same, over one pool.
+    pub copies: u32,
+    /// The ttl, in milliseconds.
+    pub ttl_ms: u64,
+    /// How long to queue, in milliseconds.
+    pub wait_ms: u64,
+    /// Whether the lease is renewed.
+    pub watchdog: bool,
+    /// What happens inside the lock.
+    pub work: Work,
+    /// How many calls each copy makes; 0 for as long as the process lives.
+    pub times: u64,
+    /// One of so many calls is dropped within 20 ms; 0 for none.
+    pub drop_one_in: u64,
+    /// One of so many bodies blocks its thread for up to 30 ms; 0 for none.
+    pub block_one_in: u64,
+}
+
+impl Lane {
+    /// One task that stays inside `key`.
+    pub fn stays(key: &str, ttl_ms: u64, stay_ms: u64) -> Self {
+        Self {
+            keys: vec![key.to_owned()],
+            copies: 1,
+            ttl_ms,
+            wait_ms: 0,
+            watchdog: false,
+            work: Work::Stay {
+                ms: stay_ms,
+                slow_drop_ms: 0,
+            },
+            times: 1,
+            drop_one_in: 0,
+            block_one_in: 0,
+        }
+    }
+
+    /// With a watchdog.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        Self {
+            watchdog: true,
+            ..self
+        }
+    }
+
+    /// Queues for so long.
+    #[must_use]
+    pub fn waits(self, wait_ms: u64) -> Self {
+        Self { wait_ms, ..self }
+    }
+}
+
+/// What happens inside the lock.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum Work {
+    /// Reads the key's counter, sleeps, and writes one more.
+    Count {
+        /// How long to sleep, in microseconds at most.
+        pause_us: u64,
+    },
+    /// Stays, polled every millisecond.
+    Stay {
+        /// For so long.
+        ms: u64,
+        /// The body's destructor takes so long.
+        slow_drop_ms: u64,
+    },
+    /// Blocks its thread in one poll.
+    Block {
+        /// For so long.
+        ms: u64,
+    },
+}

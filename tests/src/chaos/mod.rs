@@ -1,0 +1,72 @@
+//! The fault harness: worker processes, faults from a seed, the requirements, the seeded bugs.
+//!
+//! | file | noun |
+//! |---|---|
+//! | [`job`], [`worker`], `body`, `ledger` | what a worker process does, and the resource that its locks protect |
+//! | [`crew`] | the parent's side: workers to stop and kill, one history |
+//! | `faults` | what is made to fail, from a seed |
+//! | `control` | how late this machine wakes threads, which delays are judged against |
+//! | `canary` | what is logged and counted |
+//! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
+//! | `r01_…` to `r25_…` | the requirements |
+//! | [`seeded`] | the bugs that the oracle must see |
+//! | [`table`] | the result for people |
+
+mod body;
+mod canary;
+mod control;
+pub mod crew;
+mod faults;
+pub mod ground;
+pub mod job;
+mod ledger;
+mod r01_exclusion;
+mod r02_stops;
+mod r03_sent;
+mod r04_loss;
+mod r05_exits;
+mod r06_idempotence;
+mod r07_orphans;
+mod r08_ownership;
+mod r09_fences;
+mod r10_sql;
+mod r11_outages;
+mod r12_kills;
+mod r16_blocked;
+mod r17_full;
+mod r18_errors;
+mod r20_shutdown;
+mod r21_keys;
+mod r22_secrets;
+mod r23_checks;
+mod r25_soak;
+pub mod seeded;
+pub mod sheet;
+pub mod table;
+pub mod worker;
+
+use ground::Requirement;
+
+/// All requirements that the harness shows.
+pub const REQUIREMENTS: [Requirement; 20] = [
+    r01_exclusion::REQUIREMENT,
+    r02_stops::REQUIREMENT,
+    r03_sent::REQUIREMENT,
+    r04_loss::REQUIREMENT,
+    r05_exits::REQUIREMENT,
+    r06_idempotence::REQUIREMENT,
+    r07_orphans::REQUIREMENT,
+    r08_ownership::REQUIREMENT,
+    r09_fences::REQUIREMENT,
+    r10_sql::REQUIREMENT,
+    r11_outages::REQUIREMENT,
+    r12_kills::REQUIREMENT,
+    r16_blocked::REQUIREMENT,
+    r17_full::REQUIREMENT,
+    r18_errors::REQUIREMENT,
+    r20_shutdown::REQUIREMENT,
+    r21_keys::REQUIREMENT,
+    r22_secrets::REQUIREMENT,
+    r23_checks::REQUIREMENT,
+    r25_soak::REQUIREMENT,
+];

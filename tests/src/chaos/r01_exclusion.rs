@@ -1,0 +1,226 @@
+//! Requirement 1: no two leases of one key overlap, whatever fails.
+//!
+//! Worker processes count, each through a network of its own, in a Redis that has every write on disk before it
+//! answers. (A server that loses acknowledged writes is outside of what is promised.) With `memory://` the
+//! locks are of one process, which is stopped and killed; each process begins with keys of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::crew::{Crew, Hand};
+use super::faults::{self, Lane as FaultLane};
+use super::ground::{BOTH, Ground, Requirement, Size, Store};
+use super::job::{Job, Lane, Work};
+use super::sheet::Sheet;
+use crate::oracle::Note;
+use crate::proxy::Proxy;
+use crate::redis_probe::RedisProbe;
+use crate::server::ServerOptions;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 1,
+    what: "lease exclusion under faults",
+    stores: BOTH,
+    run,
+};
+
+const FAULTS: u64 = 500;
+const TTL: Duration = Duration::from_millis(600);
+const WORKERS: usize = 4;
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let crew = ground.crew("exclusion");
+    match ground.store {
+        Store::Redis => on_redis(ground, sheet, &crew),
+        Store::Memory => in_memory(ground, &crew),
+    }
+    let report = crew.report();
+    sheet.report(&report);
+    let inside = report.faults.get("future dropped").copied().unwrap_or(0)
+        + report
+            .faults
+            .get("user worker blocked")
+            .copied()
+            .unwrap_or(0);
+    sheet.reached("sections", report.sections, ground.sections);
+    sheet.reached("faults from outside", report.faults() - inside, FAULTS);
+    sheet.remark(format!(
+        "{inside} dropped futures and blocked workers besides"
+    ));
+    sheet.remark(format!(
+        "{} writes refused after their deadline",
+        report.late_writes
+    ));
+    sheet.remark(format!("history {}", crew.history().display()));
+    sheet.check(report.sections > 0 && report.writes > 0, || {
+        "nothing ran".to_owned()
+    });
+    if ground.size == Size::Small && report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// Between two faults of one process: a full run leaves time for sections too.
+fn pause(ground: &Ground) -> Duration {
+    match ground.size {
+        Size::Full => Duration::from_millis(2_500),
+        Size::Small => Duration::from_millis(600),
+    }
+}
+
+fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
+    let mut random = ground.random(1);
+    // A log that is short is read fast after a restart.
+    let mut server = ServerOptions::new()
+        .append_only()
+        .option("auto-aof-rewrite-min-size", &["4mb"])
+        .start();
+    let proxies: Vec<Proxy> = (0..WORKERS)
+        .map(|_| Proxy::start(server.address()))
+        .collect();
+    let over = AtomicBool::new(false);
+    let hands = std::thread::scope(|scope| {
+        let lanes = proxies.iter().map(|proxy| {
+            let lane = FaultLane {
+                crew,
+                proxy: Some(proxy),
+                random: random.fork(),
+                ttl: TTL,
+                pause: pause(ground),
+                over: &over,
+            };
+            let mut seeds = random.fork();
+            scope.spawn(move || {
+                let mut start =
+                    || crew.spawn(&job(crew, &proxy.url(), "k", seeds.next_u64()), None);
+                let hand = start();
+                lane.run(hand, start)
+            })
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let of_server = random.fork();
+        let (server, over, pause) = (&mut server, &over, pause(ground) * 2);
+        scope.spawn(move || faults::of_server(crew, server, of_server, TTL, pause, over));
+        until_enough(ground, crew.history());
+        over.store(true, Ordering::Relaxed);
+        lanes
+            .into_iter()
+            .map(|lane| lane.join().expect("no panic"))
+            .collect::<Vec<_>>()
+    });
+    end_all(sheet, hands);
+    all_free(crew, &server.probe());
+}
+
+fn in_memory(ground: &Ground, crew: &Crew) {
+    let mut random = ground.random(2);
+    let over = AtomicBool::new(false);
+    let born = AtomicU64::new(0);
+    let lane = FaultLane {
+        crew,
+        proxy: None,
+        random: random.fork(),
+        ttl: TTL,
+        pause: pause(ground),
+        over: &over,
+    };
+    let (over, born) = (&over, &born);
+    std::thread::scope(|scope| {
+        let mut seeds = random.fork();
+        let lane = scope.spawn(move || {
+            let mut start = || {
+                let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
+                let mut job = job(crew, "memory://chaos", &prefix, seeds.next_u64());
+                // Pools of one process, in the place of processes.
+                job.lanes.extend(job.lanes.clone());
+                crew.spawn(&job, None)
+            };
+            let hand = start();
+            lane.run(hand, start)
+        });
+        until_enough(ground, crew.history());
+        over.store(true, Ordering::Relaxed);
+        lane.join().expect("no panic").finish();
+    });
+}
+
+fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
+    let count = |copies, watchdog, pause_us| Lane {
+        keys: (0..100).map(|number| format!("{prefix}{number}")).collect(),
+        copies,
+        ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
+        wait_ms: 3_000,
+        watchdog,
+        work: Work::Count { pause_us },
+        times: 0,
+        drop_one_in: 200,
+        block_one_in: 4_000,
+    };
+    let lanes = vec![count(32, false, 200), count(8, true, 3_000)];
+    Job {
+        seed,
+        ..crew.job(url, lanes)
+    }
+}
+
+/// Waits until the numbers are reached, or the time is over.
+fn until_enough(ground: &Ground, history: &Path) {
+    let started = Instant::now();
+    let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
+    let (mut sections, mut faults) = (0, 0);
+    let mut line = Vec::new();
+    while started.elapsed() < ground.time {
+        std::thread::sleep(Duration::from_millis(200));
+        while lines
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            if !line.ends_with(b"\n") {
+                break;
+            }
+            sections += u64::from(line.starts_with(b"{\"note\":\"enter\""));
+            faults += u64::from(line.starts_with(b"{\"note\":\"fault\""));
+            line.clear();
+        }
+        if ground.size == Size::Full && sections >= ground.sections && faults >= FAULTS * 3 {
+            return;
+        }
+    }
+}
+
+fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
+    for hand in &mut hands {
+        hand.ask_to_end();
+    }
+    for hand in &mut hands {
+        sheet.check(hand.finish(), || {
+            "a worker did not end by itself, or badly".to_owned()
+        });
+    }
+}
+
+/// Nobody is left: all keys are free after a ttl.
+fn all_free(crew: &Crew, probe: &RedisProbe) {
+    let due = now();
+    let within = TTL + Duration::from_millis(200);
+    let left = || -> Vec<String> {
+        let mut keys = probe.keys("lock:*");
+        keys.retain(|key| !key.starts_with("lock:%"));
+        keys
+    };
+    let free = wait::try_until(within, || left().is_empty());
+    let key = left().pop().unwrap_or_else(|| "all".to_owned());
+    let at = free.map_or_else(|| now() + nanos(within), |_| now());
+    crew.note(&Note::Free {
+        key,
+        due,
+        at,
+        within: nanos(within),
+    });
+}

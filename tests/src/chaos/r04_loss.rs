@@ -1,0 +1,107 @@
+//! Requirement 4: with the store black-holed the loss is signalled by S, and before D even with every worker
+//! of the user's runtime blocked.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use leasehold::__test::{deadline, now};
+use leasehold::LockHandle;
+use tokio::runtime::Runtime;
+
+use super::body::nanos;
+use super::control;
+use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
+use super::sheet::Sheet;
+use crate::proxy::{Mode, Proxy};
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 4,
+    what: "loss is signalled by S; before D with all workers blocked",
+    stores: REDIS,
+    run,
+};
+
+const TTL: Duration = Duration::from_millis(1_200);
+/// max(50 ms, ttl/20)
+const MARGIN: Duration = Duration::from_millis(60);
+const LATE: Duration = Duration::from_millis(20);
+const WORKERS: usize = 2;
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(200, 8);
+    let server = Server::start();
+    on_threads(4, total, &mut ground.random(4), |_, mut random, next| {
+        while let Some(number) = next() {
+            let proxy = Proxy::start(server.address());
+            let runtime = runtime(WORKERS);
+            let pool = runtime.block_on(connect(&proxy.url()));
+            let request = pool.lock(format!("loss-{number}")).ttl(TTL).watchdog();
+            let guard = runtime.block_on(request.acquire()).expect("it is free");
+            std::thread::sleep(random.duration(TTL));
+            let blocked = (number % 2 == 1).then(|| block(&runtime));
+            sheet.faults("black hole", 1);
+            proxy.set(Mode::BlackHole);
+            observe(sheet, &runtime, &guard.handle(), blocked.is_some());
+            drop(blocked);
+        }
+    });
+    sheet.sections(total);
+    sheet.reached("losses", total, 200);
+}
+
+fn observe(sheet: &Sheet, runtime: &Runtime, handle: &LockHandle, blocked: bool) {
+    let started = now();
+    let told = runtime.spawn({
+        let handle = handle.clone();
+        async move {
+            handle.lost().await;
+            now()
+        }
+    });
+    let mut last = 0;
+    // Zero once the engine has given the lease up.
+    while let end @ 1.. = deadline(handle) {
+        last = end;
+        if now() > end + nanos(TTL) {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let seen = now();
+    let told = if blocked {
+        seen
+    } else {
+        runtime.block_on(told).expect("no panic")
+    };
+    let late = Duration::from_nanos(told.saturating_sub(last - nanos(MARGIN)));
+    let busy = control::worst_since(started);
+    sheet.signal(late);
+    if blocked {
+        sheet.check(told < last + nanos(busy), || {
+            format!("blocked: told {late:?} after S, so after D")
+        });
+    } else {
+        // A thread was woken so late that only slept; two are woken here.
+        sheet.check(late <= LATE + busy * 2, || {
+            format!("told {late:?} after S, while others were woken {busy:?} late")
+        });
+    }
+}
+
+fn block(runtime: &Runtime) -> Vec<Sender<()>> {
+    let all = Arc::new(Barrier::new(WORKERS + 1));
+    let ends = (0..WORKERS).map(|_| {
+        let (end, ended) = channel::<()>();
+        let all = Arc::clone(&all);
+        runtime.spawn(async move {
+            all.wait();
+            let _ = ended.recv();
+        });
+        end
+    });
+    let ends = ends.collect();
+    all.wait();
+    ends
+}

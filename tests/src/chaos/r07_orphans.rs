@@ -1,0 +1,124 @@
+//! Requirement 7: an acquisition that nobody waits for leaves no lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::now;
+use leasehold::{LockError, LockPool, distributed_lock};
+
+use super::body::nanos;
+use super::control;
+use super::ground::{Ground, REDIS, Requirement, local_runtime, on_threads};
+use super::sheet::Sheet;
+use crate::probe::Probe;
+use crate::proxy::{Mode, Proxy};
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 7,
+    what: "no orphan outlives its bound",
+    stores: REDIS,
+    run,
+};
+
+const TTL: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_millis(200);
+const SOON: Duration = Duration::from_millis(100);
+
+#[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]
+async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(4_000, 160);
+    let server = Server::start();
+    let (reachable, slow) = (AtomicU64::new(0), AtomicU64::new(0));
+    on_threads(16, total, &mut ground.random(7), |_, mut random, next| {
+        let proxy = Proxy::start(server.address());
+        let probe = server.probe().namespace("lock:");
+        let runtime = local_runtime();
+        let connecting = LockPool::builder()
+            .url(proxy.url())
+            .io_timeout(SLACK)
+            .connect();
+        let pool = runtime.block_on(connecting).expect("the server answers");
+        while let Some(number) = next() {
+            let key = format!("orphan-{number}");
+            proxy.set(Mode::Delay {
+                least: Duration::from_millis(1),
+                jitter: Duration::from_millis(3),
+            });
+            let patience = random.duration(Duration::from_millis(10));
+            let fails = number % 4 == 0;
+            let phase = random.duration(Duration::from_millis(8));
+            let fault = random.below(6);
+            runtime
+                .block_on(async {
+                    let call = tokio::time::timeout(patience, stays(&pool, &key));
+                    let fail = async {
+                        if fails {
+                            tokio::time::sleep(phase).await;
+                            break_network(&proxy, fault);
+                        }
+                    };
+                    tokio::join!(call, fail)
+                })
+                .0
+                .expect_err("the body stays");
+            let due = now();
+            sheet.faults("future dropped", 1);
+            if fails {
+                sheet.faults("network fault in an acquire", 1);
+                proxy.pass();
+            }
+            let last = last_seen(&probe, &key, due, if fails { TTL + SLACK } else { SOON });
+            let busy = control::worst_since(due);
+            sheet.release(last);
+            if last > TTL + SLACK + busy {
+                sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
+            }
+            if !fails {
+                reachable.fetch_add(1, Ordering::Relaxed);
+                slow.fetch_add(u64::from(last > SOON + busy), Ordering::Relaxed);
+            }
+        }
+    });
+    let (reachable, slow) = (reachable.into_inner(), slow.into_inner());
+    sheet.sections(total);
+    sheet.reached("dropped acquisitions", total, 4_000);
+    sheet.remark(format!(
+        "{slow} of {reachable} with a reachable store lived longer than {SOON:?}"
+    ));
+    sheet.check(slow * 100 <= reachable, || {
+        format!("{slow} of {reachable} lived longer than {SOON:?}")
+    });
+}
+
+/// How long after `due` the key was seen last, watched until `watch` has passed and it is gone, or should be.
+fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duration {
+    let mut last = 0;
+    loop {
+        let at = now();
+        let there = probe.exists(key);
+        if there {
+            last = at - due;
+        }
+        let passed = at - due;
+        if (passed > nanos(watch) && !there) || passed > nanos(TTL * 3) {
+            return Duration::from_nanos(last);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn break_network(proxy: &Proxy, fault: u64) {
+    match fault {
+        0 => proxy.set(Mode::BlackHole),
+        1 => proxy.set(Mode::Stall),
+        2 => proxy.set(Mode::SwallowReplies),
+        3 => proxy.hang_up(Duration::from_millis(50)),
+        4 => proxy.cut(),
+        _ => proxy.half_open(),
+    }
+}

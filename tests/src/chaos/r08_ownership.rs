@@ -1,0 +1,63 @@
+//! Requirement 8: nothing of another holder's is released or renewed.
+
+use std::time::Duration;
+
+use leasehold::__test::interleave;
+
+use super::ground::{BOTH, Ground, Requirement, Store, connect, local_runtime, on_threads};
+use super::sheet::Sheet;
+use crate::probe::Probe;
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 8,
+    what: "never releases or renews another's lock",
+    stores: BOTH,
+    run,
+};
+
+const TTL: Duration = Duration::from_millis(300);
+const FOREIGN: Duration = Duration::from_secs(600);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(1_000_000, 40_000);
+    let place = ground.place("ownership");
+    let seed = ground.random(8).next_u64();
+    match local_runtime().block_on(interleave(&place.url, seed, total)) {
+        Ok(counts) => {
+            sheet.reached("requests interleaved", counts.requests, 1_000_000);
+            sheet.remark(format!("{} met another's lock", counts.foreign));
+        }
+        Err(difference) => sheet.overlap(difference),
+    }
+    if ground.store == Store::Redis {
+        thefts(ground, sheet);
+    }
+}
+
+/// Another client takes the key by force while it is renewed, or about to be released.
+fn thefts(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(1_000, 40);
+    let server = Server::start();
+    on_threads(10, total, &mut ground.random(80), |_, mut random, next| {
+        let probe = server.probe().namespace("lock:");
+        let runtime = local_runtime();
+        let pool = runtime.block_on(connect(&server.url()));
+        while let Some(number) = next() {
+            let key = format!("stolen-{number}");
+            let request = pool.lock(&*key).ttl(TTL).watchdog();
+            let guard = runtime.block_on(request.acquire()).expect("it is free");
+            std::thread::sleep(random.duration(TTL / 3));
+            probe.steal(&key, FOREIGN);
+            std::thread::sleep(random.duration(TTL / 2));
+            drop(runtime.block_on(guard.release()));
+            let long = probe.ttl(&key).is_some_and(|left| left > FOREIGN / 2);
+            if !(long && probe.untouched(&key)) {
+                sheet.overlap(format!("{key}: the thief's lock was touched"));
+            }
+        }
+    });
+    sheet.faults("lock taken by force", total);
+    sheet.sections(total);
+    sheet.reached("thefts", total, 1_000);
+}

@@ -1,0 +1,70 @@
+//! Requirement 11: an outage of two fifths of the ttl costs no lease, whenever it comes.
+
+use std::time::Duration;
+
+use super::ground::{Ground, REDIS, Requirement, connect, local_runtime, on_threads};
+use super::sheet::Sheet;
+use crate::proxy::{Mode, Proxy};
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 11,
+    what: "outages of up to 0.4 ttl are survived",
+    stores: REDIS,
+    run,
+};
+
+const TTL: Duration = Duration::from_secs(2);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(500, 24);
+    let server = Server::start();
+    on_threads(
+        ground.count(32, 24),
+        total,
+        &mut ground.random(11),
+        |_, mut random, next| {
+            let proxy = Proxy::start(server.address());
+            let runtime = local_runtime();
+            let pool = runtime.block_on(connect(&proxy.url()));
+            while let Some(number) = next() {
+                let request = pool.lock(format!("outage-{number}")).ttl(TTL).watchdog();
+                let guard = runtime
+                    .block_on(request.wait(TTL).acquire())
+                    .expect("it is free");
+                let phase = random.duration(TTL);
+                std::thread::sleep(phase);
+                let kind = begin(&proxy, number % 6);
+                sheet.faults(&format!("outage: {kind}"), 1);
+                std::thread::sleep(TTL * 2 / 5);
+                proxy.pass();
+                // Long enough that a lost lease shows.
+                std::thread::sleep(TTL);
+                sheet.check(runtime.block_on(guard.release()).is_ok(), || {
+                    format!("the lease was lost by an outage ({kind}) after {phase:?}")
+                });
+            }
+        },
+    );
+    sheet.sections(total);
+    sheet.reached("outages", total, 500);
+}
+
+fn begin(proxy: &Proxy, kind: u64) -> &'static str {
+    let (mode, name) = match kind {
+        0 => (Mode::Stall, "stall"),
+        1 => (Mode::BlackHole, "black hole"),
+        2 => (Mode::SwallowReplies, "replies swallowed"),
+        3 => (Mode::Garble, "garbled replies"),
+        4 => {
+            proxy.half_open();
+            return "half open";
+        }
+        _ => (Mode::Refuse, "refused connections"),
+    };
+    proxy.set(mode);
+    if mode == Mode::Refuse {
+        proxy.cut();
+    }
+    name
+}

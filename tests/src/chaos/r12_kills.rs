@@ -1,0 +1,70 @@
+//! Requirement 12: a killed holder's lock is free after its ttl.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::control;
+use super::ground::{Ground, REDIS, Requirement, on_threads};
+use super::job::Lane;
+use super::sheet::Sheet;
+use crate::oracle::Note;
+use crate::probe::Probe;
+use crate::server::Server;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 12,
+    what: "a killed holder frees its lock within ttl + 200 ms",
+    stores: REDIS,
+    run,
+};
+
+const TTL: Duration = Duration::from_millis(800);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(100, 6);
+    let server = Server::start();
+    on_threads(
+        6,
+        total,
+        &mut ground.random(12),
+        |thread, mut random, next| {
+            let crew = ground.crew(&format!("kills-{thread}"));
+            let probe = server.probe().namespace("lock:");
+            let mut watch = crew.watch();
+            while let Some(number) = next() {
+                let key = format!("killed-{number}");
+                let lane = Lane::stays(&key, 800, 60_000);
+                let lane = if number % 2 == 0 {
+                    lane.watched()
+                } else {
+                    lane
+                };
+                let mut hand = crew.spawn(&crew.job(&server.url(), vec![lane]), None);
+                if !watch.entered(Duration::from_secs(20), 1) {
+                    sheet.fail(format!("{key}: the body did not begin"));
+                    continue;
+                }
+                std::thread::sleep(random.duration(TTL / 2));
+                crew.fault("SIGKILL of a worker");
+                hand.process().kill();
+                let due = now();
+                wait::try_until(TTL * 4, || !probe.exists(&key));
+                crew.note(&Note::Free {
+                    key,
+                    due,
+                    at: now(),
+                    within: nanos(TTL + Duration::from_millis(200) + control::worst_since(due)),
+                });
+            }
+            let report = crew.report();
+            sheet.report(&report);
+            if report.violations.is_empty() {
+                crew.remove();
+            }
+        },
+    );
+    sheet.reached("kills", total, 100);
+}

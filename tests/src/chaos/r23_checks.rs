@@ -1,0 +1,115 @@
+//! Requirement 23: what is configured wrongly is told when the pool connects.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use redis::cmd;
+
+use super::canary;
+use super::ground::{Ground, REDIS, Requirement, local_runtime};
+use super::sheet::Sheet;
+use crate::server::{Server, ServerOptions};
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 23,
+    what: "misconfiguration is told at connect",
+    stores: REDIS,
+    run,
+};
+
+/// What the smallest set of permissions is without the one that renewals need.
+const TOO_FEW: &[&str] = &[
+    "ACL",
+    "SETUSER",
+    "few",
+    "on",
+    ">few",
+    "~lock:*",
+    "-@all",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+get",
+    "+set",
+    "+del",
+    "+pttl",
+    "+time",
+    "+ping",
+    "+info",
+    "+hello",
+];
+const ENOUGH: &[&str] = &["ACL", "SETUSER", "few", "+pexpire"];
+
+fn run(_: &Ground, sheet: &Sheet) {
+    canary::listen();
+    eviction(sheet);
+    replica(sheet);
+    permission(sheet);
+    sheet.reached("mistakes told", 3, 3);
+}
+
+fn eviction(sheet: &Sheet) {
+    let memory = ["maxmemory", "100mb"];
+    for policy in ["volatile-ttl", "allkeys-lru"] {
+        let server = ServerOptions::new()
+            .option(memory[0], &memory[1..])
+            .option("maxmemory-policy", &[policy])
+            .start();
+        let told = told(&server.url(), policy);
+        sheet.check(told, || format!("nothing was said about {policy}"));
+    }
+    let server = ServerOptions::new().max_memory(100_000_000).start();
+    let told = told(&server.url(), "noeviction");
+    sheet.check(!told, || "a warning about noeviction".to_owned());
+}
+
+fn replica(sheet: &Sheet) {
+    let primary = Server::start();
+    let replica = ServerOptions::new().replica_of(&primary).start();
+    let told = told(&replica.url(), "replica");
+    sheet.check(told, || "nothing was said about a replica".to_owned());
+}
+
+fn permission(sheet: &Sheet) {
+    let server = Server::start();
+    let probe = server.probe();
+    let url = format!("redis://few:few@127.0.0.1:{}/", server.port());
+    probe.run::<()>(cmd(TOO_FEW[0]).arg(&TOO_FEW[1..]));
+    sheet.check(told(&url, "pexpire"), || {
+        "nothing was said about a missing permission".to_owned()
+    });
+    probe.run::<()>(cmd(ENOUGH[0]).arg(&ENOUGH[1..]));
+    let works = local_runtime().block_on(async {
+        let pool = LockPool::connect(&url).await?;
+        let guard = pool
+            .lock("acl")
+            .ttl(Duration::from_secs(5))
+            .watchdog()
+            .acquire()
+            .await?;
+        guard.release().await
+    });
+    sheet.check(works == Ok(()), || {
+        format!("the documented permissions do not do: {works:?}")
+    });
+}
+
+/// Whether connecting fails with a text, or logs one, that has `word`.
+fn told(url: &str, word: &str) -> bool {
+    let address = url
+        .rsplit('@')
+        .next()
+        .unwrap_or(url)
+        .trim_start_matches("redis://");
+    let address = address.trim_end_matches('/').to_owned();
+    let connected = local_runtime().block_on(LockPool::connect(url));
+    if let Err(LockError::Unavailable { source }) = &connected {
+        return source.to_string().contains(word);
+    }
+    let said = || {
+        let (_, lines) = canary::scan(std::slice::from_ref(&address));
+        lines.iter().any(|line| line.contains(word))
+    };
+    wait::try_until(Duration::from_secs(1), said).is_some()
+}

@@ -1,0 +1,213 @@
+//! What a requirement has reached, and what went wrong.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::oracle::{Kind, Report};
+
+/// A number that a requirement wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// Of what.
+    pub what: &'static str,
+    /// So many.
+    pub count: u64,
+    /// So many are wanted of a full run.
+    pub wanted: u64,
+}
+
+/// Sums over everything that ran.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Bodies.
+    pub sections: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<String, u64>,
+    /// Two holders at once.
+    pub overlaps: u64,
+    /// Fences that did not grow, or were ignored.
+    pub inversions: u64,
+    /// Updates that were lost.
+    pub lost_updates: u64,
+    /// Locks that outlived their bound.
+    pub orphans: u64,
+    /// Polls after the deadline.
+    pub late_polls: u64,
+    /// Other broken promises.
+    pub others: u64,
+    /// From the end of a body to a free key.
+    pub worst_release: Duration,
+    /// From the soft end of a lease to its signal.
+    pub worst_signal: Duration,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.sections += other.sections;
+        for (kind, times) in &other.faults {
+            *self.faults.entry(kind.clone()).or_default() += times;
+        }
+        self.overlaps += other.overlaps;
+        self.inversions += other.inversions;
+        self.lost_updates += other.lost_updates;
+        self.orphans += other.orphans;
+        self.late_polls += other.late_polls;
+        self.others += other.others;
+        self.worst_release = self.worst_release.max(other.worst_release);
+        self.worst_signal = self.worst_signal.max(other.worst_signal);
+    }
+}
+
+/// The outcome of one requirement.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// The numbers.
+    pub reached: Vec<Reached>,
+    /// What else was measured.
+    pub remarks: Vec<String>,
+    /// What went wrong, the first of each kind.
+    pub failures: Vec<String>,
+    /// What it adds to the sums.
+    pub tally: Tally,
+}
+
+impl Outcome {
+    /// Whether nothing went wrong.
+    pub fn passed(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The numbers in one line.
+    pub fn numbers(&self) -> String {
+        let mut line = String::new();
+        for Reached {
+            what,
+            count,
+            wanted,
+        } in &self.reached
+        {
+            let _ = write!(line, "{count} {what} (of {wanted}); ");
+        }
+        line.push_str(&self.remarks.join("; "));
+        line.trim_end_matches("; ").to_owned()
+    }
+}
+
+/// An outcome that several threads write to.
+#[derive(Debug, Default)]
+pub struct Sheet(Mutex<Outcome>);
+
+impl Sheet {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The outcome.
+    pub fn into_outcome(self) -> Outcome {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that was reached.
+    pub fn reached(&self, what: &'static str, count: u64, wanted: u64) {
+        self.outcome().reached.push(Reached {
+            what,
+            count,
+            wanted,
+        });
+    }
+
+    /// Something that was measured.
+    pub fn remark(&self, text: impl Into<String>) {
+        self.outcome().remarks.push(text.into());
+    }
+
+    /// Something that must hold; `what` is asked when it does not.
+    pub fn check(&self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(what());
+        }
+    }
+
+    /// Something went wrong.
+    pub fn fail(&self, text: impl Into<String>) {
+        self.outcome().failures.push(text.into());
+    }
+
+    /// Bodies that ran.
+    pub fn sections(&self, count: u64) {
+        self.outcome().tally.sections += count;
+    }
+
+    /// Faults that were injected.
+    pub fn faults(&self, kind: &str, count: u64) {
+        let mut outcome = self.outcome();
+        *outcome.tally.faults.entry(kind.to_owned()).or_default() += count;
+    }
+
+    /// How long a lock outlived its body.
+    pub fn release(&self, delay: Duration) {
+        let mut outcome = self.outcome();
+        outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
+    }
+
+    /// How long after the soft end of a lease the loss was signalled.
+    pub fn signal(&self, delay: Duration) {
+        let mut outcome = self.outcome();
+        outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);
+    }
+
+    /// A lock that outlived its bound.
+    pub fn orphan(&self, text: impl Into<String>) {
+        self.outcome().tally.orphans += 1;
+        self.fail(text);
+    }
+
+    /// A fence that did not grow, or a stale write that was taken.
+    pub fn inversion(&self, text: impl Into<String>) {
+        self.outcome().tally.inversions += 1;
+        self.fail(text);
+    }
+
+    /// Two holders at once.
+    pub fn overlap(&self, text: impl Into<String>) {
+        self.outcome().tally.overlaps += 1;
+        self.fail(text);
+    }
+
+    /// What the oracle says.
+    pub fn report(&self, report: &Report) {
+        let count = |kinds: &[Kind]| kinds.iter().map(|kind| report.count(*kind)).sum::<u64>();
+        let tally = Tally {
+            sections: report.sections,
+            faults: report.faults.clone(),
+            overlaps: count(&[Kind::Overlap, Kind::Overtaken]),
+            inversions: count(&[Kind::FenceOrder, Kind::StaleWrite]),
+            lost_updates: count(&[Kind::LostUpdate]),
+            orphans: count(&[Kind::FreedLate]),
+            late_polls: count(&[Kind::PollAfterDeadline]),
+            others: count(&[
+                Kind::LeaseTooLong,
+                Kind::FalseLoss,
+                Kind::SelfRefusal,
+                Kind::OverBudget,
+                Kind::ToldLate,
+                Kind::ForeignTouched,
+            ]),
+            worst_release: Duration::from_nanos(report.worst_release),
+            worst_signal: Duration::ZERO,
+        };
+        let mut outcome = self.outcome();
+        outcome.tally.add(&tally);
+        for violation in &report.violations {
+            outcome.failures.push(violation.to_string());
+        }
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,83 @@
+//! The result as a table, in Markdown.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::ground::{Requirement, Store};
+use super::sheet::{Outcome, Tally};
+
+/// What ran.
+#[derive(Debug)]
+pub struct Row {
+    /// The requirement.
+    pub requirement: Requirement,
+    /// The store.
+    pub store: Store,
+    /// How long it took.
+    pub took: Duration,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// The sums and the requirements.
+pub fn render(rows: &[Row]) -> String {
+    let mut tally = Tally::default();
+    for row in rows {
+        tally.add(&row.outcome.tally);
+    }
+    let mut text = sums(&tally);
+    text.push_str("\n| # | what | store | result | numbers | took |\n|---|---|---|---|---|---|\n");
+    for row in rows {
+        let result = if row.outcome.passed() { "pass" } else { "FAIL" };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:?} | {result} | {} | {:.0?} |",
+            row.requirement.number,
+            row.requirement.what,
+            row.store,
+            row.outcome.numbers(),
+            row.took
+        );
+    }
+    for row in rows.iter().filter(|row| !row.outcome.passed()) {
+        let failures = &row.outcome.failures;
+        let (number, store) = (row.requirement.number, row.store);
+        let _ = writeln!(
+            text,
+            "\nrequirement {number}, {store:?}: {} failures",
+            failures.len()
+        );
+        for failure in failures.iter().take(10) {
+            let _ = writeln!(text, "  {failure}");
+        }
+    }
+    text
+}
+
+fn sums(tally: &Tally) -> String {
+    let faults: u64 = tally.faults.values().sum();
+    let mut text = String::from("| what | number |\n|---|---|\n");
+    let mut line = |what: &str, number: String| {
+        let _ = writeln!(text, "| {what} | {number} |");
+    };
+    line("sections run", tally.sections.to_string());
+    line("faults injected", faults.to_string());
+    for (kind, times) in &tally.faults {
+        line(&format!("… {kind}"), times.to_string());
+    }
+    line("overlaps", tally.overlaps.to_string());
+    line("fence inversions", tally.inversions.to_string());
+    line("lost updates", tally.lost_updates.to_string());
+    line("orphans beyond their bound", tally.orphans.to_string());
+    line("polls after D", tally.late_polls.to_string());
+    line("other violations", tally.others.to_string());
+    line(
+        "worst release delay",
+        format!("{:.1?}", tally.worst_release),
+    );
+    line(
+        "worst loss-signal delay after S",
+        format!("{:.1?}", tally.worst_signal),
+    );
+    text
+}

@@ -1,0 +1,160 @@
+//! A worker process: runs a [`Job`] until it is done, told to end, or killed.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::now;
+use leasehold::LockPool;
+use tokio::task::JoinSet;
+
+use super::body::{self, Desk, Errand};
+use super::job::{Job, Lane};
+use super::ledger::Ledger;
+use crate::oracle::{History, Note};
+use crate::random::Random;
+use crate::wait;
+
+/// The end of standard input asks for the end of the process: after this at the latest.
+const LAST_CALL: Duration = Duration::from_secs(20);
+
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The worker's `main`.
+///
+/// # Panics
+///
+/// When the argument is no job, or the store does not take connections for half a minute.
+pub fn main(argument: &str) {
+    let job: Job = serde_json::from_str(argument).expect("a job as JSON");
+    std::thread::spawn(listen);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(job.threads)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(run(job));
+}
+
+/// Nothing is said over standard input; it ends when the parent says so or is gone.
+fn listen() {
+    for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
+    ENDING.store(true, Ordering::Relaxed);
+    std::thread::sleep(LAST_CALL);
+    std::process::exit(3);
+}
+
+async fn run(job: Job) {
+    let desk = Arc::new(Desk {
+        history: History::open(&job.history),
+        ledger: Ledger::new(&job.ledger),
+    });
+    let mut random = Random::new(job.seed);
+    let mut tasks = JoinSet::new();
+    let mut pools = Vec::new();
+    for lane in &job.lanes {
+        pools.push(connect(&job, lane).await);
+    }
+    if let Some(gate) = &job.gate {
+        wait_at(gate).await;
+    }
+    for (lane, pool) in job.lanes.iter().zip(&pools) {
+        for _ in 0..lane.copies {
+            let copy = Copy {
+                desk: Arc::clone(&desk),
+                pool: pool.clone(),
+                lane: lane.clone(),
+                random: random.fork(),
+            };
+            tasks.spawn(copy.run());
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+    for pool in pools {
+        pool.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// Lets the parent change the network between the connecting and the first call.
+async fn wait_at(gate: &Path) {
+    std::fs::write(gate.with_extension("ready"), "").expect("the gate's folder is writable");
+    let go = gate.with_extension("go");
+    wait::until_async("the gate opens", LAST_CALL, || go.exists()).await;
+}
+
+/// The network may be failing while this process starts.
+async fn connect(job: &Job, lane: &Lane) -> LockPool {
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let builder = LockPool::builder()
+            .url(&job.url)
+            .io_timeout(Duration::from_millis(job.io_timeout_ms))
+            .wait(Duration::from_millis(lane.wait_ms));
+        match builder.connect().await {
+            Ok(pool) => return pool,
+            Err(error) if std::time::Instant::now() > end => panic!("{error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// One task of a lane.
+struct Copy {
+    desk: Arc<Desk>,
+    pool: LockPool,
+    lane: Lane,
+    random: Random,
+}
+
+impl Copy {
+    async fn run(mut self) {
+        let mut made = 0;
+        while !ENDING.load(Ordering::Relaxed) && (self.lane.times == 0 || made < self.lane.times) {
+            self.call().await;
+            made += 1;
+        }
+    }
+
+    async fn call(&mut self) {
+        let lane = &self.lane;
+        let count = u64::try_from(lane.keys.len()).unwrap_or(1);
+        let index = usize::try_from(self.random.below(count)).unwrap_or(0);
+        let block = one_in(&mut self.random, lane.block_one_in)
+            .then(|| self.random.duration(Duration::from_millis(30)));
+        if block.is_some() {
+            self.fault("user worker blocked");
+        }
+        let errand = Errand {
+            desk: Arc::clone(&self.desk),
+            pool: self.pool.clone(),
+            key: lane.keys[index].clone(),
+            ttl: Duration::from_millis(lane.ttl_ms),
+            work: lane.work,
+            block,
+            asked: now(),
+            began: Arc::new(AtomicU64::new(0)),
+        };
+        let call = body::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
+        if one_in(&mut self.random, lane.drop_one_in) {
+            let patience = self.random.duration(Duration::from_millis(20));
+            if tokio::time::timeout(patience, call).await.is_err() {
+                self.fault("future dropped");
+            }
+        } else {
+            call.await;
+        }
+    }
+
+    fn fault(&self, kind: &str) {
+        self.desk.history.note(&Note::Fault {
+            kind: kind.to_owned(),
+            at: now(),
+        });
+    }
+}
+
+fn one_in(random: &mut Random, count: u64) -> bool {
+    count > 0 && random.below(count) == 0
+}

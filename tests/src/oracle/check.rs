@@ -1,0 +1,286 @@
+//! Reads a history and applies the rules.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use super::rules::KeyNotes;
+use super::{Kind, Note, Reader, Violation};
+
+/// What a history says.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What ran, with its seed.
+    pub runs: Vec<(String, u64)>,
+    /// Bodies that began.
+    pub sections: u64,
+    /// Writes that the resource took.
+    pub writes: u64,
+    /// Writes after the end of a lease, by polls that were already running, that the resource refused.
+    pub late_writes: u64,
+    /// Leases that were lost.
+    pub lost: u64,
+    /// Calls that were refused because of another holder.
+    pub refused: u64,
+    /// Notes that a kill cut off.
+    pub torn: u64,
+    /// What was made to fail, by kind.
+    pub faults: BTreeMap<String, u64>,
+    /// The longest time that a key stayed locked without a holder, in nanoseconds.
+    pub worst_release: u64,
+    /// Broken promises.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// How many violations of one kind there are.
+    pub fn count(&self, kind: Kind) -> u64 {
+        let of_kind = self.violations.iter().filter(|found| found.kind == kind);
+        u64::try_from(of_kind.count()).unwrap_or(u64::MAX)
+    }
+
+    /// How many faults were injected.
+    pub fn faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, seed) in &self.runs {
+            writeln!(f, "{what}, seed {seed}")?;
+        }
+        writeln!(f, "sections {}", self.sections)?;
+        writeln!(
+            f,
+            "writes {}, refused after a deadline {}",
+            self.writes, self.late_writes
+        )?;
+        writeln!(
+            f,
+            "leases lost {}, calls refused {}, torn notes {}",
+            self.lost, self.refused, self.torn
+        )?;
+        for (kind, times) in &self.faults {
+            writeln!(f, "fault {kind}: {times}")?;
+        }
+        writeln!(f, "violations {}", self.violations.len())?;
+        for violation in self.violations.iter().take(20) {
+            writeln!(f, "  {violation}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks a history.
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub fn check_file(path: &Path) -> std::io::Result<Report> {
+    let mut reader = Reader::open(path)?;
+    let mut checker = Checker::default();
+    while let Some(note) = reader.next_note()? {
+        checker.take(&note);
+    }
+    Ok(Report {
+        torn: reader.torn(),
+        ..checker.finish()
+    })
+}
+
+/// Checks notes.
+pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
+    let mut checker = Checker::default();
+    for note in notes {
+        checker.take(&note);
+    }
+    checker.finish()
+}
+
+#[derive(Default)]
+struct Checker {
+    report: Report,
+    keys: BTreeMap<String, KeyNotes>,
+}
+
+impl Checker {
+    fn take(&mut self, note: &Note) {
+        let report = &mut self.report;
+        match note {
+            Note::Run { what, seed } => report.runs.push((what.clone(), *seed)),
+            Note::Enter { .. } => report.sections += 1,
+            Note::Write { kept: true, .. } => report.writes += 1,
+            Note::Write { at, deadline, .. } if at >= deadline => report.late_writes += 1,
+            Note::Lost { .. } => report.lost += 1,
+            Note::Refused { .. } => report.refused += 1,
+            Note::Fault { kind, .. } => *report.faults.entry(kind.clone()).or_default() += 1,
+            Note::Free { due, at, .. } => {
+                report.worst_release = report.worst_release.max(at.saturating_sub(*due));
+            }
+            _ => {}
+        }
+        if let Some(key) = key_of(note) {
+            if !self.keys.contains_key(key) {
+                self.keys.insert(key.to_owned(), KeyNotes::default());
+            }
+            if let Some(notes) = self.keys.get_mut(key) {
+                notes.take(note);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        for (key, notes) in self.keys {
+            for (kind, detail) in notes.finish() {
+                let key = key.clone();
+                self.report.violations.push(Violation { kind, key, detail });
+            }
+        }
+        self.report
+    }
+}
+
+fn key_of(note: &Note) -> Option<&str> {
+    match note {
+        Note::Run { .. } | Note::Fault { .. } => None,
+        Note::Enter { key, .. }
+        | Note::Write { key, .. }
+        | Note::LatePoll { key, .. }
+        | Note::Leave { key, .. }
+        | Note::Lost { key, .. }
+        | Note::Refused { key, .. }
+        | Note::Alone { key }
+        | Note::Undisturbed { key }
+        | Note::MustLeave { key, .. }
+        | Note::Free { key, .. }
+        | Note::Foreign { key, .. } => Some(key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Note, check};
+
+    fn enter(holder: u64, fence: u64, at: u64) -> Note {
+        Note::Enter {
+            key: "k".to_owned(),
+            holder,
+            fence: Some(fence),
+            asked: at - 2,
+            at,
+            sent: at - 1,
+            deadline: at + 100,
+        }
+    }
+
+    fn leave(holder: u64, at: u64, deadline: u64) -> Note {
+        Note::Leave {
+            key: "k".to_owned(),
+            holder,
+            at,
+            deadline,
+        }
+    }
+
+    fn write(holder: u64, fence: u64, seen: u64, newest: u64, at: u64, kept: bool) -> Note {
+        Note::Write {
+            key: "k".to_owned(),
+            holder,
+            fence: Some(fence),
+            seen,
+            newest,
+            at,
+            deadline: 110,
+            kept,
+        }
+    }
+
+    fn kinds(notes: &[Note]) -> Vec<Kind> {
+        let report = check(notes.iter().cloned());
+        report.violations.iter().map(|found| found.kind).collect()
+    }
+
+    #[test]
+    fn one_after_the_other_is_fine() {
+        let fine = [
+            enter(1, 1, 10),
+            leave(1, 20, 110),
+            enter(2, 2, 20),
+            leave(2, 30, 120),
+        ];
+        assert_eq!(kinds(&fine), []);
+    }
+
+    #[test]
+    fn a_killed_holder_keeps_its_lease() {
+        assert_eq!(kinds(&[enter(1, 1, 10), enter(2, 2, 109)]), [Kind::Overlap]);
+        assert_eq!(kinds(&[enter(1, 1, 10), enter(2, 2, 110)]), []);
+    }
+
+    #[test]
+    fn a_renewed_lease_reaches_further() {
+        let renewed = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 160, 200)];
+        assert_eq!(kinds(&renewed), [Kind::Overlap]);
+    }
+
+    #[test]
+    fn what_a_stopped_process_finishes_is_not_a_second_holder() {
+        // It left 200 after its deadline, in a poll that had begun before.
+        let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
+        assert_eq!(kinds(&late), []);
+    }
+
+    #[test]
+    fn a_long_section_is_compared_with_all_that_follow() {
+        let nested = [
+            enter(1, 1, 10),
+            enter(2, 2, 20),
+            leave(2, 30, 120),
+            enter(3, 3, 50),
+            leave(3, 60, 150),
+            leave(1, 90, 110),
+        ];
+        assert_eq!(kinds(&nested), [Kind::Overlap, Kind::Overlap]);
+    }
+
+    #[test]
+    fn fences_must_grow() {
+        let same = [enter(1, 7, 10), leave(1, 20, 110), enter(2, 7, 30)];
+        assert_eq!(kinds(&same), [Kind::FenceOrder]);
+    }
+
+    #[test]
+    fn two_writes_on_one_reading_lose_an_update() {
+        let writes = [write(1, 1, 5, 1, 20, true), write(2, 2, 5, 2, 30, true)];
+        assert_eq!(kinds(&writes), [Kind::LostUpdate]);
+    }
+
+    #[test]
+    fn a_resource_must_not_take_an_older_fence() {
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 120, true)]), [Kind::StaleWrite]);
+    }
+
+    #[test]
+    fn nobody_newer_may_be_there_during_a_lease() {
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 50, false)]), [Kind::Overtaken]);
+        assert_eq!(kinds(&[write(1, 1, 5, 2, 110, false)]), []);
+    }
+
+    #[test]
+    fn a_lease_counts_from_before_its_body() {
+        let Note::Enter { key, deadline, .. } = enter(1, 1, 10) else {
+            unreachable!("that is what was made");
+        };
+        let late = Note::Enter {
+            key,
+            deadline,
+            holder: 1,
+            fence: Some(1),
+            asked: 5,
+            at: 10,
+            sent: 11,
+        };
+        assert_eq!(kinds(&[late]), [Kind::LeaseTooLong]);
+    }
+}

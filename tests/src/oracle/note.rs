@@ -1,0 +1,136 @@
+//! What the oracle is told.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of a history. All stamps are nanoseconds of `leasehold::__test::now`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// What follows, and the seed that repeats its schedule.
+    Run {
+        /// What runs.
+        what: String,
+        /// Its seed.
+        seed: u64,
+    },
+    /// A body begins.
+    Enter {
+        /// What is locked.
+        key: String,
+        /// Names this body among all of all processes.
+        holder: u64,
+        /// The fence.
+        fence: Option<u64>,
+        /// When the lock was asked for.
+        asked: u64,
+        /// When the body looked at the clock.
+        at: u64,
+        /// What the lease counts from.
+        sent: u64,
+        /// The end of the lease.
+        deadline: u64,
+    },
+    /// A body writes what it has read before.
+    Write {
+        /// What is locked.
+        key: String,
+        /// The body.
+        holder: u64,
+        /// Its fence.
+        fence: Option<u64>,
+        /// What it had read.
+        seen: u64,
+        /// The greatest fence that the resource had seen.
+        newest: u64,
+        /// When.
+        at: u64,
+        /// The end of the lease then.
+        deadline: u64,
+        /// Whether the resource took it.
+        kept: bool,
+    },
+    /// A body is polled although its lease is over.
+    LatePoll {
+        /// What was locked.
+        key: String,
+        /// The body.
+        holder: u64,
+        /// When the poll began.
+        began: u64,
+        /// When the lease ended.
+        deadline: u64,
+    },
+    /// A body ends, however that comes.
+    Leave {
+        /// What was locked.
+        key: String,
+        /// The body.
+        holder: u64,
+        /// When.
+        at: u64,
+        /// The end of the lease as known last.
+        deadline: u64,
+    },
+    /// A call ended with `Lost`.
+    Lost {
+        /// What was locked.
+        key: String,
+        /// When.
+        at: u64,
+    },
+    /// A call was refused because somebody else had the lock.
+    Refused {
+        /// What it asked for.
+        key: String,
+        /// When it was called.
+        asked: u64,
+        /// When it was refused.
+        at: u64,
+        /// How long it was willing to queue.
+        wait: u64,
+    },
+    /// Something was made to fail.
+    Fault {
+        /// What.
+        kind: String,
+        /// When.
+        at: u64,
+    },
+    /// Nobody but one caller at a time uses this key: it must not be refused.
+    Alone {
+        /// The key.
+        key: String,
+    },
+    /// Nothing disturbs this key: it must not be lost.
+    Undisturbed {
+        /// The key.
+        key: String,
+    },
+    /// Bodies that began before `at` must have left by `by`.
+    MustLeave {
+        /// The key.
+        key: String,
+        /// The moment.
+        at: u64,
+        /// The bound.
+        by: u64,
+    },
+    /// A key was due to come free, and was seen free.
+    Free {
+        /// The key.
+        key: String,
+        /// From when it had no holder.
+        due: u64,
+        /// When it was free.
+        at: u64,
+        /// How long that may take.
+        within: u64,
+    },
+    /// Another client's key was there, and it was seen again later.
+    Foreign {
+        /// The key.
+        key: String,
+        /// Whether it was as it had been left.
+        untouched: bool,
+    },
+}

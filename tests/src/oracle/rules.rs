@@ -1,0 +1,226 @@
+//! The rules for one key.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Kind, Note};
+
+/// How much longer than its `wait` a call may take on a machine that is busy.
+const BUDGET_SLACK: u64 = 700_000_000;
+
+/// One body inside the lock.
+#[derive(Debug, Clone, Copy)]
+struct Section {
+    fence: Option<u64>,
+    at: u64,
+    left: Option<u64>,
+    deadline: u64,
+}
+
+impl Section {
+    /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
+    /// release the key stays. What runs on after the deadline is the late polls' rule.
+    fn end(&self) -> u64 {
+        self.left
+            .map_or(self.deadline, |left| left.min(self.deadline))
+    }
+}
+
+/// All notes about one key.
+#[derive(Debug, Default)]
+pub(super) struct KeyNotes {
+    sections: Vec<Section>,
+    by_holder: HashMap<u64, usize>,
+    /// What writes that were taken had read.
+    seen: HashSet<u64>,
+    refusals: Vec<(u64, u64)>,
+    losses: Vec<u64>,
+    must_leave: Vec<(u64, u64)>,
+    alone: bool,
+    undisturbed: bool,
+    found: Vec<(Kind, String)>,
+}
+
+impl KeyNotes {
+    pub(super) fn take(&mut self, note: &Note) {
+        match *note {
+            Note::Enter {
+                holder,
+                fence,
+                asked,
+                at,
+                sent,
+                deadline,
+                ..
+            } => {
+                if sent < asked || sent > at {
+                    self.found(
+                        Kind::LeaseTooLong,
+                        format!("asked {asked}, counts from {sent}, entered {at}"),
+                    );
+                }
+                self.by_holder.insert(holder, self.sections.len());
+                self.sections.push(Section {
+                    fence,
+                    at,
+                    left: None,
+                    deadline,
+                });
+            }
+            Note::Leave {
+                holder,
+                at,
+                deadline,
+                ..
+            } => {
+                if let Some(section) = self.section(holder) {
+                    section.left = Some(at);
+                    section.deadline = section.deadline.max(deadline);
+                }
+            }
+            Note::Write { .. } => self.write(note),
+            Note::LatePoll {
+                holder,
+                began,
+                deadline,
+                ..
+            } => self.found(
+                Kind::PollAfterDeadline,
+                format!("holder {holder}, poll began {began}, deadline {deadline}"),
+            ),
+            Note::Lost { at, .. } => self.losses.push(at),
+            Note::Refused {
+                asked, at, wait, ..
+            } => {
+                self.refusals.push((asked, at));
+                if at - asked > wait + BUDGET_SLACK {
+                    self.found(
+                        Kind::OverBudget,
+                        format!("asked {asked}, told {at}, wait {wait}"),
+                    );
+                }
+            }
+            Note::Alone { .. } => self.alone = true,
+            Note::Undisturbed { .. } => self.undisturbed = true,
+            Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
+            Note::Free {
+                due, at, within, ..
+            } => {
+                if at.saturating_sub(due) > within {
+                    self.found(
+                        Kind::FreedLate,
+                        format!("due {due}, free {at}, bound {within}"),
+                    );
+                }
+            }
+            Note::Foreign { untouched, .. } => {
+                if !untouched {
+                    self.found(Kind::ForeignTouched, "not as it was left".to_owned());
+                }
+            }
+            Note::Run { .. } | Note::Fault { .. } => {}
+        }
+    }
+
+    fn write(&mut self, note: &Note) {
+        let Note::Write {
+            holder,
+            fence,
+            seen,
+            newest,
+            at,
+            deadline,
+            kept,
+            ..
+        } = *note
+        else {
+            return;
+        };
+        if let Some(section) = self.section(holder) {
+            section.deadline = section.deadline.max(deadline);
+        }
+        let overtaken = fence.is_some_and(|fence| fence < newest);
+        if kept && overtaken {
+            self.found(Kind::StaleWrite, format!("fence {fence:?} after {newest}"));
+        }
+        if !kept && overtaken && at < deadline {
+            self.found(
+                Kind::Overtaken,
+                format!(
+                    "holder {holder}, fence {fence:?}, met {newest} at {at}, deadline {deadline}"
+                ),
+            );
+        }
+        if kept && !self.seen.insert(seen) {
+            self.found(
+                Kind::LostUpdate,
+                format!("holder {holder} overwrote what followed {seen}"),
+            );
+        }
+    }
+
+    fn section(&mut self, holder: u64) -> Option<&mut Section> {
+        self.by_holder
+            .get(&holder)
+            .map(|index| &mut self.sections[*index])
+    }
+
+    fn found(&mut self, kind: Kind, detail: String) {
+        self.found.push((kind, detail));
+    }
+
+    pub(super) fn finish(mut self) -> Vec<(Kind, String)> {
+        self.expectations();
+        // A body that was stopped between its gate and its first look at the clock had a lease that is over when
+        // it looks; its own first poll was already running.
+        self.sections.retain(|section| section.at < section.end());
+        self.sections.sort_by_key(|section| section.at);
+        self.overlaps();
+        self.fences();
+        self.found
+    }
+
+    fn overlaps(&mut self) {
+        let mut longest: Option<Section> = None;
+        for index in 0..self.sections.len() {
+            let section = self.sections[index];
+            if let Some(earlier) = longest.filter(|earlier| section.at < earlier.end()) {
+                self.found(Kind::Overlap, format!("{earlier:?} and {section:?}"));
+            }
+            longest = longest
+                .filter(|earlier| earlier.end() > section.end())
+                .or(Some(section));
+        }
+    }
+
+    fn fences(&mut self) {
+        let mut newest: Option<Section> = None;
+        for index in 0..self.sections.len() {
+            let section = self.sections[index];
+            if let Some(earlier) =
+                newest.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
+            {
+                self.found(Kind::FenceOrder, format!("{earlier:?} then {section:?}"));
+            }
+            newest = Some(section);
+        }
+    }
+
+    fn expectations(&mut self) {
+        if self.undisturbed && !self.losses.is_empty() {
+            self.found(Kind::FalseLoss, format!("{} times", self.losses.len()));
+        }
+        if self.alone && !self.refusals.is_empty() {
+            self.found(Kind::SelfRefusal, format!("{} times", self.refusals.len()));
+        }
+        for (at, by) in std::mem::take(&mut self.must_leave) {
+            let late =
+                |section: &&Section| section.at <= at && section.left.is_none_or(|left| left > by);
+            if let Some(section) = self.sections.iter().find(late).copied() {
+                self.found(
+                    Kind::ToldLate,
+                    format!("{section:?}, taken away {at}, bound {by}"),
+                );
+            }
+        }
+    }
+}

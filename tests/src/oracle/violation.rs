@@ -1,0 +1,71 @@
+//! Broken promises.
+
+use std::fmt;
+
+/// Which promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Two holders of one key at one time.
+    Overlap,
+    /// A later holder has no greater fence.
+    FenceOrder,
+    /// The resource took a write with an older fence than it had seen.
+    StaleWrite,
+    /// A newer holder used the resource while this lease lasted.
+    Overtaken,
+    /// Two writes were based on the same reading.
+    LostUpdate,
+    /// A body was polled at or after its deadline.
+    PollAfterDeadline,
+    /// A lease counts from a moment after its request.
+    LeaseTooLong,
+    /// A lease was lost that nothing disturbed.
+    FalseLoss,
+    /// A call was refused though nobody else wanted the key.
+    SelfRefusal,
+    /// A call queued beyond its budget.
+    OverBudget,
+    /// A body ran on too long after its lock was taken away.
+    ToldLate,
+    /// A key stayed locked too long after its holder was gone.
+    FreedLate,
+    /// Another client's key was changed.
+    ForeignTouched,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overlap => "two holders overlap",
+            Self::FenceOrder => "a fence did not grow",
+            Self::StaleWrite => "a write with an older fence was taken",
+            Self::Overtaken => "a newer holder was there during a lease",
+            Self::LostUpdate => "an update was lost",
+            Self::PollAfterDeadline => "a body was polled after its deadline",
+            Self::LeaseTooLong => "a lease counts from after its request",
+            Self::FalseLoss => "an undisturbed lease was lost",
+            Self::SelfRefusal => "a caller was refused that was alone",
+            Self::OverBudget => "a call queued beyond its budget",
+            Self::ToldLate => "a loss was told late",
+            Self::FreedLate => "a key came free late",
+            Self::ForeignTouched => "another client's key was touched",
+        })
+    }
+}
+
+/// A broken promise, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub kind: Kind,
+    /// The key.
+    pub key: String,
+    /// The numbers.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}`: {}", self.kind, self.key, self.detail)
+    }
+}

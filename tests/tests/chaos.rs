@@ -1,0 +1,62 @@
+//! A small share of every requirement of the fault harness; `scripts/chaos` runs the full numbers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_tests::chaos::REQUIREMENTS;
+use leasehold_tests::chaos::ground::{Ground, Size, Store};
+use leasehold_tests::random::Random;
+
+fn play(number: u8, store: Store) {
+    let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
+    let ground = Ground {
+        program: env!("CARGO_BIN_EXE_chaos").into(),
+        folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("chaos"),
+        seed,
+        store,
+        size: Size::Small,
+        time: Duration::from_secs(8),
+        sections: 1,
+    };
+    let requirement = REQUIREMENTS
+        .iter()
+        .find(|requirement| requirement.number == number);
+    let outcome = requirement.expect("it is on the list").outcome(&ground);
+    let failures = outcome.failures.join("\n");
+    assert!(
+        outcome.passed(),
+        "seed {seed}: {failures}\n{}",
+        outcome.numbers()
+    );
+}
+
+macro_rules! requirements {
+    ($($name:ident: $number:literal $store:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                play($number, Store::$store);
+            }
+        )+
+    };
+}
+
+requirements! {
+    exclusion: 1 Redis,
+    exclusion_in_memory: 1 Memory,
+    stops: 2 Redis,
+    stops_in_memory: 2 Memory,
+    leases_count_from_their_request: 3 Redis,
+    losses_are_signalled: 4 Redis,
+    replies_are_lost: 6 Redis,
+    orphans: 7 Redis,
+    ownership: 8 Redis,
+    ownership_in_memory: 8 Memory,
+    sql: 10 Redis,
+    kills: 12 Redis,
+    error_classes: 18 Redis,
+    keys: 21 Memory,
+    secrets: 22 Redis,
+    checks_at_connect: 23 Redis,
+    soak: 25 Redis,
+}

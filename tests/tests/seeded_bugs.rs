@@ -1,0 +1,67 @@
+//! The oracle is tested too: each seeded bug is caught, and without it the same scenario is fine.
+
+use std::path::Path;
+
+use leasehold_tests::chaos::seeded::CASES;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
+
+fn play(bug: &str) {
+    let case = CASES.iter().find(|case| case.bug == bug);
+    let case = case.expect("the bug has a scenario");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
+    let (bad, good) = std::thread::scope(|scope| {
+        let bad = scope.spawn(|| case.play(Path::new(PROGRAM), &folder, true));
+        let good = scope.spawn(|| case.play(Path::new(PROGRAM), &folder, false));
+        (
+            bad.join().expect("no panic"),
+            good.join().expect("no panic"),
+        )
+    });
+    assert!(good.violations.is_empty(), "without {bug}: {good}");
+    assert!(
+        bad.count(case.kind) > 0,
+        "{bug} is not caught as {:?}: {bad}",
+        case.kind
+    );
+}
+
+macro_rules! bugs {
+    ($($name:ident: $bug:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                play(stringify!($bug));
+            }
+        )+
+
+        /// Fails if a bug is seeded that no scenario looks for.
+        #[test]
+        fn all_are_played() {
+            let played = [$(stringify!($bug)),+].map(str::to_owned);
+            let mut seeded = leasehold::__test::bugs();
+            seeded.sort();
+            let mut played = Vec::from(played);
+            played.sort();
+            assert_eq!(played, seeded);
+        }
+    };
+}
+
+bugs! {
+    counted_from_reply: CountedFromReply,
+    loss_ignored: LossIgnored,
+    unknown_is_success: UnknownIsSuccess,
+    orphan_forgotten: OrphanForgotten,
+    removal_believed: RemovalBelieved,
+    no_margin: NoMargin,
+    budget_ignored: BudgetIgnored,
+    no_gate: NoGate,
+    released_before_drop: ReleasedBeforeDrop,
+    delete_without_compare: DeleteWithoutCompare,
+    renew_without_compare: RenewWithoutCompare,
+    renew_by_set: RenewBySet,
+    not_idempotent: NotIdempotent,
+    fence_from_counter: FenceFromCounter,
+    watchdog_asleep: WatchdogAsleep,
+}
