@@ -44,8 +44,13 @@ mod tests {
             key: "order:1".to_owned(),
             retry_after: None,
         };
+        let lost = LockError::Lost {
+            key: "order:1".to_owned(),
+            fence: None,
+        };
         for (error, code) in [
             (contended, Code::Aborted),
+            (lost, Code::Unknown),
             (LockError::ShuttingDown, Code::Unavailable),
             (LockError::NotInstalled, Code::Internal),
         ] {
