@@ -298,4 +298,22 @@ mod tests {
             assert_eq!(point_of_no_return(ttl), after, "{ttl}");
         }
     }
+
+    /// Fails if the attribute takes an interval that the runtime refuses, or the other way round.
+    #[test]
+    fn the_runtime_draws_the_same_line() {
+        const MILLI: u64 = 1_000_000;
+        for ttl in 100..=5_000 {
+            let nanos = ttl * MILLI;
+            let drift = nanos / 100 + 2 * MILLI;
+            let margin = (nanos / 20).max(50 * MILLI).min(nanos / 4);
+            let latest = nanos - drift - margin;
+            let limit = point_of_no_return(ttl);
+            assert!(limit * MILLI >= latest, "{limit} ms is too late for {ttl}");
+            assert!(
+                (limit - 1) * MILLI < latest,
+                "{limit} - 1 ms does for {ttl}"
+            );
+        }
+    }
 }

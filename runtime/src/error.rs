@@ -23,7 +23,8 @@ pub enum LockError {
 
     /// The call queued for the lock, and its `wait` ended before its turn came.
     #[error(
-        "the lock `{key}` did not come free within {waited:?}; retry later or set a longer `wait`"
+        "the lock `{key}` did not come free within {}; retry later or set a longer `wait`",
+        millis(*.waited)
     )]
     TimedOut {
         /// The key without its namespace.
@@ -140,13 +141,19 @@ impl LockError {
     }
 }
 
-/// `, for another 2.5s at most`, or nothing.
+/// A span in whole milliseconds, as people write it: `2s 500ms`.
+pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    humantime::format_duration(Duration::from_millis(millis))
+}
+
+/// ` (its lease has 2s 500ms left)`, or nothing.
 struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(left) => write!(f, " (its lease has {left:?} left)"),
+            Some(left) => write!(f, " (its lease has {} left)", millis(left)),
             None => Ok(()),
         }
     }

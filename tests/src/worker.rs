@@ -41,6 +41,13 @@ pub enum Scenario {
         /// How long to sleep in between, in microseconds.
         pause_us: u64,
     },
+    /// Until killed: so many tasks take the lock again and again, without a pause.
+    Busy {
+        /// How many tasks.
+        tasks: u32,
+        /// How long each stays inside, in microseconds.
+        stay_us: u64,
+    },
     /// Takes no lock: calls `init_from_env` and tells the outcome.
     InitFromEnv,
 }

@@ -1,10 +1,14 @@
 //! Pools: installed, named, scoped, in a `static`, in a field; and their end.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::probe::{MemoryProbe, Probe};
+use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
@@ -30,6 +34,12 @@ async fn named(key: &str) -> Result<(), LockError> {
     Ok(())
 }
 
+/// Locks as `installed` does, by hand.
+async fn by_hand(key: &str) -> Result<(), LockError> {
+    let guard = leasehold::pool()?.lock(key).ttl(TTL).acquire().await?;
+    guard.release().await
+}
+
 fn contended(ended: &Result<(), LockError>) -> bool {
     matches!(ended, Err(LockError::Contended { .. }))
 }
@@ -38,6 +48,7 @@ fn contended(ended: &Result<(), LockError>) -> bool {
 #[tokio::test]
 async fn installed_named_and_scoped() {
     assert_eq!(installed("k").await, Err(LockError::NotInstalled));
+    assert_eq!(by_hand("k").await, Err(LockError::NotInstalled));
     let error = named("k").await.expect_err("none has this name");
     assert!(error.to_string().contains("inventory"), "{error}");
 
@@ -50,6 +61,7 @@ async fn installed_named_and_scoped() {
 
     // A scope does without an installed pool.
     assert!(contended(&tenant.scope(installed("tenant")).await));
+    assert!(contended(&tenant.scope(by_hand("tenant")).await));
 
     main.install().expect("the first");
     inventory
@@ -57,8 +69,11 @@ async fn installed_named_and_scoped() {
         .expect("the first of its name");
     for key in ["main", "inventory", "tenant"] {
         assert_eq!(contended(&installed(key).await), key == "main");
+        assert_eq!(contended(&by_hand(key).await), key == "main");
         assert_eq!(contended(&named(key).await), key == "inventory");
         let scoped = tenant.scope(installed(key)).await;
+        assert_eq!(contended(&scoped), key == "tenant");
+        let scoped = tenant.scope(by_hand(key)).await;
         assert_eq!(contended(&scoped), key == "tenant");
         let nested = tenant.scope(async { main.scope(installed(key)).await });
         assert_eq!(contended(&nested.await), key == "main");
@@ -202,6 +217,71 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
         assert_eq!(again.still_held, 0, "{url}: {again:?}");
     }
     assert_eq!(server.probe().get("lock:soon"), None);
+}
+
+/// Fails if one shutdown's limit takes the place of another's.
+#[tokio::test]
+async fn two_shutdowns_end_each_in_its_own_time() {
+    const SHORT: Duration = Duration::from_millis(300);
+    for short_first in [true, false] {
+        let pool = connect(&format!("memory://pools-two-{short_first}")).await;
+        let held = take(&pool, "held").await;
+        let shut_down = |limit| {
+            let pool = pool.clone();
+            let mut begun = Box::pin(async move { pool.shutdown(limit).await });
+            async move {
+                poll_once(begun.as_mut()).await;
+                tokio::spawn(begun)
+            }
+        };
+        let started = Instant::now();
+        let (short, long) = if short_first {
+            let short = shut_down(SHORT).await;
+            (short, shut_down(TTL).await)
+        } else {
+            let long = shut_down(TTL).await;
+            (shut_down(SHORT).await, long)
+        };
+        let report = wait::within("the short one ends", LIMIT, short).await;
+        let report = report.expect("no panic");
+        assert!(started.elapsed() >= SHORT, "{:?}", started.elapsed());
+        assert_eq!((report.released, report.still_held), (0, 1), "{report:?}");
+        assert!(!long.is_finished(), "it has time left");
+        drop(held);
+        let report = wait::within("the long one ends", LIMIT, long).await;
+        let report = report.expect("no panic");
+        assert_eq!((report.released, report.still_held), (1, 0), "{report:?}");
+        assert_eq!(report.unconfirmed, 0, "{report:?}");
+    }
+}
+
+/// Begins what `future` does, and leaves it pending.
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Fails if a lock that was let go counts as held, or as released although nobody has confirmed it.
+#[tokio::test]
+async fn a_release_that_nobody_confirms_is_reported() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let (kept, let_go) = (take(&pool, "kept").await, take(&pool, "let-go").await);
+    proxy.set(Mode::BlackHole);
+    drop(let_go);
+    let report = pool.shutdown(Duration::from_millis(400)).await;
+    assert_eq!(report.released, 0, "{report:?}");
+    assert_eq!(report.still_held, 1, "{report:?}");
+    assert_eq!(report.unconfirmed, 1, "{report:?}");
+    proxy.pass();
+    drop(kept);
+    let report = wait::within("both are released", LIMIT, pool.shutdown(TTL)).await;
+    assert_eq!(report.released, 2, "{report:?}");
+    assert_eq!(report.still_held + report.unconfirmed, 0, "{report:?}");
 }
 
 /// Fails if releases are sent one after the other, or forgotten when the pool ends.

@@ -29,8 +29,8 @@ pub(crate) struct Config {
     #[arg(value_parser = stocked_item)]
     pub(crate) items: Vec<(String, u32)>,
 
-    /// How many milliseconds the payment provider takes to answer
-    #[arg(long, default_value = "200", value_name = "MILLISECONDS", value_parser = milliseconds)]
+    /// How many milliseconds the payment provider takes to answer; a double click is faster than a second
+    #[arg(long, default_value = "1000", value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(crate) payment_ms: Duration,
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum ApiError {
     Lock(#[from] LockError),
     #[error("the item is in great demand; try again in a second")]
     Busy,
-    #[error("this request took too long and others were served meanwhile; try again")]
+    #[error("this request took too long and others were served meanwhile; nothing was sold")]
     TooLate,
     #[error("`{0}` is sold out")]
     SoldOut(String),
@@ -39,7 +39,9 @@ impl IntoResponse for ApiError {
             // The key is made of what the client sent: an empty id, or one that is far too long.
             Self::Lock(LockError::InvalidKey { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Lock(error) => return error.into_response(),
-            Self::Busy | Self::TooLate => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            // As for a lost lease: no 503, which proxies repeat by themselves.
+            Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
             Self::SoldOut(_) => StatusCode::GONE,
             Self::NoSuchItem(_) | Self::NoSuchOrder(_) | Self::NoSuchPage => StatusCode::NOT_FOUND,
             Self::BadRequest(ref rejection) => rejection.status(),

@@ -335,8 +335,9 @@ fn unanswered(after: Duration) -> LockError {
         source: StoreError::new(
             "timeout",
             format!(
-                "no answer within {after:?}; check that the server is up and reachable, and give slow networks a \
-                 longer `wait` or `io_timeout`"
+                "no answer within {}; check that the server is up and reachable, and give slow networks a \
+                 longer `wait` or `io_timeout`",
+                crate::error::millis(after)
             ),
         ),
     }

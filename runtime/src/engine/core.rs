@@ -187,6 +187,11 @@ impl Core {
         self.tickets.contains_key(&id)
     }
 
+    #[cfg(test)]
+    pub(super) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// What to send now, in this order.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
         self.send_renewals(now);

@@ -8,6 +8,8 @@
 
 mod acquire;
 mod core;
+#[cfg(test)]
+mod core_tests;
 mod driver;
 mod hold;
 mod jitter;

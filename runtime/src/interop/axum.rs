@@ -5,9 +5,10 @@ use axum_core::response::{IntoResponse, Response};
 
 use crate::LockError;
 
-/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where the lock service cannot serve; 500 for a lease that was lost, because the work may have been done in part, and for a program
-/// that is set up wrongly, a key that cannot be used included. The body is `application/problem+json`
-/// (RFC 9457) and names no key: keys can contain what only one user should see.
+/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where
+/// the lock service cannot serve; 400 for a value that makes no key; 500 for a lease that was lost, because the work may have been
+/// done in part, and for a program that is set up wrongly. The body is `application/problem+json` (RFC 9457) and names no key: keys
+/// can contain what only one user should see.
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
         let (status, title) = if self.is_contention() {
@@ -16,6 +17,8 @@ impl IntoResponse for LockError {
             (503, "The lock service is not available")
         } else if self.is_lost() {
             (500, "The lock was lost before the work was done")
+        } else if matches!(self, Self::InvalidKey { .. }) {
+            (400, "The request names nothing that could be locked")
         } else {
             (500, "The lock is not set up correctly")
         };
@@ -87,6 +90,15 @@ mod tests {
             fence: None,
         };
         assert_eq!(error.into_response().status(), 500);
+    }
+
+    #[test]
+    fn a_value_that_makes_no_key_is_the_clients_mistake() {
+        let error = LockError::InvalidKey {
+            key: "order:".to_owned(),
+            reason: "the value of `<id>` is empty".to_owned(),
+        };
+        assert_eq!(error.into_response().status(), 400);
     }
 
     #[test]

@@ -4,10 +4,9 @@ use tonic::{Code, Status};
 
 use crate::LockError;
 
-/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `UNKNOWN` for a
-/// lease that was lost, because the work may have been done in part; `INTERNAL` for a
-/// program that is set up wrongly, a key that cannot be used included. The message names no key: keys can
-/// contain what only one user should see.
+/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `INVALID_ARGUMENT` for
+/// a value that makes no key; `UNKNOWN` for a lease that was lost, because the work may have been done in part; `INTERNAL` for a
+/// program that is set up wrongly. The message names no key: keys can contain what only one user should see.
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let (code, message) = if error.is_contention() {
@@ -19,6 +18,11 @@ impl From<LockError> for Status {
             (Code::Unavailable, "the lock service is not available")
         } else if error.is_lost() {
             (Code::Unknown, "the lock was lost before the work was done")
+        } else if matches!(error, LockError::InvalidKey { .. }) {
+            (
+                Code::InvalidArgument,
+                "the request names nothing that could be locked",
+            )
         } else {
             (Code::Internal, "the lock is not set up correctly")
         };
@@ -40,8 +44,13 @@ mod tests {
             key: "order:1".to_owned(),
             retry_after: None,
         };
+        let lost = LockError::Lost {
+            key: "order:1".to_owned(),
+            fence: None,
+        };
         for (error, code) in [
             (contended, Code::Aborted),
+            (lost, Code::Unknown),
             (LockError::ShuttingDown, Code::Unavailable),
             (LockError::NotInstalled, Code::Internal),
         ] {

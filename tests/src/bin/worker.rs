@@ -84,8 +84,29 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
             }
             Ok(())
         }
+        Scenario::Busy { tasks, stay_us } => {
+            let stay = Duration::from_micros(*stay_us);
+            let busy = || tokio::spawn(keep_busy(key, stay));
+            let busy: Vec<_> = (0..*tasks).map(|_| busy()).collect();
+            for task in busy {
+                task.await.expect("no panic")?;
+            }
+            Ok(())
+        }
         Scenario::InitFromEnv => Ok(()),
     }
+}
+
+async fn keep_busy(key: &str, stay: Duration) -> Result<(), LockError> {
+    loop {
+        brief(key, stay).await?;
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = ttl())]
+async fn brief(key: &str, stay: Duration) -> Result<(), LockError> {
+    tokio::time::sleep(stay).await;
+    Ok(())
 }
 
 #[distributed_lock(key = "<key>", ttl = ttl(), guard = lock)]

@@ -72,3 +72,35 @@ async fn what_is_inserted() {
     })
     .await;
 }
+
+#[distributed_lock(key = "order:<name>", ttl = "1s", guard = lock)]
+async fn inserted(name: &str) -> Result<String, LockError> {
+    let _ = name;
+    Ok(lock.key().to_owned())
+}
+
+/// Fails if a key that is built by hand with `encode` is another than that of the annotated function.
+#[tokio::test]
+async fn encode_writes_what_a_template_inserts() {
+    let names = [
+        "plain",
+        "a:b",
+        "100%",
+        "{tag}",
+        "two words",
+        "tab\t",
+        "line\n",
+        "%3A",
+        "<x>",
+        "Gr\u{fc}\u{df}e",
+        "\u{2003}wide",
+        "\u{7f}",
+        "\0",
+        "a/b?c=d&e",
+        "'\"`",
+    ];
+    for name in names {
+        let by_hand = format!("order:{}", leasehold::encode(name));
+        assert_eq!(locked(inserted(name)).await, Ok(by_hand), "{name:?}");
+    }
+}

@@ -34,6 +34,7 @@ mod async_trait_default;
 mod async_trait_impl;
 mod async_trait_instrument;
 mod async_trait_local;
+mod async_trait_paths;
 mod axum_handler;
 mod boxed_by_hand;
 mod cancellation;

@@ -1,0 +1,101 @@
+//! A panic of the engine leaves no caller waiting. A file of its own: it installs a recorder for the whole process.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::wait;
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+const TTL: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Armed: who hears that something is counted, and who says that the panic may come.
+static TRAP: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+/// Panics, once, where an acquisition is counted.
+struct Trapped;
+
+impl Recorder for Trapped {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let trap = TRAP.lock().expect("not poisoned").take();
+        if let Some((reached, go)) = trap {
+            assert_eq!(key.name(), "leasehold_acquisitions_total");
+            reached.send(()).expect("the test waits");
+            go.recv().expect("the test tells");
+            panic!("a recorder that panics, as this test wants it");
+        }
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+
+/// An acquire that the engine has been sent before this returns.
+async fn begin(pool: &LockPool, key: String) -> Acquire {
+    let request = pool.lock(key).ttl(TTL).wait(TTL);
+    let mut acquire: Acquire = Box::pin(request.acquire());
+    poll_fn(|context| {
+        assert!(acquire.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    acquire
+}
+
+fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
+    matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
+}
+
+/// Fails if anybody who waits for the engine waits for ever, or believes in a lease that nobody renews.
+#[tokio::test]
+async fn nobody_waits_for_an_engine_that_panicked() {
+    metrics::set_global_recorder(Trapped).expect("the only one");
+    let pool = LockPool::connect("memory://engine-panic").await;
+    let pool = pool.expect("a store in memory opens");
+    let held = pool.lock("held").ttl(TTL).acquire().await.expect("free");
+    let mut pending = Vec::new();
+    for _ in 0..20 {
+        pending.push(begin(&pool, "held".to_owned()).await);
+    }
+    let ((reached, is_reached), (go, gone)) = (channel(), channel());
+    *TRAP.lock().expect("not poisoned") = Some((reached, gone));
+    // This is the one that is counted; the engine stands still inside until told.
+    pending.push(begin(&pool, "counted".to_owned()).await);
+    is_reached.recv_timeout(LIMIT).expect("it is counted");
+    for number in 0..20 {
+        pending.push(begin(&pool, format!("unread-{number}")).await);
+    }
+    go.send(()).expect("the engine waits for it");
+
+    for acquire in pending {
+        let ended = wait::within("a caller is told", LIMIT, acquire).await;
+        assert!(is_stopped(ended));
+    }
+    wait::within("the holder is told", LIMIT, held.lost()).await;
+    assert!(matches!(held.check(), Err(LockError::Lost { .. })));
+    let released = wait::within("a release ends", LIMIT, held.release()).await;
+    assert!(matches!(released, Err(LockError::Lost { .. })));
+    let late = pool.lock("late").ttl(TTL).wait(TTL).acquire();
+    assert!(is_stopped(
+        wait::within("a late call is told", LIMIT, late).await
+    ));
+    let report = wait::within("a shutdown ends", LIMIT, pool.shutdown(TTL)).await;
+    assert_eq!(report.still_held, 0);
+}

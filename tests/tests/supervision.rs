@@ -1,0 +1,242 @@
+//! The connection is replaced when it is of no use, and only then: no storm, no lease lost, no call failed.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::proxy::Proxy;
+use leasehold_tests::random::Random;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use redis::cmd;
+
+const TTL: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(10);
+
+async fn connect(url: &str) -> LockPool {
+    LockPool::connect(url).await.expect("the server answers")
+}
+
+async fn take(pool: &LockPool, key: &str, wait: Duration) -> LockGuard {
+    let acquired = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
+    acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+fn code(error: &LockError) -> &'static str {
+    match error {
+        LockError::Unavailable { source } => source.code(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The number behind `name` in a section of `INFO`; zero where it is not mentioned.
+fn info(probe: &RedisProbe, section: &str, name: &str) -> u64 {
+    let text: String = probe.run(cmd("INFO").arg(section));
+    let (_, after) = text.split_once(name).unwrap_or_default();
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_default()
+}
+
+fn connections(probe: &RedisProbe) -> u64 {
+    info(probe, "stats", "total_connections_received:")
+}
+
+fn replicate(probe: &RedisProbe, host: &str, port: &str) {
+    probe.run::<()>(cmd("REPLICAOF").arg(host).arg(port));
+}
+
+/// The present connections end in nothing, without a word to the client; new ones work.
+async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
+    proxy.half_open();
+    let gone = || info(probe, "clients", "connected_clients:") == 1;
+    wait::until_async("only the probe is left", LONG, gone).await;
+}
+
+/// Fails if a connection to a server that became a replica is replaced as fast as connecting goes.
+#[tokio::test]
+async fn a_demoted_master_is_not_stormed() {
+    let (primary, server) = (Server::start(), Server::start());
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    replicate(&probe, "127.0.0.1", &primary.port().to_string());
+    let follows = || {
+        let text: String = probe.run(cmd("INFO").arg("replication"));
+        text.contains("master_link_status:up")
+    };
+    wait::until_async("it follows its master", LONG, follows).await;
+
+    let before = connections(&probe);
+    let request = pool.lock("demoted").ttl(TTL).wait(Duration::from_secs(3));
+    let error = request.acquire().await.expect_err("it is read-only");
+    let opened = connections(&probe) - before;
+    assert_eq!(code(&error), "READONLY", "{error}");
+    assert!((1..60).contains(&opened), "{opened} connections in 3 s");
+
+    replicate(&probe, "NO", "ONE");
+    let guard = take(&pool, "promoted", Duration::from_secs(3)).await;
+    guard.release().await.expect("still held");
+}
+
+/// Fails if a renewal waits for as long as the acquire before it on the same connection may take.
+#[tokio::test]
+async fn a_swallowed_connection_loses_no_lease() {
+    let mut random = Random::seeded("swallowed connections");
+    let lanes: Vec<_> = (0..6)
+        .map(|lane| (lane, random.duration(TTL)))
+        .map(|(lane, phase)| tokio::spawn(a_lease_outlives_its_connection(lane, phase)))
+        .collect();
+    for lane in lanes {
+        lane.await.expect("no lease was lost");
+    }
+}
+
+async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
+    let server = Server::start();
+    let (proxy, probe) = (Proxy::start(server.address()), server.probe());
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(LONG);
+    let pool = pool.connect().await.expect("the server answers");
+    let request = pool.lock("held").ttl(TTL).watchdog();
+    let held = request.acquire().await.expect("free");
+    tokio::time::sleep(phase).await;
+    swallow(&proxy, &probe).await;
+    let other = take(&pool, "other", LONG).await;
+    drop(other);
+    // Long enough that a lost lease would show.
+    tokio::time::sleep(TTL * 2).await;
+    held.release()
+        .await
+        .unwrap_or_else(|error| panic!("lane {lane}, swallowed after {phase:?}: {error}"));
+}
+
+/// Fails if what was asked on a silent connection is not asked again on the next.
+#[tokio::test]
+async fn one_try_outlives_its_connection() {
+    let server = Server::start();
+    let (proxy, probe) = (Proxy::start(server.address()), server.probe());
+    let pool = connect(&proxy.url()).await;
+    for number in 0..5 {
+        swallow(&proxy, &probe).await;
+        let before = proxy.counts().connections;
+        let guard = take(&pool, &format!("one-try-{number}"), Duration::ZERO).await;
+        guard.release().await.expect("still held");
+        assert!(proxy.counts().connections > before, "on a new connection");
+    }
+}
+
+/// Fails if only a caller finds out that an idle connection has ended in nothing.
+#[tokio::test]
+async fn an_idle_connection_is_asked_and_replaced() {
+    let server = Server::start();
+    let (proxy, probe) = (Proxy::start(server.address()), server.probe());
+    let pool = LockPool::builder().url(proxy.url()).on_current_runtime();
+    let pool = pool.connect().await.expect("the server answers");
+    take(&pool, "warm", Duration::ZERO)
+        .await
+        .release()
+        .await
+        .expect("held");
+    let pings = || info(&probe, "commandstats", "cmdstat_ping:calls=");
+    let before = (pings(), proxy.counts().connections);
+    pass_time(Duration::from_secs(16)).await;
+    wait::until_async("it is asked", LONG, || pings() > before.0).await;
+    assert_eq!(proxy.counts().connections, before.1, "it answered");
+
+    swallow(&proxy, &probe).await;
+    pass_time(Duration::from_secs(16)).await;
+    let replaced = || proxy.counts().connections > before.1;
+    wait::until_async("it is replaced", LONG, replaced).await;
+    drop(pool);
+}
+
+/// Moves the clock of this runtime, and of the pool on it.
+async fn pass_time(span: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(span).await;
+    tokio::time::resume();
+}
+
+/// Fails if a time-out that no clock can count panics later, or one of zero fails every call.
+#[tokio::test]
+async fn a_time_out_that_makes_no_sense_is_refused() {
+    for url in ["memory://", "redis://127.0.0.1:1/"] {
+        for io_timeout in [Duration::MAX, Duration::ZERO] {
+            let pool = LockPool::builder().url(url).io_timeout(io_timeout);
+            let refused = wait::within("it is refused", LONG, pool.connect()).await;
+            let error = refused.expect_err("no time-out");
+            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert!(error.to_string().contains("`io_timeout`"), "{error}");
+        }
+    }
+}
+
+/// Fails if scripts that may not be loaded are asked for at the speed of the network, or if nobody is told why.
+#[tokio::test]
+async fn scripts_that_may_not_be_loaded_again() {
+    let server = Server::start();
+    let probe = server.probe();
+    let allow = |rule: &str| {
+        let mut user = cmd("ACL");
+        user.arg("SETUSER").arg("app").arg("on").arg(">secret");
+        probe.run::<()>(user.arg("~*").arg("&*").arg("+@all").arg(rule));
+    };
+    allow("+script|load");
+    let url = format!("redis://app:secret@127.0.0.1:{}/", server.port());
+    let pool = connect(&url).await;
+    allow("-script|load");
+    probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
+    probe.run::<()>(cmd("CONFIG").arg("RESETSTAT"));
+
+    // Not refused by the first answer, so that the fault has its two seconds.
+    let end = Instant::now() + TTL;
+    while Instant::now() < end {
+        let request = pool.lock("refused").ttl(TTL).wait(TTL);
+        let error = request.acquire().await.expect_err("it cannot load");
+        assert_eq!(code(&error), "NOPERM", "{error}");
+        assert!(error.to_string().contains("script|load"), "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let asked = info(&probe, "commandstats", "cmdstat_evalsha:calls=");
+    assert!((1..200).contains(&asked), "{asked} times in two seconds");
+    let opened = connections(&probe);
+    assert!(opened < 60, "{opened} connections in two seconds");
+
+    // What the last attempt to connect said stands until the next.
+    allow("+script|load");
+    let end = Instant::now() + LONG;
+    while let Err(error) = pool.lock("allowed").ttl(TTL).wait(TTL).acquire().await {
+        assert!(Instant::now() < end, "it may load them: {error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Fails if a process that always has a next caller of its own never lets another process in.
+#[tokio::test]
+async fn a_busy_process_lets_others_in() {
+    let server = Server::start();
+    let probe = server.probe();
+    let job = Job {
+        url: server.url(),
+        key: "busy".to_owned(),
+        ttl_ms: 5_000,
+        wait_ms: 60_000,
+        watchdog: false,
+        scenario: Scenario::Busy {
+            tasks: 4,
+            stay_us: 1_000,
+        },
+    };
+    let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    worker.wait_for("it is connected", LONG, |event| *event == Event::Ready);
+    let pool = connect(&server.url()).await;
+    let pid = worker.process().id().to_string();
+    let busy = || {
+        let owner = probe.value("lock:busy").map(|value| value.owner);
+        owner.is_some_and(|owner| owner.contains(&pid))
+    };
+    for _ in 0..6 {
+        wait::until_async("the other process is inside", LONG, busy).await;
+        let guard = take(&pool, "busy", Duration::from_secs(5)).await;
+        guard.release().await.expect("still held");
+    }
+}
