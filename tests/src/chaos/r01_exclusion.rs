@@ -51,6 +51,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!(
         "{inside} dropped futures and blocked workers besides"
     ));
+    sheet.remark(format!("{} leases lost", report.lost));
     sheet.remark(format!(
         "{} writes refused after their deadline",
         report.late_writes
