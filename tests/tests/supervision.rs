@@ -6,7 +6,7 @@ use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::proxy::Proxy;
 use leasehold_tests::random::Random;
 use leasehold_tests::redis_probe::RedisProbe;
-use leasehold_tests::server::Server;
+use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use redis::cmd;
@@ -56,7 +56,8 @@ async fn swallow(proxy: &Proxy, probe: &RedisProbe) {
 /// Fails if a connection to a server that became a replica is replaced as fast as connecting goes.
 #[tokio::test]
 async fn a_demoted_master_is_not_stormed() {
-    let (primary, server) = (Server::start(), Server::start());
+    let primary = ServerOptions::new().option("repl-diskless-sync-delay", &["0"]);
+    let (primary, server) = (primary.start(), Server::start());
     let probe = server.probe();
     let pool = connect(&server.url()).await;
     replicate(&probe, "127.0.0.1", &primary.port().to_string());

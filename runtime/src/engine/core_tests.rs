@@ -57,12 +57,14 @@ fn silent(core: &mut Core, now: Instant) -> bool {
     core.take_requests(now).is_empty() && core.take_signals().is_empty()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
 fn taken(fence: u64) -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
         fence: Some(Fence::new(fence)),
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
 fn held(left: Duration) -> Result<Reply, Failure> {
     Ok(Reply::Held { left: Some(left) })
 }
