@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of the lock store. Every body notes when it enters, writes and leaves, with the end of its lease,
 //! in nanoseconds on one clock that all processes share and that runs on while a process is stopped. The notes are
-//! lines of a file, the [`history`], which can be checked again.
+//! lines of a file, the `history`, which can be checked again.
 //!
 //! What a lease is to the oracle: from the moment at which the body looked at the clock to its deadline `D`, or to
 //! its end if that came first. A lease is *counted* from `sent`, before its request left; a request may travel for
