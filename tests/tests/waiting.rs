@@ -1,15 +1,14 @@
 //! Queueing for a held lock: within the budget, first come first served, in both stores.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -124,14 +123,7 @@ type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockErro
 
 /// Starts waiting for `key` before this returns: the order of calls is the order of the queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
-    let request = pool.lock(key).ttl(TTL).wait(TTL);
-    let mut acquire: Acquire = Box::pin(request.acquire());
-    poll_fn(|context| {
-        assert!(acquire.as_mut().poll(context).is_pending(), "it is held");
-        Poll::Ready(())
-    })
-    .await;
-    acquire
+    wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
 /// Fails if waiters race for the lock.

@@ -123,6 +123,9 @@ impl<'a> Link<'a> {
                 if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
                     continue;
                 }
+                if way == Direction::ToClient && self.swallows(&message) {
+                    continue;
+                }
                 self.count(way, &message);
                 if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
                     message = GARBAGE.to_vec();
@@ -186,6 +189,10 @@ impl<'a> Link<'a> {
                 .expect("no panic under this lock")
                 .push_back(fate);
         }
+    }
+
+    fn swallows(&self, message: &[u8]) -> bool {
+        *self.shared.mode.borrow() == Mode::SwallowPushes && message.starts_with(b">")
     }
 
     /// Loses a reply that is to be lost; `true` when the connection ends with it.

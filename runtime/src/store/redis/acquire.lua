@@ -14,7 +14,7 @@
 -- - A key that is free goes to the first process that queues for it, and only then to one that comes.
 -- The value is `token:fence:reserve:process:owner`; to other clients it is opaque.
 local value = redis.call('GET', KEYS[1])
-local line = redis.call('GET', KEYS[3]) or ''
+local line = read(KEYS[3])
 if value and string.sub(value, 1, 32) == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   local fence, reserve = string.match(value, '^%x+:(%d+):(%d+)')
@@ -27,7 +27,7 @@ if value ~= ARGV[4] .. ':claim' then
     if pool and pool ~= ARGV[4] then
       if hand_on(KEYS[1], KEYS[3], line, now, ARGV[7]) then
         value = redis.call('GET', KEYS[1])
-        line = redis.call('GET', KEYS[3]) or ''
+        line = read(KEYS[3])
       else
         line = ''
       end
@@ -44,12 +44,13 @@ if value ~= ARGV[4] .. ':claim' then
         line = string.sub(line, 1, at - 1) .. record .. string.sub(line, at + RECORD)
       else
         line = line .. record
-        local holder = string.match(value, '^%x+:%d+:%d+:(%x+):')
-        if holder then
-          tell(ARGV[7] .. holder, 'w' .. KEYS[1])
-        end
       end
       store(KEYS[3], line)
+      -- Each time: a holder that missed it would pass the lock on among its own calls for long.
+      local holder = string.match(value, '^%x+:%d+:%d+:(%x+):')
+      if holder then
+        tell(ARGV[7] .. holder, 'w' .. KEYS[1])
+      end
     end
     -- Only a holder that knows the queue will hand the key on.
     local known = string.find(value, '^%x+:claim$') or string.find(value, '^%x+:%d+:%d+:%x+:')

@@ -16,6 +16,12 @@ local function milliseconds()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- Something of another type is no queue, and must not keep a lock from being released.
+local function read(queue)
+  local line = redis.pcall('GET', queue)
+  return type(line) == 'string' and line or ''
+end
+
 local function store(queue, line)
   if line == '' then
     redis.call('DEL', queue)
@@ -31,7 +37,7 @@ local function first(line, now)
     local pool, listens = string.sub(line, 1, 32), string.sub(line, 33, 33) == '+'
     local seen = tonumber(string.sub(line, 34, RECORD))
     line = string.sub(line, RECORD + 1)
-    if now - seen <= FORGOTTEN then
+    if seen and now - seen <= FORGOTTEN then
       return pool, listens, line
     end
   end
