@@ -15,5 +15,9 @@ async fn redis() {
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;
     let probe = server.probe();
-    assert_eq!(probe.keys("*"), ["lock:%leasehold:fence"], "nothing is left");
+    assert_eq!(
+        probe.keys("*"),
+        ["lock:%leasehold:fence"],
+        "nothing is left"
+    );
 }

@@ -35,7 +35,9 @@ async fn a_release_with_a_process_waiting() {
     );
     // Who waited is told the truth.
     let refused = wait::within("it is refused", LONG, waiting).await;
-    let error = refused.expect("no panic").expect_err("no memory for a lock");
+    let error = refused
+        .expect("no panic")
+        .expect_err("no memory for a lock");
     let LockError::Unavailable { source } = &error else {
         panic!("{error:?}");
     };
@@ -52,7 +54,10 @@ async fn a_release_with_a_process_waiting() {
 async fn other_data_in_the_place_of_the_queue() {
     let spoil: [(&str, &[&str]); 3] = [
         ("RPUSH", &["some", "list"]),
-        ("SET", &["not a queue, but longer than a record of one would be"]),
+        (
+            "SET",
+            &["not a queue, but longer than a record of one would be"],
+        ),
         ("SET", &["short"]),
     ];
     for (command, data) in spoil {

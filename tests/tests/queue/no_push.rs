@@ -49,7 +49,10 @@ async fn serves(url: &str) {
     let served = line.served().await;
     let first = served.iter().position(|who| *who == "other");
     let first = first.expect("it is served");
-    assert!(first <= inside + 4, "{first} with {inside} before it, {url}");
+    assert!(
+        first <= inside + 4,
+        "{first} with {inside} before it, {url}"
+    );
 }
 
 #[tokio::test]

@@ -75,6 +75,9 @@ async fn one_that_comes_in_the_middle_of_a_turn() {
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
         // One may have begun while it was told.
-        assert!(first <= inside + 5 + 1, "{first} with {inside} before it, {url}");
+        assert!(
+            first <= inside + 5 + 1,
+            "{first} with {inside} before it, {url}"
+        );
     }
 }
