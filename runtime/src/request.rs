@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Order, Slot, Watchdog};
+use crate::engine::{Order, Share, Slot, Watchdog};
 use crate::gate::{OnLost, run_inside};
 use crate::guard::Hold;
 use crate::lease::Terms;
@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) wait: Option<Duration>,
     pub(crate) on_lost: OnLost,
+    pub(crate) share: Option<Share>,
 }
 
 /// When a watchdog renews.
@@ -41,6 +42,11 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
+        if self.share == Some(Share::Permit(0)) {
+            return Err(LockError::config(
+                "`permits` is at least 1: with none, nobody could ever enter",
+            ));
+        }
         Ok(Order {
             key: pool.full_key(name),
             name: Arc::clone(name),
@@ -49,6 +55,7 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pool.default_wait()),
+            share: self.share,
         })
     }
 
@@ -131,6 +138,20 @@ impl LockRequest {
     /// With a watchdog: gives the lock up after this long, however healthy it is. At least the ttl. Default: no bound.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.settings.max_hold = Some(limit);
+        self
+    }
+
+    /// Takes a share of the lock: many readers, or one that takes the lock without this. A reader that comes while a writer
+    /// queues, queues behind it. Each reader has a lease of its own. Default: exclusive.
+    pub fn shared(mut self) -> Self {
+        self.settings.share = Some(Share::Reader);
+        self
+    }
+
+    /// Takes one of `permits` places; each has a lease of its own. All that use the key must say the same number: with a smaller
+    /// one than others who are inside, or with zero, the call fails with [`LockError::Config`]. Default: exclusive.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.settings.share = Some(Share::Permit(permits));
         self
     }
 
