@@ -16,6 +16,7 @@ pub(crate) struct LockSpec {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
+    pub(crate) reentrant: bool,
     pub(crate) continue_on_lost: bool,
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
@@ -59,6 +60,7 @@ pub(crate) fn check(
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
+        reentrant: args.reentrant.is_some(),
         continue_on_lost: args.continue_on_lost,
         on_error: args.on_error,
         guard: args.guard,
@@ -203,11 +205,6 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
             "permits",
             args.permits,
             "leave it out: there is then one holder at a time",
-        ),
-        (
-            "reentrant",
-            args.reentrant,
-            "move the work into a function without the attribute, and call that one while the lock is held",
         ),
         (
             "hold",

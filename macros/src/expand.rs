@@ -95,6 +95,9 @@ fn call(spec: &LockSpec) -> TokenStream {
         let wait = length(spec, wait);
         call.extend(quote_spanned!(here()=> .wait(#wait)));
     }
+    if spec.reentrant {
+        call.extend(quote_spanned!(here()=> .reentrant()));
+    }
     if spec.continue_on_lost {
         call.extend(quote_spanned!(here()=> .continue_on_lost()));
     }

@@ -4,6 +4,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`probe`] | who looks at a key, apart from the code under test |
@@ -24,5 +25,6 @@ pub mod random;
 pub mod recorder;
 pub mod redis_probe;
 pub mod server;
+pub mod stores;
 pub mod wait;
 pub mod worker;
