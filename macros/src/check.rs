@@ -4,6 +4,7 @@ use proc_macro2::Span;
 use syn::{Expr, Ident};
 
 use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
+use crate::borrow::Borrow;
 use crate::diag::{Diagnostics, Message};
 use crate::duration;
 use crate::names::{key_expression, key_names};
@@ -11,12 +12,15 @@ use crate::target::{Returns, Target};
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
-    pub(crate) key: KeyArg,
+    /// At least one.
+    pub(crate) keys: Vec<KeyArg>,
     pub(crate) ttl: Length,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
     pub(crate) reentrant: bool,
+    /// Where the user wrote `detach`.
+    pub(crate) detach: Option<Span>,
     pub(crate) continue_on_lost: bool,
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
@@ -43,7 +47,8 @@ pub(crate) fn check(
         rule(&args, diagnostics);
     }
     let target = target?;
-    let rules: [TargetRule; 5] = [
+    let rules: [TargetRule; 6] = [
+        detach_owns_its_arguments,
         never_needs_on_error,
         hold_needs_a_result,
         guard_is_new,
@@ -55,12 +60,13 @@ pub(crate) fn check(
     }
     let value = |at: At<Length>| at.value;
     Some(LockSpec {
-        key: args.key?,
+        keys: args.key?,
         ttl: args.ttl?.value,
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
         reentrant: args.reentrant.is_some(),
+        detach: args.detach,
         continue_on_lost: args.continue_on_lost,
         on_error: args.on_error,
         guard: args.guard,
@@ -211,26 +217,33 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
             hold,
             "leave it out, and refuse late duplicates with a unique key in the database",
         ),
-        (
-            "detach",
-            args.detach,
-            "leave it out, and await `tokio::spawn(the_locked_call)` where the caller may go away",
-        ),
-        (
-            "an array of keys",
-            args.keys,
-            "lock one key that stands for all of them",
-        ),
     ] {
         if let Some(span) = span {
-            let option = if option.contains(' ') {
-                option.to_owned()
-            } else {
-                format!("`{option}`")
-            };
-            let message = Message::new(format!("{option} is not supported yet")).help(instead);
+            let message = Message::new(format!("`{option}` is not supported yet")).help(instead);
             diagnostics.error(span, &message);
         }
+    }
+}
+
+fn detach_owns_its_arguments(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    if args.detach.is_none() {
+        return;
+    }
+    for Borrow { name, span } in &target.borrows {
+        let (what, help) = match name.as_deref() {
+            Some("self") => (
+                "`self`".to_owned(),
+                "take `self: Arc<Self>`, or detach a function that takes what it needs by value",
+            ),
+            name => (
+                name.map_or_else(|| "this argument".to_owned(), |name| format!("`{name}`")),
+                "take it by value, such as `String` for `&str`, or share it as an `Arc`",
+            ),
+        };
+        let message = Message::new(format!(
+            "a detached body can outlive its caller, and {what} is borrowed from the caller"
+        ));
+        diagnostics.error(*span, &message.help(help));
     }
 }
 

@@ -76,6 +76,32 @@ fn save<'life0, 'async_trait>(
 }
 
 #[test]
+fn detached() {
+    check(
+        "detached",
+        r#"
+key = "order:<id>", ttl = "10s", detach, guard = lock
+async fn create(self: Arc<Self>, id: u64) -> Result<impl Display, Error> {
+    self.store(id, lock.fence()).await
+}
+"#,
+    );
+}
+
+#[test]
+fn several_keys() {
+    check(
+        "several_keys",
+        r#"
+key = ["account:<from>", account(to)], ttl = "5s"
+async fn transfer(from: u64, to: &Account) -> Result<(), Error> {
+    book(from, to).await
+}
+"#,
+    );
+}
+
+#[test]
 fn never_returns() {
     check(
         "never_returns",

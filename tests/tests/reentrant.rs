@@ -343,6 +343,27 @@ async fn a_lost_lease_is_seen_inside(store: &Store) {
     }
 }
 
+/// Fails if a call waits on for a turn that does not come: the guard that has it does not let go when the lease is lost.
+async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
+    let pool = store.pool().await;
+    let body = async {
+        let request = || pool.lock("k").ttl(TTL).reentrant();
+        let _guard = request().acquire().await.expect("it enters");
+        request().run(async {}).await
+    };
+    let call = outlived(&pool, body);
+    let result = wait::within("the lost lease", HANG, call).await;
+    assert!(
+        matches!(result, Ok(Err(LockError::Lost { .. }))),
+        "{result:?}"
+    );
+}
+
+#[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
+async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T> {
+    Ok(body.await)
+}
+
 /// Fails if the inner body of a lost lease is polled, where the outer body is dropped.
 async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     let pool = store.pool().await;
@@ -364,6 +385,7 @@ on_both_stores! {
     other_keys_and_pools_are_locked_anew,
     a_guard_is_not_a_body,
     a_lost_lease_is_seen_inside,
+    a_lost_lease_ends_the_wait_for_a_turn,
     a_lost_lease_drops_the_inner_body,
 }
 
