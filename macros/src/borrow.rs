@@ -14,35 +14,28 @@ pub(crate) struct Borrow {
     pub(crate) span: Span,
 }
 
-/// All parameters that say so in their type. What hides a lifetime, such as `Ref<T>` without its `<'_>`, rustc finds.
+/// All parameters that say so in their type; an async function cannot leave a lifetime out. What a type parameter borrows rustc finds.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
     signature.inputs.iter().filter_map(borrow).collect()
 }
 
 fn borrow(parameter: &FnArg) -> Option<Borrow> {
     let mut lifetimes = Lifetimes::default();
-    match parameter {
+    let (name, span) = match parameter {
         FnArg::Receiver(receiver) => {
             lifetimes.found = matches!(receiver.kind, ReceiverKind::Reference(_, None, _));
             lifetimes.visit_receiver(receiver);
-            let name = Some("self".to_owned());
-            lifetimes.found.then(|| Borrow {
-                name,
-                span: receiver.span(),
-            })
+            (Some("self".to_owned()), receiver.self_token.span)
         }
         FnArg::Typed(parameter) => {
             lifetimes.visit_type(&parameter.ty);
-            let name = match &*parameter.pat {
-                Pat::Ident(pattern) => Some(tokens::plain(&pattern.ident)),
-                _ => None,
-            };
-            lifetimes.found.then(|| Borrow {
-                name,
-                span: parameter.ty.span(),
-            })
+            match &*parameter.pat {
+                Pat::Ident(pattern) => (Some(tokens::plain(&pattern.ident)), pattern.ident.span()),
+                _ => (None, parameter.ty.span()),
+            }
         }
-    }
+    };
+    lifetimes.found.then_some(Borrow { name, span })
 }
 
 /// Looks for a reference or a lifetime other than `'static` and those that the type itself introduces.

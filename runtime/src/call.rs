@@ -13,6 +13,9 @@ use crate::site::{At, Site};
 use crate::take::{Taken, take};
 use crate::{LockError, LockHandle, LockPool, installed};
 
+/// A detached call of an annotated function.
+pub type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+
 /// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
 #[derive(Debug)]
 pub struct Call {
@@ -136,13 +139,15 @@ impl Call {
     }
 
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes away.
-    pub async fn run_detached<F>(self, body: F) -> Result<F::Output, LockError>
+    ///
+    /// Boxed, so that the body's type is not a part of the future's: what it must be is then demanded once, here.
+    pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         let on_lost = self.parts.settings.on_lost;
-        run_detached(self.take(), body, on_lost).await
+        Box::pin(run_detached(self.take(), body, on_lost))
     }
 
     async fn take(self) -> Result<Taken, LockError> {
