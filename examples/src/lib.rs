@@ -6,6 +6,7 @@
 //! cargo run --example trait_method
 //! cargo run --example background_job
 //! cargo run --example custom_error
+//! cargo run --example bank_transfer
 //! ```
 //!
 //! They need no server. The order service, with a database, is the package next door:
