@@ -70,6 +70,16 @@ async fn charge_fee(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(key = "catalog:<name>", ttl = "10s", wait = "2s", shared)]
+async fn show(name: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "partner:<name>", ttl = "30s", wait = "10s", permits = 3)]
+async fn ask(name: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
 #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, detach)]
 async fn pay(shop: Arc<Shop>, id: u64) -> Result<(), LockError> {
     drop(shop);
@@ -101,6 +111,8 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
         warehouse.take("kettle").await?;
         assert!(refresh("prices").await);
         transfer(7, 3).await?;
+        show("books").await?;
+        ask("bank").await?;
         pay(Arc::new(Shop), 42).await?;
         report(7).await
     };
