@@ -137,7 +137,7 @@ fn every_function_in_the_table_is_one_of_these() {
         );
         rows += 1;
     }
-    assert_eq!(rows, 11);
+    assert_eq!(rows, 13);
 }
 
 #[test]
