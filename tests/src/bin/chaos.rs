@@ -42,17 +42,18 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// How long the whole run may take, about; the exclusion run gets what the others leave, at least a minute.
+    /// How long the whole run may take, about; the exclusion run gets what the others leave, and goes on for up to
+    /// twenty minutes until it has reached its numbers.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
-    /// How many sections the exclusion run wants; it ends with them or with the time.
+    /// How many sections the exclusion run wants.
     #[arg(long, default_value_t = 1_000_000)]
     sections: u64,
     /// Repeats the schedule of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these requirements; can be given several times.
-    #[arg(long)]
+    /// Only these requirements, as `1,5,6`.
+    #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
     /// Only this store.
     #[arg(long)]
@@ -259,9 +260,9 @@ fn play(requirement: Requirement, ground: &Ground) -> Row {
         took: started.elapsed(),
         outcome,
     };
-    let result = if row.outcome.passed() { "pass" } else { "FAIL" };
     println!(
-        "{result} {:2} {:?} {:.0?} {}: {}",
+        "{} {:2} {:?} {:.0?} {}: {}",
+        row.outcome.result(),
         requirement.number,
         ground.store,
         row.took,

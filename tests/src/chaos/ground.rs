@@ -1,6 +1,6 @@
 //! What every requirement is given.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,9 +172,17 @@ pub(super) fn on_threads(
         .ok()
     };
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (random, lane, take) = (random.fork(), &lane, &take);
-            scope.spawn(move || lane(thread, random, take));
+        let lanes: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (random, lane, take) = (random.fork(), &lane, &take);
+                scope.spawn(move || lane(thread, random, take))
+            })
+            .collect();
+        for lane in lanes {
+            if let Err(panic) = lane.join() {
+                // With its text, which the end of the scope would not keep.
+                resume_unwind(panic);
+            }
         }
     });
 }

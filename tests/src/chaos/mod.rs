@@ -2,7 +2,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `body`, `ledger` | what a worker process does, and the resource that its locks protect |
+//! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `faults` | what is made to fail, from a seed |
 //! | `control` | how late this machine wakes threads, which delays are judged against |
@@ -42,6 +42,7 @@ mod r23_checks;
 mod r25_soak;
 pub mod seeded;
 pub mod sheet;
+mod shop;
 pub mod table;
 pub mod worker;
 

@@ -27,6 +27,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         .map_or_else(|| "memory://soak".to_owned(), Server::url);
     let lane = |keys: u32, copies, watchdog, pause_us, drop_one_in| Lane {
         keys: (0..keys).map(|number| format!("soak-{number}")).collect(),
+        in_turn: false,
         copies,
         ttl_ms: 2_000,
         wait_ms: 1_000,

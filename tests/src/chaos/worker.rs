@@ -11,8 +11,9 @@ use leasehold::LockPool;
 use tokio::task::JoinSet;
 
 use super::body::{self, Desk, Errand};
-use super::job::{Job, Lane};
+use super::job::{Job, Lane, Work};
 use super::ledger::Ledger;
+use super::shop::Shop;
 use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
@@ -50,6 +51,7 @@ async fn run(job: Job) {
     let desk = Arc::new(Desk {
         history: History::open(&job.history),
         ledger: Ledger::new(&job.ledger),
+        shop: shop(&job),
     });
     let mut random = Random::new(job.seed);
     let mut tasks = JoinSet::new();
@@ -61,8 +63,9 @@ async fn run(job: Job) {
         wait_at(gate).await;
     }
     for (lane, pool) in job.lanes.iter().zip(&pools) {
-        for _ in 0..lane.copies {
+        for number in 0..lane.copies {
             let copy = Copy {
+                number,
                 desk: Arc::clone(&desk),
                 pool: pool.clone(),
                 lane: lane.clone(),
@@ -100,8 +103,17 @@ async fn connect(job: &Job, lane: &Lane) -> LockPool {
     }
 }
 
+/// The shop, if anything is sold.
+fn shop(job: &Job) -> Option<Shop> {
+    job.lanes.iter().find_map(|lane| match lane.work {
+        Work::Sell { checked } => Some(Shop::open(&job.ledger, checked)),
+        _ => None,
+    })
+}
+
 /// One task of a lane.
 struct Copy {
+    number: u32,
     desk: Arc<Desk>,
     pool: LockPool,
     lane: Lane,
@@ -118,9 +130,8 @@ impl Copy {
     }
 
     async fn call(&mut self) {
+        let key = self.key();
         let lane = &self.lane;
-        let count = u64::try_from(lane.keys.len()).unwrap_or(1);
-        let index = usize::try_from(self.random.below(count)).unwrap_or(0);
         let block = one_in(&mut self.random, lane.block_one_in)
             .then(|| self.random.duration(Duration::from_millis(30)));
         if block.is_some() {
@@ -129,7 +140,7 @@ impl Copy {
         let errand = Errand {
             desk: Arc::clone(&self.desk),
             pool: self.pool.clone(),
-            key: lane.keys[index].clone(),
+            key,
             ttl: Duration::from_millis(lane.ttl_ms),
             work: lane.work,
             block,
@@ -145,6 +156,17 @@ impl Copy {
         } else {
             call.await;
         }
+    }
+
+    fn key(&mut self) -> String {
+        let keys = &self.lane.keys;
+        let count = u64::try_from(keys.len()).unwrap_or(1);
+        let index = if self.lane.in_turn {
+            u64::from(self.number) % count
+        } else {
+            self.random.below(count)
+        };
+        keys[usize::try_from(index).unwrap_or(0)].clone()
     }
 
     fn fault(&self, kind: &str) {
