@@ -9,9 +9,9 @@ use std::time::Duration;
 use leasehold::LockPool;
 use tokio::runtime::{Builder, Runtime};
 
-use super::control;
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
+use crate::lateness;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
 use crate::server::Server;
@@ -74,7 +74,7 @@ pub(super) const REDIS: &[Store] = &[Store::Redis];
 impl Requirement {
     /// Runs it; a panic is a failure.
     pub fn outcome(&self, ground: &Ground) -> Outcome {
-        control::start();
+        lateness::start();
         let sheet = Sheet::new();
         let ended = catch_unwind(AssertUnwindSafe(|| (self.run)(ground, &sheet)));
         if let Err(panic) = ended {

@@ -5,7 +5,6 @@
 //! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `faults` | what is made to fail, from a seed |
-//! | `control` | how late this machine wakes threads, which delays are judged against |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
 //! | `r01_…` to `r25_…` | the requirements |
@@ -14,7 +13,6 @@
 
 mod body;
 mod canary;
-mod control;
 pub mod crew;
 mod faults;
 pub mod ground;

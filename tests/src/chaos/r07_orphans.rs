@@ -7,9 +7,9 @@ use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::body::nanos;
-use super::control;
 use super::ground::{Ground, REDIS, Requirement, local_runtime, on_threads};
 use super::sheet::Sheet;
+use crate::lateness;
 use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
@@ -73,7 +73,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let last = last_seen(&probe, &key, due, if fails { TTL + SLACK } else { SOON });
-            let busy = control::worst_since(due);
+            let busy = lateness::worst_since(due);
             sheet.release(last);
             if last > TTL + SLACK + busy {
                 sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
