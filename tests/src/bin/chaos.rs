@@ -1,16 +1,22 @@
 //! The full run of the fault harness, for people: `scripts/chaos --help`.
 
+use std::alloc::System;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold_tests::chaos::ground::{Ground, Requirement, Size, Store};
 use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
+
+/// Counts what is allocated, for the soak.
+#[global_allocator]
+static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Faults against real servers and processes, with an oracle that watches: every requirement of
 /// docs/reliability.md with its full number. Exit code 1: a promise was broken.
@@ -91,7 +97,7 @@ fn main() -> ExitCode {
         Some(Other::Check { file }) => check(&file),
         Some(Other::Bugs) => bugs(&command.full),
         Some(Other::Worker { job }) => {
-            worker::main(&job);
+            worker::main(&job, || HEAP.allocated());
             true
         }
     };

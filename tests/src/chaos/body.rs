@@ -17,6 +17,11 @@ use crate::random::Random;
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
 
+/// How many bodies have begun in this process.
+pub(super) fn begun() -> u64 {
+    NEXT_HOLDER.load(Ordering::Relaxed)
+}
+
 /// What the bodies of a process share.
 #[derive(Debug)]
 pub(super) struct Desk {

@@ -19,6 +19,8 @@ pub struct Job {
     pub io_timeout_ms: u64,
     /// After connecting it makes this file with the ending `ready` and waits for the one with `go`.
     pub gate: Option<PathBuf>,
+    /// The file to which it tells the size of its heap.
+    pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
     /// What runs side by side.

@@ -5,6 +5,7 @@
 //! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `faults` | what is made to fail, from a seed |
+//! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
 //! | `r01_…` to `r25_…` | the requirements |
@@ -15,6 +16,7 @@ mod body;
 mod canary;
 pub mod crew;
 mod faults;
+mod gauge;
 pub mod ground;
 pub mod job;
 mod ledger;

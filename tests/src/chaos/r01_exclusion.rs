@@ -13,7 +13,7 @@ use leasehold::__test::now;
 
 use super::body::nanos;
 use super::crew::{Crew, Hand};
-use super::faults::{self, Lane as FaultLane};
+use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
@@ -89,12 +89,13 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
     let over = AtomicBool::new(false);
     let hands = std::thread::scope(|scope| {
         let lanes = proxies.iter().map(|proxy| {
-            let lane = FaultLane {
+            let mut lane = FaultLane {
                 crew,
                 proxy: Some(proxy),
-                random: random.fork(),
+                spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
+                mortal: true,
                 over: &over,
             };
             let mut seeds = random.fork();
@@ -106,9 +107,14 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
             })
         });
         let lanes: Vec<_> = lanes.collect();
-        let of_server = random.fork();
-        let (server, over, pause) = (&mut server, &over, pause(ground) * 2);
-        scope.spawn(move || faults::of_server(crew, server, of_server, TTL, pause, over));
+        let mut struck = Struck {
+            crew,
+            server: &mut server,
+            spans: Spans::new(random.fork()),
+            ttl: TTL,
+        };
+        let (over, pause) = (&over, pause(ground) * 2);
+        scope.spawn(move || struck.run(pause, over));
         until_enough(ground, crew.history());
         over.store(true, Ordering::Relaxed);
         lanes
@@ -128,12 +134,13 @@ fn in_memory(ground: &Ground, crew: &Crew) {
     std::thread::scope(|scope| {
         // While one process is stopped, the other works.
         let lanes = (0..2).map(|_| {
-            let lane = FaultLane {
+            let mut lane = FaultLane {
                 crew,
                 proxy: None,
-                random: random.fork(),
+                spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
+                mortal: true,
                 over,
             };
             let mut seeds = random.fork();

@@ -11,6 +11,7 @@ use leasehold::LockPool;
 use tokio::task::JoinSet;
 
 use super::body::{self, Desk, Errand};
+use super::gauge;
 use super::job::{Job, Lane, Work};
 use super::ledger::Ledger;
 use super::shop::Shop;
@@ -23,13 +24,16 @@ const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The worker's `main`.
+/// The worker's `main`; `heap` tells how much is allocated.
 ///
 /// # Panics
 ///
 /// When the argument is no job, or the store does not take connections for half a minute.
-pub fn main(argument: &str) {
+pub fn main(argument: &str, heap: fn() -> usize) {
     let job: Job = serde_json::from_str(argument).expect("a job as JSON");
+    if let Some(file) = &job.gauge {
+        gauge::tell(file.clone(), heap);
+    }
     std::thread::spawn(listen);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(job.threads)
