@@ -65,5 +65,7 @@ bugs! {
     not_idempotent: NotIdempotent,
     fence_from_counter: FenceFromCounter,
     watchdog_asleep: WatchdogAsleep,
+    passed_on_without_end: PassedOnWithoutEnd,
+    fence_passed_on: FencePassedOn,
     fence_unchecked: FenceUnchecked,
 }

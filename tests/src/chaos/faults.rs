@@ -192,9 +192,11 @@ impl Struck<'_> {
             }
             2 | 3 => {
                 self.crew.fault("CLIENT KILL");
-                let mut kill = cmd("CLIENT");
-                kill.arg(&["KILL", "TYPE", "NORMAL", "SKIPME", "YES"]);
-                tell(self.server, &kill);
+                for kind in ["NORMAL", "PUBSUB"] {
+                    let mut kill = cmd("CLIENT");
+                    kill.arg(&["KILL", "TYPE", kind, "SKIPME", "YES"]);
+                    tell(self.server, &kill);
+                }
             }
             4..=6 => {
                 self.crew.fault("SCRIPT FLUSH");

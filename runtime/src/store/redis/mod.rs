@@ -6,6 +6,7 @@
 mod checkup;
 mod connection;
 mod line;
+mod names;
 mod reply;
 mod scripts;
 mod server;

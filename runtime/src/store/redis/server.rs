@@ -34,6 +34,26 @@ pub(super) struct Link {
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) round_trip: Duration,
+    /// Whether what is published for this process arrives here.
+    pub(super) listening: bool,
+}
+
+impl Link {
+    /// Subscribes to `channel`. Where the server does not permit it, or speaks only RESP2, this process looks from time to time
+    /// instead of being told.
+    pub(super) async fn listen(&mut self, channel: &str, limit: Duration) {
+        if self.pushes.is_closed() {
+            return;
+        }
+        self.listening = match timeout(limit, self.connection.subscribe(channel)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the server refuses SUBSCRIBE; calls that wait look from time to time instead of being told");
+                false
+            }
+            Err(_) => false,
+        };
+    }
 }
 
 impl Server {
@@ -104,6 +124,7 @@ impl Server {
             connection,
             pushes,
             round_trip: Duration::ZERO,
+            listening: false,
         })
     }
 

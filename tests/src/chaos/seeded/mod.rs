@@ -120,6 +120,18 @@ pub const CASES: &[Case] = &[
         scenarios::takes_long,
     ),
     case(
+        "PassedOnWithoutEnd",
+        Kind::Overlap,
+        "a lock is passed on in a process late in its lease, and another process waits",
+        scenarios::passed_on_late,
+    ),
+    case(
+        "FencePassedOn",
+        Kind::FenceOrder,
+        "calls of a process follow each other",
+        scenarios::passed_on,
+    ),
+    case(
         UNCHECKED,
         Kind::StaleWrite,
         "processes of holders are stopped beyond their leases and write to a table that does not compare fences",

@@ -176,6 +176,25 @@ pub(super) fn takes_long(scene: &Scene) {
     scene.run(&server.url(), Lane::stays("k", 1_500, 4_500).watched());
 }
 
+pub(super) fn passed_on_late(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
+    // The first ends before it is known that another will wait; the second passes its lock on to the third.
+    lane.copies = 3;
+    let first = scene.enter(&server.url(), lane);
+    scene.await_entries(2);
+    let second = scene.start(&server.url(), Lane::stays("k", 1_500, 100).waits(10_000));
+    finish(first);
+    finish(second);
+}
+
+pub(super) fn passed_on(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
+    lane.copies = 4;
+    scene.run(&server.url(), lane);
+}
+
 /// The one scenario whose bug is in the resource and not in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
