@@ -26,8 +26,7 @@ fn runtime() -> Runtime {
 }
 
 async fn connect(url: &str) -> LockPool {
-    let pool = LockPool::builder().url(url).io_timeout(IO_TIMEOUT);
-    pool.connect().await.expect("the server answers")
+    wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
 #[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]

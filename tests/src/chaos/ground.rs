@@ -15,6 +15,7 @@ use crate::lateness;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
 use crate::server::Server;
+use crate::wait;
 
 /// Which store the locks are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,7 +155,7 @@ pub(super) fn local_runtime() -> Runtime {
 }
 
 pub(super) async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the store answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 /// Does `lane` on so many threads; each takes numbers below `total` until none is left, or something panics.

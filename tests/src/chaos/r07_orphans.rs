@@ -13,6 +13,7 @@ use crate::lateness;
 use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
+use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 7,
@@ -38,11 +39,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let proxy = Proxy::start(server.address());
         let probe = server.probe().namespace("lock:");
         let runtime = local_runtime();
-        let connecting = LockPool::builder()
-            .url(proxy.url())
-            .io_timeout(SLACK)
-            .connect();
-        let pool = runtime.block_on(connecting).expect("the server answers");
+        let builder = LockPool::builder().url(proxy.url()).io_timeout(SLACK);
+        let pool = runtime.block_on(wait::connected(builder));
         while let Some(number) = next() {
             let key = format!("orphan-{number}");
             proxy.set(Mode::Delay {

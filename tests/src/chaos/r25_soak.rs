@@ -107,12 +107,17 @@ impl Soak<'_> {
     /// The memory after the warm-up and at the end.
     fn measure(&mut self) -> (Memory, Memory) {
         let tenth = self.ground.time / 10;
+        let (warming, quiet, striking) = match self.ground.size {
+            Size::Full => (2 * tenth, tenth, 6 * tenth),
+            // After a fault what was dropped is removed for some seconds.
+            Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
+        };
         let started = Instant::now();
         self.each();
-        self.strike((2 * tenth).saturating_sub(started.elapsed()), 1);
-        let before = self.quiet(tenth);
-        self.strike(6 * tenth, 2);
-        (before, self.quiet(tenth))
+        self.strike(warming.saturating_sub(started.elapsed()), 1);
+        let before = self.quiet(quiet);
+        self.strike(striking, 2);
+        (before, self.quiet(quiet))
     }
 
     /// Every kind of fault once.
@@ -182,8 +187,8 @@ impl Soak<'_> {
             pages.extend(resident(process));
         }
         Memory {
-            heap: median(heap),
-            resident: median(pages),
+            heap: floor(heap),
+            resident: floor(pages),
         }
     }
 }
@@ -217,7 +222,8 @@ fn judge(ground: &Ground, sheet: &Sheet, what: &str, before: Option<usize>, afte
     );
 }
 
-fn median(mut samples: Vec<usize>) -> Option<usize> {
+/// What is there however little is under way just then: a tenth of the samples is less.
+fn floor(mut samples: Vec<usize>) -> Option<usize> {
     samples.sort_unstable();
-    samples.get(samples.len() / 2).copied()
+    samples.get(samples.len() / 10).copied()
 }

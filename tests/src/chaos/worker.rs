@@ -93,18 +93,11 @@ async fn wait_at(gate: &Path) {
 
 /// The network may be failing while this process starts.
 async fn connect(job: &Job, lane: &Lane) -> LockPool {
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    loop {
-        let builder = LockPool::builder()
-            .url(&job.url)
-            .io_timeout(Duration::from_millis(job.io_timeout_ms))
-            .wait(Duration::from_millis(lane.wait_ms));
-        match builder.connect().await {
-            Ok(pool) => return pool,
-            Err(error) if std::time::Instant::now() > end => panic!("{error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
+    let builder = LockPool::builder()
+        .url(&job.url)
+        .io_timeout(Duration::from_millis(job.io_timeout_ms))
+        .wait(Duration::from_millis(lane.wait_ms));
+    wait::connected(builder).await
 }
 
 /// The shop, if anything is sold.
