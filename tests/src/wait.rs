@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use leasehold::{LockPool, LockPoolBuilder};
+
 /// How often a condition is looked at.
 const STEP: Duration = Duration::from_millis(2);
 
@@ -74,4 +76,20 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     })
     .await;
     future
+}
+
+/// Connects; a busy machine may miss a short time-out, so there are further tries for half a minute.
+///
+/// # Panics
+///
+/// When none of them succeeds.
+pub async fn connected(builder: LockPoolBuilder) -> LockPool {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match builder.clone().connect().await {
+            Ok(pool) => return pool,
+            Err(error) if Instant::now() > end => panic!("{error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
 }

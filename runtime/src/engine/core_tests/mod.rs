@@ -34,6 +34,7 @@ fn order(number: u64, wait: Duration) -> Order {
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
+        share: None,
     }
 }
 

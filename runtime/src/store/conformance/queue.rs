@@ -220,8 +220,8 @@ impl Client {
     /// Fails if the scene has left something in the key, or a claim of somebody's.
     async fn is_free(&mut self, key: &Arc<str>) {
         let token = token();
-        let taken = self.acquire(key, token, TTL).await;
-        assert!(taken.is_some(), "{key} is not free");
+        let fence = self.acquire(key, token, TTL).await;
+        assert!(fence.is_some(), "{key} is not free");
         assert!(self.release(key, token).await);
     }
 }
