@@ -15,7 +15,7 @@ use crate::take::{Taken, take};
 use crate::{LockError, LockHandle, LockPool, installed};
 
 /// A detached call of an annotated function.
-pub type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub struct Bank {
 }
 
 /// Two accounts and what was on them.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Balances {
     from: (u64, i64),
     to: (u64, i64),
@@ -52,6 +52,10 @@ impl Bank {
     }
 
     /// Writes what both have after the move; a move within one account changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// For an amount that no account could hold.
     pub fn move_from(&self, before: Balances, amount: u64) {
         let amount = i64::try_from(amount).expect("a small amount");
         let Balances { from, to } = before;
