@@ -11,6 +11,7 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -44,7 +45,7 @@ impl Stores {
 
 async fn connect(url: &str) -> LockPool {
     let pool = LockPool::builder().url(url).max_waiters(20);
-    pool.connect().await.expect("the store answers")
+    wait::connected(pool).await
 }
 
 /// Fails if the budget starts anew with each try, or if the last try overshoots it.
