@@ -4,9 +4,11 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`probe`] | who looks at a key, apart from the code under test |
+//! | [`load`] | callers that contend while something goes wrong |
 //! | [`recorder`] | who saw two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
@@ -15,6 +17,7 @@
 
 pub mod chaos;
 pub mod clock;
+pub mod load;
 pub mod oracle;
 pub mod probe;
 pub mod process;
@@ -23,6 +26,7 @@ pub mod python;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;
+pub mod sentinel;
 pub mod server;
 pub mod wait;
 pub mod worker;

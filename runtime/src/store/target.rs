@@ -9,13 +9,13 @@ use crate::clock::Clock;
 use crate::engine::Connecting;
 
 /// The stores that a URL can name.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master` or `memory://`";
 
 /// A store, not yet connected.
 pub(crate) enum Target {
     Memory(String),
     #[cfg(feature = "redis")]
-    Redis(Box<super::redis::Server>),
+    Redis(Box<super::redis::Origin>),
 }
 
 /// How to connect.
@@ -38,8 +38,8 @@ impl Target {
         };
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
-            "redis" | "rediss" | "redis+unix" => Self::redis(scheme, url),
-            "redis-sentinel" | "redis-cluster" | "redlock" => Err(LockError::config(format!(
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" => Self::redis(scheme, url),
+            "redis-cluster" | "redlock" => Err(LockError::config(format!(
                 "lock stores with `{scheme}://` are not supported yet; use {KNOWN}"
             ))),
             _ => Err(LockError::config(format!(
@@ -55,7 +55,11 @@ impl Target {
                 "`rediss://` needs TLS: enable the feature `tls` of the crate `leasehold`",
             ));
         }
-        super::redis::Server::parse(url).map(|server| Self::Redis(Box::new(server)))
+        let origin = match url.strip_prefix("redis-sentinel://") {
+            Some(rest) => super::redis::Sentinels::parse(rest)?.into(),
+            None => super::redis::Server::parse(url)?.into(),
+        };
+        Ok(Self::Redis(Box::new(origin)))
     }
 
     #[cfg(not(feature = "redis"))]
@@ -76,8 +80,8 @@ impl Target {
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
             #[cfg(feature = "redis")]
-            Self::Redis(server) => Box::pin(async move {
-                let store = super::redis::RedisStore::connect(*server, &options).await?;
+            Self::Redis(origin) => Box::pin(async move {
+                let store = super::redis::RedisStore::connect(*origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
         }
@@ -89,7 +93,7 @@ impl fmt::Display for Target {
         match self {
             Self::Memory(name) => write!(f, "memory://{name}"),
             #[cfg(feature = "redis")]
-            Self::Redis(server) => server.fmt(f),
+            Self::Redis(origin) => origin.fmt(f),
         }
     }
 }

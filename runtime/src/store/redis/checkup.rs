@@ -4,9 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Pipeline, Value, cmd};
+#[cfg(test)]
+use redis::Value;
+use redis::{Pipeline, cmd};
 
-use super::server::{Link, Server};
+use super::info::Info;
+use super::origin::Origin;
+use super::server::Link;
 use super::{reply, scripts};
 use crate::key::RESERVED;
 use crate::store::{Op, Renewal};
@@ -16,7 +20,7 @@ use crate::token::{Nonce, Token};
 const TTL: Duration = Duration::from_secs(1);
 
 /// Warns of all that is found. Without an answer there is nothing to say: the first call will tell.
-pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, limit: Duration) {
+pub(super) async fn examine(link: &mut Link, server: &Origin, namespace: &str, limit: Duration) {
     let ops = trial(namespace);
     let fence_key = scripts::fence_key(namespace);
     let mut pipeline = Pipeline::new();
@@ -30,12 +34,8 @@ pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, l
     let Ok(Ok(mut answers)) = tokio::time::timeout(limit, answers).await else {
         return;
     };
-    if let Some(warning) = answers
-        .pop()
-        .as_ref()
-        .and_then(text)
-        .and_then(|info| eviction(&info))
-    {
+    let info = Info::read(answers.pop().as_ref());
+    if let Some(warning) = info.and_then(|info| eviction(&info)) {
         tracing::warn!(%server, "{warning}");
     }
     for (op, answer) in ops.iter().zip(answers) {
@@ -75,19 +75,10 @@ fn trial(namespace: &str) -> [Op; 3] {
     ]
 }
 
-fn text(info: &Value) -> Option<String> {
-    match info {
-        Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
 /// What is wrong with the eviction policy: every lock has a ttl, so all but one can drop locks that are held.
-fn eviction(info: &str) -> Option<String> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-    let limited = field("maxmemory:").is_some_and(|limit| limit.trim() != "0");
-    let policy = field("maxmemory_policy:")?.trim();
+fn eviction(info: &Info) -> Option<String> {
+    let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
+    let policy = info.field("maxmemory_policy")?;
     (limited && policy != "noeviction").then(|| {
         format!(
             "the server's maxmemory-policy is {policy}, which drops locks that are held when memory is full; set it to noeviction"
@@ -97,16 +88,16 @@ fn eviction(info: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::eviction;
+    use super::*;
 
     #[test]
     fn only_a_policy_that_can_drop_locks_is_told() {
         let info = |limit: u64, policy: &str| {
-            format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n")
+            let text = format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
+            Info::read(Some(&Value::BulkString(text.into()))).expect("a text")
         };
         assert_eq!(eviction(&info(0, "allkeys-lru")), None);
         assert_eq!(eviction(&info(100, "noeviction")), None);
-        assert_eq!(eviction(""), None);
         let told = eviction(&info(100, "volatile-ttl")).expect("it drops locks");
         assert!(told.contains("volatile-ttl"), "{told}");
     }

@@ -14,8 +14,9 @@ use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
+use super::origin::Origin;
 use super::scripts;
-use super::server::{Link, Server};
+use super::server::Link;
 use super::{checkup, reply};
 use crate::LockError;
 use crate::engine::Jitter;
@@ -43,7 +44,7 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
-    server: Server,
+    origin: Origin,
     fence_key: String,
     io_timeout: Duration,
     line: Option<Line>,
@@ -72,12 +73,16 @@ pub(crate) struct RedisStore {
 }
 
 impl RedisStore {
-    pub(crate) async fn connect(server: Server, options: &Options) -> Result<Self, LockError> {
-        let link = server.clone().connect(options.io_timeout).await;
+    pub(crate) async fn connect(
+        origin: impl Into<Origin>,
+        options: &Options,
+    ) -> Result<Self, LockError> {
+        let origin = origin.into();
+        let link = origin.clone().connect(options.io_timeout).await;
         let mut link = link.map_err(|failure| failure.error)?;
-        checkup::examine(&mut link, &server, &options.namespace, options.io_timeout).await;
+        checkup::examine(&mut link, &origin, &options.namespace, options.io_timeout).await;
         let mut store = Self {
-            server,
+            origin,
             fence_key: scripts::fence_key(&options.namespace),
             io_timeout: options.io_timeout,
             line: None,
@@ -110,7 +115,7 @@ impl RedisStore {
             self.retired.push(silent);
         }
         if std::mem::take(&mut self.out) {
-            tracing::info!(server = %self.server, "connected again");
+            tracing::info!(server = %self.origin, "connected again");
             self.events.push_back(StoreEvent::Connected);
         }
     }
@@ -273,7 +278,7 @@ impl RedisStore {
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
         self.connecting
-            .push(Box::pin(self.server.clone().connect(limit)));
+            .push(Box::pin(self.origin.clone().connect(limit)));
     }
 
     fn pause(&mut self) -> Duration {
@@ -291,7 +296,7 @@ impl RedisStore {
             Ok(link) => self.adopt(link),
             Err(failure) => {
                 if self.attempts == 1 {
-                    tracing::warn!(server = %self.server, error = %failure.error, "cannot connect; trying again");
+                    tracing::warn!(server = %self.origin, error = %failure.error, "cannot connect; trying again");
                 }
                 self.reason = not_sent(failure);
             }
@@ -338,7 +343,7 @@ impl RedisStore {
             None => (None, None),
         };
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
-            tracing::warn!(server = %self.server, "no answer in time; connecting anew");
+            tracing::warn!(server = %self.origin, "no answer in time; connecting anew");
             self.out = true;
             self.replace();
             return true;

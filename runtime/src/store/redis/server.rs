@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisError, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use super::info::{Info, Role};
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
@@ -34,6 +35,8 @@ pub(super) struct Link {
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) round_trip: Duration,
+    /// Which part the server played when the connection was made, if it may be asked.
+    pub(super) role: Option<Role>,
 }
 
 impl Server {
@@ -50,6 +53,12 @@ impl Server {
             choose_tls_provider();
         }
         Ok(Self { info })
+    }
+
+    /// The server at `address`, with everything else as in `like`.
+    pub(super) fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
+        let info = like.clone().set_addr(address);
+        Self { info }
     }
 
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
@@ -73,13 +82,13 @@ impl Server {
             opened => opened,
         };
         let mut link = link.map_err(|error| self.failed(&error))?;
-        let scripts = scripts::load();
+        let mut start = scripts::load();
+        start.add_command(cmd("INFO").arg("replication").to_owned());
         let sent_at = Instant::now();
-        let answers = link
-            .connection
-            .send_packed_commands(&scripts, 0, scripts.len());
-        let answers = answers.await.map_err(|error| self.failed(&error))?;
+        let answers = link.connection.send_packed_commands(&start, 0, start.len());
+        let mut answers = answers.await.map_err(|error| self.failed(&error))?;
         link.round_trip = sent_at.elapsed();
+        link.role = Info::read(answers.pop().as_ref()).and_then(|info| info.role());
         match scripts::check_loaded(answers) {
             Ok(()) => Ok(link),
             Err(failure) => Err(self.located(&failure)),
@@ -104,6 +113,7 @@ impl Server {
             connection,
             pushes,
             round_trip: Duration::ZERO,
+            role: None,
         })
     }
 
