@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;
+mod check;
 mod clock;
 mod engine;
 mod error;
@@ -13,6 +14,7 @@ mod interop;
 mod key;
 mod lease;
 mod pool;
+mod replicas;
 mod request;
 mod seeded;
 #[cfg_attr(
@@ -34,6 +36,7 @@ pub mod __private;
 #[doc(hidden)]
 pub mod __test;
 
+pub use check::{CheckReport, Finding, Severity};
 pub use error::{LockError, StoreError};
 pub use fence::Fence;
 pub use guard::{LockGuard, LockHandle};
@@ -41,4 +44,5 @@ pub use installed::{init, init_from_env, pool, shutdown};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
 pub use pool::{LockPool, LockPoolBuilder, ShutdownReport};
+pub use replicas::Replicas;
 pub use request::LockRequest;

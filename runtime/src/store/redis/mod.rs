@@ -1,14 +1,16 @@
 //! Locks on one Redis or Valkey.
 //!
 //! [`scripts`] says what is run on the server, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
-//! [`line`] is one connection, [`connection`] keeps one up, [`reply`] reads answers and errors, [`info`] what a server says of itself,
-//! [`query`] the options of a URL.
+//! [`line`] is one connection, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
+//! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
 
 mod checkup;
 mod connection;
+mod copies;
 mod info;
 mod line;
 mod origin;
+pub(crate) mod permissions;
 mod query;
 mod reply;
 mod scripts;
@@ -17,5 +19,3 @@ mod server;
 
 pub(crate) use connection::RedisStore;
 pub(crate) use origin::Origin;
-pub(crate) use sentinel::Sentinels;
-pub(crate) use server::Server;

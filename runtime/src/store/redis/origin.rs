@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::query;
 use super::sentinel::Sentinels;
 use super::server::{Link, Server};
 use crate::store::Failure;
+use crate::{LockError, Replicas};
 
 /// What is asked for a connection whenever one is wanted. Shows without credentials.
 #[derive(Clone)]
@@ -15,11 +17,35 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// What `url` names, and how many replicas it asks for. No error text contains the URL.
+    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
+        let (base, mut query) = query::split(url);
+        let replicas = query.take("replicas").map(str::parse).transpose()?;
+        let origin = match base.strip_prefix("redis-sentinel://") {
+            Some(rest) => Sentinels::parse(rest, query)?.into(),
+            None => Server::parse(base, &query)?.into(),
+        };
+        Ok((origin, replicas))
+    }
+
     /// A connection within about `limit`.
     pub(super) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
         match self {
             Self::Server(server) => server.connect(limit).await,
             Self::Sentinels(sentinels) => sentinels.connect(limit).await,
+        }
+    }
+
+    /// Whether another server may take over.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self, Self::Sentinels(_))
+    }
+
+    /// A host to which something is sent that can be read on the way.
+    pub(super) fn readable(&self) -> Option<String> {
+        match self {
+            Self::Server(server) => server.readable(),
+            Self::Sentinels(sentinels) => sentinels.readable(),
         }
     }
 }

@@ -32,9 +32,20 @@ impl<'a> Query<'a> {
         value
     }
 
-    /// Refuses what is left; `known` are the options that there are.
-    pub(super) fn finish(&self, known: &[&str]) -> Result<(), LockError> {
-        let Some((name, _)) = self.pairs.first() else {
+    /// What is left, as it stands at the end of a URL.
+    pub(super) fn rest(&self) -> String {
+        let mut rest = String::new();
+        for (name, value) in &self.pairs {
+            rest.push(if rest.is_empty() { '?' } else { '&' });
+            rest.extend([name, "=", value]);
+        }
+        rest
+    }
+
+    /// Refuses what nobody has taken, but for `left`; `known` are all options that there are.
+    pub(super) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
+        let mut pairs = self.pairs.iter();
+        let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
         // The name is shown only if it looks like one: a password with a `?` in it ends up here too.
@@ -57,16 +68,18 @@ mod tests {
         let (base, mut query) = split("redis://h/?replicas=2&db=1&replicas=all");
         assert_eq!(base, "redis://h/");
         assert_eq!(query.take("replicas"), Some("all"));
-        assert!(query.finish(&["replicas"]).is_err());
+        assert!(query.finish(&["replicas"], &[]).is_err());
+        assert!(query.finish(&["replicas"], &["db"]).is_ok());
+        assert_eq!(query.rest(), "?db=1");
         assert_eq!(query.take("db"), Some("1"));
-        assert!(query.finish(&["replicas"]).is_ok());
+        assert!(query.finish(&["replicas"], &[]).is_ok());
         assert_eq!(split("redis://h/").1.take("db"), None);
     }
 
     #[test]
     fn what_may_be_a_password_is_not_shown() {
         let (_, query) = split("redis://u:p?Hunter2@h/");
-        let text = query.finish(&["db"]).unwrap_err().to_string();
+        let text = query.finish(&["db"], &[]).unwrap_err().to_string();
         assert!(!text.contains("Hunter2") && text.contains("%3F"), "{text}");
     }
 }

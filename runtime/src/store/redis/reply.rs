@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value};
 
+use super::permissions;
 use crate::store::{Failure, Op, Reply, Retry};
 use crate::{Fence, LockError, StoreError};
 
@@ -76,12 +77,8 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server refused the user or the password of the URL; correct them",
     ),
-    (
-        "NOPERM",
-        Retry::Never,
-        "the user lacks a permission; it needs the commands eval, evalsha, script|load, get, set, del, \
-        pexpire, pttl and time, on the namespace's keys",
-    ),
+    // Its advice is that of `permissions`.
+    ("NOPERM", Retry::Never, ""),
     (
         "WRONGTYPE",
         Retry::Never,
@@ -174,6 +171,10 @@ fn server_error(code: &str, details: Option<&str>) -> Failure {
             "the server has no database of that number; change the end of the URL, or raise the server's `databases`",
         ),
         None => ("ERR", Retry::Never, "the server refused the request"),
+    };
+    let advice = match code {
+        "NOPERM" => permissions::advice(),
+        _ => advice.to_owned(),
     };
     failure(
         code,

@@ -15,9 +15,9 @@ use redis::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::query::{self, Query};
+use super::query::Query;
 use super::reply;
-use super::server::{Link, Server};
+use super::server::{Link, Server, readable};
 use crate::LockError;
 use crate::store::{Failure, Retry};
 
@@ -53,9 +53,8 @@ enum Answer {
 }
 
 impl Sentinels {
-    /// Reads `[user:password@]host[:port],…/master[?…]`, what follows the scheme.
-    pub(crate) fn parse(rest: &str) -> Result<Self, LockError> {
-        let (base, mut query) = query::split(rest);
+    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`.
+    pub(super) fn parse(base: &str, mut query: Query<'_>) -> Result<Self, LockError> {
         let (authority, master) = base.split_once('/').unwrap_or((base, ""));
         let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (credentials, hosts),
@@ -67,9 +66,7 @@ impl Sentinels {
         }
         let like = master_info(credentials, query.take("db"))?;
         let own = own_credentials(&mut query);
-        // The builder reads it.
-        query.take("replicas");
-        query.finish(OPTIONS)?;
+        query.finish(OPTIONS, &[])?;
         let nodes: Result<Vec<_>, _> = hosts.split(',').map(|host| node(host, &own)).collect();
         Ok(Self {
             nodes: nodes?,
@@ -104,6 +101,10 @@ impl Sentinels {
                 false,
             )),
         }
+    }
+
+    pub(super) fn readable(&self) -> Option<String> {
+        self.nodes.iter().find_map(|node| readable(node.addr()))
     }
 
     /// Asks all Sentinels at once and takes the newest of the answers that come in time.
@@ -208,7 +209,13 @@ fn questions(master: &str) -> Pipeline {
 fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
     let mut answers = answers.into_iter();
     let address = match answers.next() {
-        Some(Value::ServerError(error)) => return Err(reply::broken(&error.into())),
+        Some(Value::ServerError(error)) => {
+            let details = error.details().unwrap_or_default();
+            if details.contains("unknown command") {
+                return Err(no_sentinel());
+            }
+            return Err(reply::broken(&error.into()));
+        }
         Some(Value::Array(address)) => address,
         Some(Value::Nil) => {
             let masters = answers.nth(1).map(|masters| named_masters(&masters));
@@ -315,14 +322,19 @@ impl fmt::Display for Sentinels {
 
 #[cfg(test)]
 mod tests {
+    use super::super::query;
     use super::*;
+
+    fn parse(rest: &str) -> Result<Sentinels, LockError> {
+        let (base, query) = query::split(rest);
+        Sentinels::parse(base, query)
+    }
 
     #[test]
     fn a_url_has_hosts_a_master_and_options() {
-        let parsed = Sentinels::parse(
-            "u:p%40ss@one,two:1,[::1]/shop?db=2&sentinel_user=s&sentinel_password=t%3A",
-        )
-        .expect("it is right");
+        let parsed =
+            parse("u:p%40ss@one,two:1,[::1]/shop?db=2&sentinel_user=s&sentinel_password=t%3A")
+                .expect("it is right");
         assert_eq!(
             parsed.to_string(),
             "redis-sentinel://one:26379,two:1,::1:26379/shop"
@@ -349,7 +361,7 @@ mod tests {
             "u:hunter2@one/shop?db=x",
             "one/shop?password=hunter2",
         ] {
-            let Err(error) = Sentinels::parse(rest) else {
+            let Err(error) = parse(rest) else {
                 panic!("{rest} was accepted");
             };
             let text = error.to_string();

@@ -1,6 +1,7 @@
 //! How to reach a server.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::info::{Info, Role};
+use super::query::Query;
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
@@ -37,12 +39,22 @@ pub(super) struct Link {
     pub(super) round_trip: Duration,
     /// Which part the server played when the connection was made, if it may be asked.
     pub(super) role: Option<Role>,
+    /// The host, if what is sent there can be read on the way.
+    pub(super) readable: Option<String>,
 }
 
 impl Server {
-    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+    /// Reads a URL with what is behind its `?`.
+    pub(super) fn parse(base: &str, query: &Query<'_>) -> Result<Self, LockError> {
+        let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
+            (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
+        } else {
+            (&["replicas"], &[])
+        };
+        query.finish(known, left)?;
+        let url = format!("{base}{}", query.rest());
         // The crate's own text may quote a part of the URL, and with it the password.
-        let info = url.into_connection_info().map_err(|_| {
+        let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
                 "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
                  characters percent-encoded, or redis+unix:///path",
@@ -114,7 +126,12 @@ impl Server {
             pushes,
             round_trip: Duration::ZERO,
             role: None,
+            readable: self.readable(),
         })
+    }
+
+    pub(super) fn readable(&self) -> Option<String> {
+        readable(self.info.addr())
     }
 
     /// What went wrong, with the place where it did.
@@ -134,6 +151,18 @@ impl Server {
             false,
         )
     }
+}
+
+/// The host at `address`, if what is sent there can be read on the way: no TLS, and not this machine.
+pub(super) fn readable(address: &ConnectionAddr) -> Option<String> {
+    let ConnectionAddr::Tcp(host, _) = address else {
+        return None;
+    };
+    let here = match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    };
+    (!here).then(|| host.clone())
 }
 
 /// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
@@ -166,5 +195,28 @@ impl fmt::Display for Server {
             0 => Ok(()),
             db => write!(f, "/{db}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_tls_keep_a_secret() {
+        let tcp = |host: &str| readable(&ConnectionAddr::Tcp(host.to_owned(), 1)).is_some();
+        for here in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "::ffff:127.0.0.1",
+            "localhost",
+        ] {
+            assert!(!tcp(here), "{here}");
+        }
+        for there in ["10.0.0.1", "redis", "127.0.0.1.example.org", "::"] {
+            assert!(tcp(there), "{there}");
+        }
+        assert_eq!(readable(&ConnectionAddr::Unix("/x".into())), None);
     }
 }

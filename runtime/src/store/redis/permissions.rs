@@ -1,0 +1,42 @@
+//! The smallest set of permissions, in one place.
+
+/// What a user must be allowed, besides the keys of its namespace. For what is behind each.
+///
+/// | permission | for |
+/// |---|---|
+/// | `evalsha`, `script\|load` | the scripts |
+/// | `get`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
+/// | `hello`, `client\|setinfo` | the start of a connection |
+/// | `ping` | asking an idle connection whether it still works |
+/// | `info` | the role and the settings of the server, for the checks and for Sentinels |
+pub(crate) const COMMANDS: &[&str] = &[
+    "evalsha",
+    "script|load",
+    "get",
+    "set",
+    "del",
+    "pexpire",
+    "pttl",
+    "time",
+    "hello",
+    "client|setinfo",
+    "ping",
+    "info",
+];
+
+/// What a user needs besides where the pool waits for replicas.
+pub(crate) const FOR_REPLICAS: &str = "wait";
+
+/// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
+pub(crate) fn rule() -> String {
+    let commands: Vec<_> = COMMANDS.iter().map(|name| format!("+{name}")).collect();
+    format!("~lock:* -@all {}", commands.join(" "))
+}
+
+/// What to do about a command that is not permitted.
+pub(super) fn advice() -> String {
+    format!(
+        "the user lacks a permission; with the namespace `lock` it needs {}, and +{FOR_REPLICAS} for `replicas`",
+        rule()
+    )
+}
