@@ -20,7 +20,7 @@ pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
     /// A short constant for logs and tests: `role`, `cluster`, `version`, `permission`, `replicas`, `eviction`, `persistence`,
-    /// `plain-text`, `one-process`, `unchecked`, or the code of what the server answered, such as `OOM`.
+    /// `turns`, `plain-text`, `one-process`, `unchecked`, or the code of what the server answered, such as `OOM`.
     pub code: &'static str,
     /// What it means, and what to do.
     pub text: String,

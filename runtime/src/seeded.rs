@@ -88,12 +88,16 @@ bugs! {
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
+    /// A lock that is passed on inside the process counts as taken anew, and so outlives its lease.
+    PassedOnWithoutEnd,
+    /// A lock that is passed on keeps the fence of the one before.
+    FencePassedOn,
 }
 
 #[cfg(test)]
 impl Bug {
     /// Those that live in the core, where the simulation sees them.
-    pub(crate) const IN_CORE: [Self; 7] = [
+    pub(crate) const IN_CORE: [Self; 9] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -101,5 +105,7 @@ impl Bug {
         Self::RemovalBelieved,
         Self::NoMargin,
         Self::BudgetIgnored,
+        Self::PassedOnWithoutEnd,
+        Self::FencePassedOn,
     ];
 }

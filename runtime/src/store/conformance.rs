@@ -33,7 +33,7 @@ pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
 async fn exclusion(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("exclusion");
     assert!(one.acquire(&key, mine, TTL).await.is_some());
-    let Reply::Held { left } = two.ask(acquire(&key, other, TTL)).await else {
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, TTL)).await else {
         panic!("a held key was given to another token");
     };
     assert!(left.is_some_and(|left| left <= TTL && left > TTL / 2));
@@ -155,6 +155,8 @@ fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
         token,
         ttl,
         owner: "conformance".into(),
+        queue: false,
+        spare: 0,
     }
 }
 
@@ -202,7 +204,7 @@ impl Client {
             match event.await.expect("the store answers within 10 s") {
                 StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
                 StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
-                StoreEvent::Connected => {}
+                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
             }
         }
     }
@@ -215,7 +217,7 @@ impl Client {
 
     async fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Option<Fence> {
         match self.ask(acquire(key, token, ttl)).await {
-            Reply::Acquired { fence } => Some(fence.expect("this store promises fences")),
+            Reply::Acquired { fence, .. } => Some(fence.expect("this store promises fences")),
             Reply::Held { .. } => None,
             other => panic!("an acquire was answered by {other:?}"),
         }

@@ -10,11 +10,11 @@ use redis::{Pipeline, Value, cmd};
 
 use super::copies::Copies;
 use super::info::{Info, Role};
+use super::names::Names;
 use super::origin::Origin;
 use super::server::Link;
 use super::{reply, scripts};
 use crate::check::{Finding, Severity};
-use crate::key::RESERVED;
 use crate::store::target::Options;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::{Nonce, Token};
@@ -30,15 +30,16 @@ const OLDEST_MAJOR: u32 = 5;
 pub(super) async fn examine(
     link: &mut Link,
     origin: &Origin,
+    names: &Names,
     options: &Options,
 ) -> Result<CheckReport, Failure> {
-    let ops = trial(&options.namespace);
-    let fence_key = scripts::fence_key(&options.namespace);
+    let ops = trial(names);
     let copies = Copies::new(options);
     let mut pipeline = Pipeline::new();
     for op in &ops {
-        pipeline.add_command(scripts::command(op, &fence_key));
+        pipeline.add_command(scripts::command(op, names, true));
     }
+    pipeline.add_command(cmd("PUBLISH").arg(names.channel()).arg("").to_owned());
     if let Some(copies) = &copies {
         copies.connected(link.role);
         pipeline.add_command(copies.command(options.io_timeout));
@@ -54,6 +55,7 @@ pub(super) async fn examine(
     let info = Info::read(answers.pop().as_ref());
     let mut findings = said(info.as_ref(), origin);
     let confirmed = copies.map(|copies| copies.judge(answers.pop()));
+    let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
     // What a replica or a cluster refuses is told already.
     if findings
         .iter()
@@ -61,24 +63,22 @@ pub(super) async fn examine(
     {
         findings.extend(tried(&ops, answers).or_else(|| missing_copies(confirmed)));
     }
+    findings.extend(turns(link.listening && published));
     findings.extend(plain_text(link, origin));
     Ok(CheckReport::new(origin.to_string(), findings))
 }
 
 /// A lock's whole life, with another client that finds it held.
-fn trial(namespace: &str) -> [Op; 4] {
+fn trial(names: &Names) -> [Op; 5] {
     let token = Token::random(Nonce::new());
-    let name = format!("{RESERVED}:check:{}", token.hex());
-    let key: Arc<str> = if namespace.is_empty() {
-        name.into()
-    } else {
-        format!("{namespace}:{name}").into()
-    };
+    let key: Arc<str> = names.trial(token).into();
     let acquire = |token| Op::Acquire {
         key: Arc::clone(&key),
         token,
         ttl: TTL,
         owner: "check".into(),
+        queue: false,
+        spare: 0,
     };
     [
         acquire(token),
@@ -93,6 +93,7 @@ fn trial(namespace: &str) -> [Op; 4] {
             token,
             after: Vec::new(),
         },
+        Op::Leave { key },
     ]
 }
 
@@ -195,6 +196,16 @@ fn fail_over(info: &Info, origin: &Origin) -> Option<Finding> {
         Finding::warning(
             "replicas",
             "the master has no replica, so a fail-over finds none to promote; start one, or look why it is not connected",
+        )
+    })
+}
+
+fn turns(are_told: bool) -> Option<Finding> {
+    (!are_told).then(|| {
+        Finding::warning(
+            "turns",
+            "processes that wait cannot be told when their turn comes, and look from time to time; allow the user +subscribe, +publish \
+             and the namespace's channels, &lock:*, and use a server that speaks RESP3",
         )
     })
 }

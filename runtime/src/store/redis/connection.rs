@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::copies::{self, Copies};
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
+use super::names::Names;
 use super::origin::Origin;
 use super::scripts;
 use super::server::Link;
@@ -46,7 +48,7 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 /// Locks on one server.
 pub(crate) struct RedisStore {
     origin: Origin,
-    fence_key: String,
+    names: Arc<Names>,
     io_timeout: Duration,
     line: Option<Line>,
     /// Replaced because they were silent; what they still answer is welcome.
@@ -85,15 +87,16 @@ impl RedisStore {
         options: &Options,
     ) -> Result<Self, LockError> {
         let origin = origin.into();
-        let link = origin.clone().connect(options.io_timeout).await;
+        let names = Arc::new(Names::new(&options.namespace));
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let mut link = link.map_err(|failure| failure.error)?;
         // Without an answer there is nothing to say: the first call will tell.
-        if let Ok(report) = checkup::examine(&mut link, &origin, options).await {
+        if let Ok(report) = checkup::examine(&mut link, &origin, &names, options).await {
             report.log();
         }
         let mut store = Self {
             origin,
-            fence_key: scripts::fence_key(&options.namespace),
+            names,
             io_timeout: options.io_timeout,
             line: None,
             retired: Vec::new(),
@@ -120,9 +123,10 @@ impl RedisStore {
 
     /// Looks at the server over a connection of its own.
     pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
-        let link = origin.clone().connect(options.io_timeout).await;
+        let names = Arc::new(Names::new(&options.namespace));
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let examined = match link {
-            Ok(mut link) => checkup::examine(&mut link, &origin, options).await,
+            Ok(mut link) => checkup::examine(&mut link, &origin, &names, options).await,
             Err(failure) => Err(failure),
         };
         examined.map_err(|failure| failure.error)
@@ -167,7 +171,7 @@ impl RedisStore {
         let mut requests = Vec::with_capacity(batch.len());
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.fence_key));
+            pipeline.add_command(scripts::command(&request.op, &self.names, line.listening));
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -178,9 +182,11 @@ impl RedisStore {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = places().all(|place| place == Some(epoch));
                     let elsewhere = places().flatten().find(|place| *place != epoch);
-                    stray.extend(elsewhere.map(|place| (place, scripts::release(key, *token))));
+                    stray.extend(
+                        elsewhere.map(|place| (place, scripts::release(key, *token, &self.names))),
+                    );
                 }
-                Op::Renew(_) => {}
+                Op::Renew(_) | Op::Leave { .. } => {}
             }
             requests.push(Sent {
                 id: request.id,
@@ -356,8 +362,8 @@ impl RedisStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        self.connecting
-            .push(Box::pin(self.origin.clone().connect(limit)));
+        let (origin, names) = (self.origin.clone(), Arc::clone(&self.names));
+        self.connecting.push(Box::pin(reach(origin, names, limit)));
     }
 
     fn pause(&mut self) -> Duration {
@@ -389,7 +395,7 @@ impl RedisStore {
             self.answered(batch);
             moved = true;
         }
-        if let Some(epoch) = self.poll_ended(cx) {
+        if let Some(epoch) = self.poll_pushes(cx) {
             self.lost(epoch, disconnected());
             moved = true;
         }
@@ -400,12 +406,14 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
-    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<Epoch> {
+    /// Takes what the server sent unasked; the connection whose end it was.
+    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Epoch> {
         let line = self.line.as_mut()?;
         while let Poll::Ready(Some(push)) = line.pushes.poll_recv(cx) {
             if push.kind == PushKind::Disconnection {
                 return Some(line.epoch);
             }
+            self.events.extend(reply::message(&push));
         }
         None
     }
@@ -452,13 +460,20 @@ impl LockStore for RedisStore {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         while self.events.is_empty() {
-            if !self.advance(cx) {
+            if !self.advance(cx) && self.events.is_empty() {
                 self.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
+}
+
+/// A connection that listens for this process's turns, if the server lets it.
+async fn reach(origin: Origin, names: Arc<Names>, limit: Duration) -> Result<Link, Failure> {
+    let mut link = origin.connect(limit).await?;
+    link.listen(&names.channel(), limit).await;
+    Ok(link)
 }
 
 fn disconnected() -> Failure {

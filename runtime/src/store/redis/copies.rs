@@ -60,7 +60,7 @@ impl Copies {
     /// Whether the outcome of `op` counts only with its copies. What is removed needs none: a lock that a fail-over
     /// brings back expires.
     pub(super) fn concern(op: &Op) -> bool {
-        !matches!(op, Op::Release { .. })
+        matches!(op, Op::Acquire { .. } | Op::Renew(_))
     }
 
     /// Waits until enough replicas have what was written before it on the same connection; `patience` is that of the most
@@ -184,10 +184,23 @@ mod tests {
     #[test]
     fn only_what_was_granted_needs_copies() {
         let unmet = copies(Replicas::AtLeast(1)).judge(Some(Value::Int(0)));
-        let granted = Reply::Acquired { fence: None };
+        let granted = Reply::Acquired {
+            fence: None,
+            spare: 0,
+            wanted: None,
+        };
         assert!(counted(granted.clone(), &unmet).is_err());
         assert!(counted(granted, &Ok(())).is_ok());
-        assert!(counted(Reply::Held { left: None }, &unmet).is_ok());
+        assert!(
+            counted(
+                Reply::Held {
+                    left: None,
+                    queued: true
+                },
+                &unmet
+            )
+            .is_ok()
+        );
         assert!(counted(Reply::Renewed(vec![false, true]), &unmet).is_err());
         let lost = Reply::Renewed(vec![false]);
         assert_eq!(counted(lost.clone(), &unmet).ok(), Some(lost));

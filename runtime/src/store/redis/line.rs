@@ -33,6 +33,8 @@ pub(super) type Epoch = u64;
 pub(super) struct Line {
     pub(super) epoch: Epoch,
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// Whether this process is told on this connection that its turn has come.
+    pub(super) listening: bool,
     connection: MultiplexedConnection,
     /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
     /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
@@ -89,6 +91,7 @@ impl Line {
             slowest,
             epoch,
             pushes: link.pushes,
+            listening: link.listening,
             connection: link.connection,
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,

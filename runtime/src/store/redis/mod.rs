@@ -9,6 +9,7 @@ mod connection;
 mod copies;
 mod info;
 mod line;
+mod names;
 mod origin;
 pub(crate) mod permissions;
 mod query;

@@ -1,6 +1,6 @@
 //! The smallest set of permissions, in one place.
 
-/// What a user must be allowed, besides the keys of its namespace. For what is behind each.
+/// What a user must be allowed, besides the keys of its namespace. For what:
 ///
 /// | permission | for |
 /// |---|---|
@@ -24,13 +24,18 @@ pub(crate) const COMMANDS: &[&str] = &[
     "info",
 ];
 
+/// What a user may be allowed besides, on the channels of its namespace. Without it processes that wait are not told of their
+/// turn, and look from time to time.
+pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
+
 /// What a user needs besides where the pool waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
 pub(crate) fn rule() -> String {
-    let commands: Vec<_> = COMMANDS.iter().map(|name| format!("+{name}")).collect();
-    format!("~lock:* -@all {}", commands.join(" "))
+    let commands = COMMANDS.iter().chain(FOR_TURNS);
+    let commands: Vec<_> = commands.map(|name| format!("+{name}")).collect();
+    format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }
 
 /// What to do about a command that is not permitted.

@@ -41,6 +41,26 @@ pub(super) struct Link {
     pub(super) role: Option<Role>,
     /// The host, if what is sent there can be read on the way.
     pub(super) readable: Option<String>,
+    /// Whether what is published for this process arrives here.
+    pub(super) listening: bool,
+}
+
+impl Link {
+    /// Subscribes to `channel`. Where the server does not permit it, or speaks only RESP2, this process looks from time to time
+    /// instead of being told.
+    pub(super) async fn listen(&mut self, channel: &str, limit: Duration) {
+        if self.pushes.is_closed() {
+            return;
+        }
+        self.listening = match timeout(limit, self.connection.subscribe(channel)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the server refuses SUBSCRIBE; calls that wait look from time to time instead of being told");
+                false
+            }
+            Err(_) => false,
+        };
+    }
 }
 
 impl Server {
@@ -127,6 +147,7 @@ impl Server {
             round_trip: Duration::ZERO,
             role: None,
             readable: self.readable(),
+            listening: false,
         })
     }
 
