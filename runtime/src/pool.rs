@@ -179,6 +179,8 @@ pub struct LockPoolBuilder {
     wait: Duration,
     limits: Limits,
     replicas: Option<Replicas>,
+    #[cfg(feature = "tls")]
+    tls: store::redis::Tls,
     place: Place,
 }
 
@@ -195,6 +197,8 @@ impl Default for LockPoolBuilder {
                 longest_turn: None,
             },
             replicas: None,
+            #[cfg(feature = "tls")]
+            tls: store::redis::Tls::default(),
             place: Place::Thread,
         }
     }
@@ -256,6 +260,27 @@ impl LockPoolBuilder {
         self
     }
 
+    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM file, instead of the system's.
+    /// Default: the system's. The server's certificate and name are always verified.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca = Some(pem.into());
+        self
+    }
+
+    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents of PEM files. Default: none.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_client(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.client = Some((certificate_pem.into(), key_pem.into()));
+        self
+    }
+
     /// How many calls of this process may queue for one key before the next is refused with
     /// [`LockError::QueueFull`]. Default 1,000.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
@@ -311,6 +336,8 @@ impl LockPoolBuilder {
             clock,
             namespace: self.namespace.clone(),
             replicas: self.replicas,
+            #[cfg(feature = "tls")]
+            tls: self.tls,
             ..store::Options::new(self.limits.io_timeout)
         };
         let connecting = target.clone().connect(options.clone());

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
+//! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`probe`] | who looks at a key, apart from the code under test |
@@ -28,5 +29,6 @@ pub mod recorder;
 pub mod redis_probe;
 pub mod sentinel;
 pub mod server;
+pub mod tls;
 pub mod wait;
 pub mod worker;

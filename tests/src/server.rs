@@ -186,16 +186,13 @@ impl Server {
         RedisProbe::connect(&self.url())
     }
 
-    /// What it says it is: `master` or `slave`.
-    ///
-    /// # Panics
-    ///
-    /// When it does not answer.
-    pub fn role(&self) -> String {
-        let info: String = self.probe().run(redis::cmd("INFO").arg("replication"));
+    /// What it says it is, `master` or `slave`; nothing while it does not answer.
+    pub fn role(&self) -> Option<String> {
+        let probe = RedisProbe::try_connect(&self.url())?;
+        let info: String = probe.try_run(redis::cmd("INFO").arg("replication")).ok()?;
         let mut lines = info.lines();
-        let role = lines.find_map(|line| line.strip_prefix("role:"));
-        role.expect("a server has a role").trim().to_owned()
+        let role = lines.find_map(|line| line.strip_prefix("role:"))?;
+        Some(role.trim().to_owned())
     }
 
     /// Stops the process where it is; connections stay open and nothing answers.

@@ -120,7 +120,8 @@ async fn a_master_that_is_demoted_is_left() {
     sentinel.run::<()>(cmd("SENTINEL").arg("FAILOVER").arg(MASTER));
     deployment.wait_for_fail_over(old);
     // Between the two the old master still takes locks, and loses them.
-    let demoted = || deployment.replicas().all(|server| server.role() == "slave");
+    let is_replica = |server: &Server| server.role().as_deref() == Some("slave");
+    let demoted = || deployment.replicas().all(is_replica);
     wait::until_async("the old master is demoted", PATIENCE, demoted).await;
     let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
     let guard = guard.unwrap_or_else(|error| panic!("{error}"));

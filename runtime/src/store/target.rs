@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) replicas: Option<Replicas>,
     /// The most replicas that were ever seen at once.
     pub(crate) replicas_seen: Arc<AtomicU32>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: super::redis::Tls,
 }
 
 impl Options {
@@ -43,7 +45,17 @@ impl Options {
             namespace: "lock".to_owned(),
             replicas: None,
             replicas_seen: Arc::default(),
+            #[cfg(feature = "tls")]
+            tls: super::redis::Tls::default(),
         }
+    }
+
+    /// `origin` with the certificates of the builder.
+    #[cfg(feature = "redis")]
+    fn secure(&self, origin: super::redis::Origin) -> Result<super::redis::Origin, LockError> {
+        #[cfg(feature = "tls")]
+        let origin = origin.with_tls(&self.tls)?;
+        Ok(origin)
     }
 
     /// With what a URL asks for where the builder did not say it.
@@ -112,7 +124,8 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
-                let store = super::redis::RedisStore::connect(*origin, &options).await?;
+                let origin = options.secure(*origin)?;
+                let store = super::redis::RedisStore::connect(origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
         }
@@ -133,9 +146,10 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => {
                 let options = options.or_replicas(replicas);
-                super::aside::run(async move {
-                    super::redis::RedisStore::check(*origin, &options).await
-                })
+                let origin = options.secure(*origin)?;
+                super::aside::run(
+                    async move { super::redis::RedisStore::check(origin, &options).await },
+                )
                 .await
             }
         }

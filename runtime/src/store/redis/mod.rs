@@ -17,6 +17,10 @@ mod reply;
 mod scripts;
 mod sentinel;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub(crate) use connection::RedisStore;
 pub(crate) use origin::Origin;
+#[cfg(feature = "tls")]
+pub(crate) use tls::Tls;

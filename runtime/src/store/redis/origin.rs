@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::query;
 use super::sentinel::Sentinels;
 use super::server::{Link, Server};
+#[cfg(feature = "tls")]
+use super::tls::{self, Tls};
 use crate::store::Failure;
 use crate::{LockError, Replicas};
 
@@ -26,6 +28,16 @@ impl Origin {
             None => Server::parse(base, &query)?.into(),
         };
         Ok((origin, replicas))
+    }
+
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        match self {
+            Self::Server(server) => server.with_tls(tls).map(Self::Server),
+            Self::Sentinels(_) if tls.ca.is_some() || tls.client.is_some() => Err(tls::unused()),
+            Self::Sentinels(_) => Ok(self),
+        }
     }
 
     /// A connection within about `limit`.

@@ -6,7 +6,7 @@
 /// |---|---|
 /// | `evalsha`, `script\|load` | the scripts |
 /// | `get`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
-/// | `hello`, `client\|setinfo` | the start of a connection |
+/// | `hello` | the start of a connection |
 /// | `ping` | asking an idle connection whether it still works |
 /// | `info` | the role and the settings of the server, for the checks and for Sentinels |
 pub(crate) const COMMANDS: &[&str] = &[
@@ -19,7 +19,6 @@ pub(crate) const COMMANDS: &[&str] = &[
     "pttl",
     "time",
     "hello",
-    "client|setinfo",
     "ping",
     "info",
 ];

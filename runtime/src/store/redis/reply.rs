@@ -235,16 +235,38 @@ pub(super) fn broken(error: &RedisError) -> Failure {
             Retry::Later,
             true,
         ),
-        _ => failure(
+        _ => disconnected(&error.to_string()),
+    }
+}
+
+fn disconnected(error: &str) -> Failure {
+    let error = first_line(error);
+    let (code, text) = match handshake(&error) {
+        Some(advice) => ("tls", format!("{advice} ({error})")),
+        None => (
             "io",
             format!(
-                "the connection failed: {}; check that the server is up and the URL is right",
-                first_line(&error.to_string())
+                "the connection failed: {error}; check that the server is up and the URL is right"
             ),
-            Retry::Later,
-            true,
         ),
+    };
+    failure(code, text, Retry::Later, true)
+}
+
+/// What to do about a TLS connection that was refused by either side.
+fn handshake(error: &str) -> Option<&'static str> {
+    if error.contains("invalid peer certificate") {
+        return Some(
+            "the server's certificate is not trusted; give the pool its authority with `tls_ca`, and the URL the name in the certificate",
+        );
     }
+    if error.contains("received fatal alert") {
+        return Some(
+            "the server refused the TLS connection; if it asks for a client certificate, give the pool one with `tls_client`",
+        );
+    }
+    let is_plain = error.contains("corrupt message") || error.contains("InvalidContentType");
+    is_plain.then_some("the server does not speak TLS on this port; correct the port, or write redis:// for a connection in plain text")
 }
 
 pub(super) fn garbage(what: &str) -> Failure {

@@ -14,6 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::info::{Info, Role};
 use super::query::Query;
+#[cfg(feature = "tls")]
+use super::tls::{self, Tls};
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
@@ -80,10 +82,23 @@ impl Server {
                  characters percent-encoded, or redis+unix:///path",
             )
         })?;
-        #[cfg(feature = "tls")]
-        if url.starts_with("rediss") {
-            choose_tls_provider();
+        if base.contains('#') {
+            return Err(LockError::config(
+                "the lock store's URL ends at its `#`; the server's certificate is always verified, so there is no `#insecure`: \
+                 give the pool its authority with `tls_ca`; a `#` elsewhere is written %23",
+            ));
         }
+        #[cfg(feature = "tls")]
+        if base.starts_with("rediss") {
+            tls::choose_provider();
+        }
+        Ok(Self { info })
+    }
+
+    /// The same server, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let info = tls.apply(self.info)?;
         Ok(Self { info })
     }
 
@@ -100,7 +115,8 @@ impl Server {
             Err(_) => Err(reply::failure(
                 "timeout",
                 format!(
-                    "{self} did not answer within {limit:?}; check that it is up and reachable"
+                    "{self} did not answer within {limit:?}; check that {}",
+                    self.suspicion()
                 ),
                 Retry::Later,
                 false,
@@ -136,7 +152,9 @@ impl Server {
         if protocol != ProtocolVersion::RESP2 {
             config = config.set_push_sender(sender);
         }
-        let settings = self.info.redis_settings().clone().set_protocol(protocol);
+        let settings = self.info.redis_settings().clone();
+        // The name would need one permission more, which older servers do not know.
+        let settings = settings.set_protocol(protocol).set_skip_set_lib_name();
         let info = self.info.clone().set_redis_settings(settings);
         let connection = Client::open(info)?
             .get_multiplexed_async_connection_with_config(&config)
@@ -149,6 +167,15 @@ impl Server {
             readable: self.readable(),
             listening: false,
         })
+    }
+
+    /// What may be the matter with a server that is silent.
+    fn suspicion(&self) -> &'static str {
+        match self.info.addr() {
+            // A server without TLS waits for the rest of what it takes for a command.
+            ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
+            _ => "it is up and reachable",
+        }
     }
 
     pub(super) fn readable(&self) -> Option<String> {
@@ -184,16 +211,6 @@ pub(super) fn readable(address: &ConnectionAddr) -> Option<String> {
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     };
     (!here).then(|| host.clone())
-}
-
-/// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
-/// the pool is built.
-#[cfg(feature = "tls")]
-fn choose_tls_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error says that somebody was faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
 }
 
 fn speaks_no_resp3(error: &RedisError) -> bool {
