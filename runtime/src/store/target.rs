@@ -109,6 +109,8 @@ impl Target {
     pub(crate) fn connect(self, options: Options) -> Connecting {
         match self {
             Self::Memory(name) => Box::pin(async move {
+                #[cfg(feature = "tls")]
+                options.tls.refuse()?;
                 if options.replicas.is_some() {
                     return Err(LockError::config(
                         "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",

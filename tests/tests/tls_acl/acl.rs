@@ -31,10 +31,12 @@ fn smallest() -> (&'static [&'static str], String) {
 async fn the_smallest_set_can_do_everything() {
     let server = ServerOptions::new().append_only().start();
     let (_, rule) = smallest();
+    let documented = include_str!("../../../docs/deployments.md");
+    assert!(documented.contains(&rule), "the documentation has another");
     let rules: Vec<_> = rule.split(' ').collect();
     let url = user(&server, &rules);
     let pool = LockPool::connect(&url).await.expect("it connects");
-    works(&pool).await.expect("it works");
+    works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert_eq!(report.findings, [], "{report}");
     // A process that waits is told of its turn, though the holder has a long ttl.
@@ -113,7 +115,7 @@ async fn each_missing_permission_is_named() {
             }
         };
         let report = pool.check().await.expect("it answers");
-        match works(&pool).await {
+        match works(&pool, missing).await {
             Ok(()) => assert_ne!(expected, Without::NoLocks, "{missing}: {report}"),
             Err(error) => {
                 assert_eq!(expected, Without::NoLocks, "{missing}");

@@ -12,9 +12,9 @@ const TTL: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes, renews and releases a lock.
-async fn works(pool: &LockPool) -> Result<(), LockError> {
+async fn works(pool: &LockPool, key: &str) -> Result<(), LockError> {
     let guard = pool
-        .lock("k")
+        .lock(key)
         .ttl(Duration::from_millis(900))
         .watchdog()
         .acquire()

@@ -19,7 +19,7 @@ async fn a_server_of_a_known_authority_is_trusted() {
         .connect()
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    works(&pool).await.expect("it works");
+    works(&pool, "k").await.expect("it works");
     let report = pool.check().await.expect("it answers");
     assert!(report.is_ready(), "{report}");
     assert_eq!(report.find("plain-text"), None, "{report}");
@@ -76,7 +76,7 @@ async fn a_client_certificate_is_shown() {
         .connect()
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    works(&pool).await.expect("it works");
+    works(&pool, "k").await.expect("it works");
     let foreign = Authority::new().issue("client");
     let cases = [
         ("none", builder()),
@@ -125,6 +125,11 @@ async fn mistakes_are_told() {
         (
             "certificates without TLS",
             builder().url(server.server.url()).tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "certificates without a server",
+            builder().url("memory://").tls_ca(authority.pem()),
             "rediss://",
         ),
         (

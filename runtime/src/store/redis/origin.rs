@@ -7,7 +7,7 @@ use super::query;
 use super::sentinel::Sentinels;
 use super::server::{Link, Server};
 #[cfg(feature = "tls")]
-use super::tls::{self, Tls};
+use super::tls::Tls;
 use crate::store::Failure;
 use crate::{LockError, Replicas};
 
@@ -35,8 +35,7 @@ impl Origin {
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         match self {
             Self::Server(server) => server.with_tls(tls).map(Self::Server),
-            Self::Sentinels(_) if tls.ca.is_some() || tls.client.is_some() => Err(tls::unused()),
-            Self::Sentinels(_) => Ok(self),
+            Self::Sentinels(_) => tls.refuse().map(|()| self),
         }
     }
 

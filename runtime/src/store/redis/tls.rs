@@ -16,13 +16,27 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
+    fn is_default(&self) -> bool {
+        self.ca.is_none() && self.client.is_none()
+    }
+
+    /// Refuses certificates for a store without TLS: somebody believes to be safe who is not.
+    pub(crate) fn refuse(&self) -> Result<(), LockError> {
+        if self.is_default() {
+            return Ok(());
+        }
+        Err(LockError::config(
+            "`tls_ca` and `tls_client` work with `rediss://` only; change the URL, or leave them out",
+        ))
+    }
+
     /// `info` with these certificates. The server's certificate and name are verified in any case.
     pub(super) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
-        if self.ca.is_none() && self.client.is_none() {
-            return Ok(info);
-        }
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            return Err(unused());
+            self.refuse()?;
+        }
+        if self.is_default() {
+            return Ok(info);
         }
         let client = self.client.as_ref();
         let certificates = TlsCertificates {
@@ -56,13 +70,6 @@ fn misread(what: &str) -> LockError {
     LockError::config(format!(
         "what was given to `{what}` cannot be read; it takes the content of PEM files, as text that has `-----BEGIN …-----` lines"
     ))
-}
-
-/// Certificates without TLS: somebody believes to be safe who is not.
-pub(super) fn unused() -> LockError {
-    LockError::config(
-        "`tls_ca` and `tls_client` work with `rediss://` only; change the URL, or leave them out",
-    )
 }
 
 /// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
