@@ -21,7 +21,9 @@ mod seeded;
     not(feature = "redis"),
     allow(
         dead_code,
+        unused_variables,
         clippy::needless_pass_by_value,
+        clippy::unused_async,
         reason = "memory:// uses a part of the interface"
     )
 )]
