@@ -4,19 +4,24 @@
 mod call;
 mod check;
 mod clock;
+mod detach;
 mod engine;
 mod error;
 mod fence;
 mod gate;
 mod guard;
+mod hold;
 mod installed;
 mod interop;
 mod key;
 mod lease;
+mod locks;
+mod path;
 mod pool;
 mod replicas;
 mod request;
 mod seeded;
+mod site;
 #[cfg_attr(
     not(feature = "redis"),
     allow(
@@ -28,6 +33,7 @@ mod seeded;
     )
 )]
 mod store;
+mod take;
 mod token;
 
 #[doc(hidden)]

@@ -62,6 +62,10 @@ async fn the_smallest_set_can_do_everything() {
     guard.release().await.expect("released");
     let ended = wait::within("its turn", PATIENCE, waiting).await;
     ended.expect("no panic").expect("it gets the lock");
+    for request in [pool.lock("s").shared(), pool.lock("p").permits(2)] {
+        let guard = request.ttl(Duration::from_millis(900)).acquire().await;
+        guard.expect("free").release().await.expect("released");
+    }
     // The rule is for its own keys only.
     assert!(pool.check().await.expect("it answers").is_ready());
     let rest = LockPool::builder().url(&url).namespace("other");

@@ -60,7 +60,7 @@ impl Copies {
     /// Whether the outcome of `op` counts only with its copies. What is removed needs none: a lock that a fail-over
     /// brings back expires.
     pub(super) fn concern(op: &Op) -> bool {
-        matches!(op, Op::Acquire { .. } | Op::Renew(_))
+        !matches!(op, Op::Release { .. } | Op::Part { .. } | Op::Leave { .. })
     }
 
     /// Waits until enough replicas have what was written before it on the same connection; `patience` is that of the most

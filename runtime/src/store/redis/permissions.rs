@@ -27,12 +27,22 @@ pub(crate) const COMMANDS: &[&str] = &[
 /// turn, and look from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
+/// What a user needs besides for locks that are `shared` or have `permits`.
+pub(crate) const FOR_SHARES: &[&str] = &[
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+];
+
 /// What a user needs besides where the pool waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
 pub(crate) fn rule() -> String {
-    let commands = COMMANDS.iter().chain(FOR_TURNS);
+    let commands = COMMANDS.iter().chain(FOR_TURNS).chain(FOR_SHARES);
     let commands: Vec<_> = commands.map(|name| format!("+{name}")).collect();
     format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }
