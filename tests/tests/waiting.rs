@@ -43,7 +43,7 @@ impl Stores {
 
 async fn connect(url: &str) -> LockPool {
     let pool = LockPool::builder().url(url).max_waiters(20);
-    pool.connect().await.expect("the store answers")
+    wait::connected(pool).await
 }
 
 /// Fails if the budget starts anew with each try, or if the last try overshoots it.

@@ -329,6 +329,9 @@ impl Core {
         let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.held(left, queued, now, |pause| self.jitter.around(pause));
+            if queued && seeded!(self, MessageBelieved) {
+                queue.ask_at = now + left.unwrap_or_default();
+            }
             if queue.place == Place::Called {
                 queue.ask_at = now;
             }

@@ -123,7 +123,7 @@ impl<'a> Link<'a> {
                 if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
                     continue;
                 }
-                if way == Direction::ToClient && self.swallows(&message) {
+                if self.is_lost_message(way, &message) {
                     continue;
                 }
                 self.count(way, &message);
@@ -168,6 +168,12 @@ impl<'a> Link<'a> {
         })
     }
 
+    fn is_lost_message(&self, way: Direction, message: &[u8]) -> bool {
+        way == Direction::ToClient
+            && *self.shared.mode.borrow() == Mode::LoseMessages
+            && message.starts_with(b">3\r\n$7\r\nmessage\r\n")
+    }
+
     fn silence(&self) {
         self.no_requests.store(true, Ordering::Relaxed);
         self.no_replies.store(true, Ordering::Relaxed);
@@ -189,10 +195,6 @@ impl<'a> Link<'a> {
                 .expect("no panic under this lock")
                 .push_back(fate);
         }
-    }
-
-    fn swallows(&self, message: &[u8]) -> bool {
-        *self.shared.mode.borrow() == Mode::SwallowPushes && message.starts_with(b">")
     }
 
     /// Loses a reply that is to be lost; `true` when the connection ends with it.

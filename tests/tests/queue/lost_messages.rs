@@ -19,7 +19,7 @@ async fn a_turn_that_was_not_told() {
     let mut line = Line::new("lost");
     line.join(&connect(&proxy.url()).await, "deaf").await;
     line.join(&connect(&server.url()).await, "next").await;
-    proxy.set(Mode::SwallowPushes);
+    proxy.set(Mode::LoseMessages);
     let released = Instant::now();
     held.release().await.expect("still held");
     assert_eq!(line.served().await, ["deaf", "next"]);
@@ -67,7 +67,7 @@ async fn a_holder_that_was_not_told() {
     line.join_all(&many, "many", 60).await;
     held.release().await.expect("still held");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    proxy.set(Mode::SwallowPushes);
+    proxy.set(Mode::LoseMessages);
     line.join(&other, "other").await;
     proxy.pass();
     let served = line.served().await;
