@@ -4,8 +4,10 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
+//! | [`transfer`] | money that is moved between accounts, for locks on two keys |
 //! | [`probe`] | who looks at a key, apart from the code under test |
 //! | [`recorder`] | who saw two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
@@ -28,5 +30,7 @@ pub mod random;
 pub mod recorder;
 pub mod redis_probe;
 pub mod server;
+pub mod stores;
+pub mod transfer;
 pub mod wait;
 pub mod worker;

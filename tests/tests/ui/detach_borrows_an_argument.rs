@@ -1,7 +1,7 @@
 use leasehold::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:<id>", ttl = "10s", detach)]
-async fn create(id: u64) -> Result<(), LockError> {
+async fn create(id: u64, cart: &[u64]) -> Result<(), LockError> {
     Ok(())
 }
 
