@@ -21,6 +21,19 @@ pub async fn conformance(url: &str) {
     conformance::run(move || stores.pop().expect("the suite asks for two")).await;
 }
 
+/// Runs what a store with a queue of processes must do besides.
+///
+/// # Panics
+///
+/// As [`conformance`].
+pub async fn conformance_of_queues(url: &str) {
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(url).await);
+    }
+    conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///

@@ -1,9 +1,7 @@
 //! Queueing for a held lock: within the budget, first come first served, in both stores.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
@@ -128,14 +126,7 @@ type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockErro
 
 /// Starts waiting for `key` before this returns: the order of calls is the order of the queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
-    let request = pool.lock(key).ttl(TTL).wait(TTL);
-    let mut acquire: Acquire = Box::pin(request.acquire());
-    poll_fn(|context| {
-        assert!(acquire.as_mut().poll(context).is_pending(), "it is held");
-        Poll::Ready(())
-    })
-    .await;
-    acquire
+    wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
 /// Fails if waiters race for the lock.

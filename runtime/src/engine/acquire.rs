@@ -280,9 +280,10 @@ impl Core {
         let lease = Lease {
             sent,
             since: now,
+            // From the grant: a lease that was passed on began before this call had it.
             ceiling: watchdog
                 .and_then(|dog| dog.max_hold)
-                .map(|limit| sent + limit),
+                .map(|limit| now + limit),
             renew_at: watchdog.map(|dog| sent + dog.interval),
             fence,
             hurried: false,

@@ -123,13 +123,13 @@ impl RedisStore {
             self.refuse(batch);
             return;
         };
-        let epoch = line.epoch;
+        let (epoch, listening) = (line.epoch, line.listening);
         let mut patience = self.io_timeout;
         let mut pipeline = Pipeline::with_capacity(batch.len());
         let mut requests = Vec::with_capacity(batch.len());
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.names, line.listening));
+            pipeline.add_command(scripts::command(&request.op, &self.names, listening));
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -154,6 +154,7 @@ impl RedisStore {
                 id: request.id,
                 op: request.op,
                 ordered,
+                listening,
             });
         }
         let content = Content::Requests(requests);

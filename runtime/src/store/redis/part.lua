@@ -17,7 +17,7 @@ if found == 0 or type(value) ~= 'string' or not limit_of(value) then
   return 0
 end
 local now = milliseconds()
-local line = redis.call('GET', KEYS[2]) or ''
+local line = read(KEYS[2])
 if prune(KEYS[1], KEYS[3], now) == 0 then
   if line ~= '' then
     hand_on(KEYS[1], KEYS[2], line, now, ARGV[2])

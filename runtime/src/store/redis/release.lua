@@ -8,8 +8,8 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or string.sub(value, 1, 32) ~= ARGV[1] then
   return 0
 end
-local line = redis.call('GET', KEYS[2])
-if not line or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
+local line = read(KEYS[2])
+if line == '' or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
 end
 return 1

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError,
+    PushInfo, RedisError, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -39,20 +39,31 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Subscribes to `channel`. Where the server does not permit it, or speaks only RESP2, this process looks from time to time
-    /// instead of being told.
+    /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of them, or speaks only RESP2,
+    /// this process looks from time to time instead of being told.
     pub(super) async fn listen(&mut self, channel: &str, limit: Duration) {
         if self.pushes.is_closed() {
             return;
         }
-        self.listening = match timeout(limit, self.connection.subscribe(channel)).await {
+        self.listening = match timeout(limit, self.subscribe(channel)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the server refuses SUBSCRIBE; calls that wait look from time to time instead of being told");
+                tracing::warn!(
+                    %error,
+                    "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
+                     Permit both commands, on the namespace's channels"
+                );
                 false
             }
             Err(_) => false,
         };
+    }
+
+    async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
+        self.connection.subscribe(channel).await?;
+        // Says nothing. Who may not publish could not tell the process that has a lock that it waits for it.
+        let told = cmd("PUBLISH").arg(channel).arg("").to_owned();
+        told.query_async(&mut self.connection).await
     }
 }
 
