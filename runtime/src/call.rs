@@ -10,11 +10,9 @@ use crate::key::Key;
 use crate::locks::Locks;
 use crate::request::{Beat, Settings};
 use crate::site::{At, Site};
-use crate::take::{Taken, take};
+use crate::take::take;
+use crate::taken::Taken;
 use crate::{LockError, LockHandle, LockPool, installed};
-
-/// A detached call of an annotated function.
-pub type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
 #[derive(Debug)]
@@ -141,7 +139,10 @@ impl Call {
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes away.
     ///
     /// Boxed, so that the body's type is not a part of the future's: what it must be is then demanded once, here.
-    pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
+    pub fn run_detached<F>(
+        self,
+        body: F,
+    ) -> Pin<Box<dyn Future<Output = Result<F::Output, LockError>> + Send>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
 use crate::gate::{OnLost, run_inside};
-use crate::take::Taken;
+use crate::taken::Taken;
 use crate::{LockError, installed};
 
 /// Takes the locks, and then runs the body inside them in a task of its own.

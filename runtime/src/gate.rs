@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use crate::seeded::seeded;
-use crate::take::Taken;
+use crate::taken::Taken;
 use crate::{LockError, path};
 
 /// How a body ended, if its lease lasted.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::locks::Locks;
-use crate::take::Taken;
+use crate::taken::Taken;
 use crate::{Fence, LockError};
 
 /// A held lock.

@@ -11,7 +11,8 @@ use crate::gate::{OnLost, run_inside};
 use crate::lease::Terms;
 use crate::locks::Locks;
 use crate::site::At;
-use crate::take::{Taken, take};
+use crate::take::take;
+use crate::taken::Taken;
 use crate::{LockError, LockGuard, LockPool};
 
 /// How to take and keep a lock.

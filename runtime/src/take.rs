@@ -1,101 +1,17 @@
 //! Taking the locks of a call: all of them or none.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::Instant;
 use crate::engine::{Order, Slot};
 use crate::hold::Hold;
-use crate::locks::{Lease, Lock, Locks, any_over};
+use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
 use crate::request::{Plan, Settings};
 use crate::site::At;
+use crate::taken::{Place, Taken, Turn};
 use crate::{LockError, LockPool};
-
-/// The locks of a call, held. Dropping it releases those that the call has taken itself.
-pub(crate) struct Taken {
-    locks: Locks,
-    places: Vec<Place>,
-}
-
-/// How a call came to one of its locks.
-enum Place {
-    /// It took the lock.
-    Held(Hold),
-    /// It is nested in a call that holds the lock, and it is its turn.
-    Entered(Turn),
-}
-
-struct Turn {
-    slot: Arc<Slot>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Place {
-    fn slot(&self) -> &Arc<Slot> {
-        match self {
-            Self::Held(hold) => hold.slot(),
-            Self::Entered(turn) => &turn.slot,
-        }
-    }
-}
-
-impl Taken {
-    pub(crate) fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
-    /// Whether a call further out holds one of the locks: then this call is a part of that one.
-    pub(crate) fn is_nested(&self) -> bool {
-        self.entered().next().is_some()
-    }
-
-    /// Wakes this task when a lease that the call has taken itself is lost.
-    pub(crate) fn register(&self, cx: &Context<'_>) {
-        for place in &self.places {
-            if let Place::Held(hold) = place {
-                hold.slot().register(cx);
-            }
-        }
-    }
-
-    /// Ends when a lease that the call has entered is over. Its slot wakes one task, which is that of the call further out;
-    /// this call may be polled by another, in a `FuturesUnordered` for example.
-    pub(crate) fn left(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        if !self.is_nested() {
-            return None;
-        }
-        Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
-    }
-
-    /// Releases what the call has taken itself and waits for the store's answers, at most ttl/10 and 1 s.
-    ///
-    /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self) {
-        for place in &mut self.places {
-            if let Place::Held(hold) = place {
-                hold.begin_release();
-            }
-        }
-        for place in &self.places {
-            if let Place::Held(hold) = place {
-                hold.released().await;
-            }
-        }
-    }
-
-    fn entered(&self) -> impl Iterator<Item = &Turn> {
-        self.places.iter().filter_map(|place| match place {
-            Place::Entered(turn) => Some(turn),
-            Place::Held(_) => None,
-        })
-    }
-}
 
 /// Takes or enters every lock.
 ///
@@ -125,7 +41,7 @@ pub(crate) async fn take(
         }
     });
     locks.fill(leases);
-    Ok(Taken { locks, places })
+    Ok(Taken::new(locks, places))
 }
 
 /// One lock that a call wants.
@@ -194,7 +110,7 @@ impl Taking {
         let mut places = Vec::with_capacity(wants.len());
         for want in wants {
             let place = match &want.holder {
-                Some(holder) => Place::Entered(turn(holder).await?),
+                Some(holder) => Place::Entered(Turn::wait(holder).await?),
                 None => Place::Held(self.one(want, &places).await?),
             };
             places.push(place);
@@ -223,7 +139,7 @@ impl Taking {
         }
     }
 
-    fn order(&self, want: &Want, wait: Duration) -> Order {
+    fn order(&self, want: &Want, budget: Duration) -> Order {
         Order {
             key: Arc::clone(&want.key),
             name: Arc::clone(&want.name),
@@ -231,7 +147,7 @@ impl Taking {
             owner: Arc::clone(&self.owner),
             terms: self.plan.terms,
             watchdog: self.plan.watchdog,
-            wait,
+            wait: budget,
         }
     }
 
@@ -266,22 +182,4 @@ impl Taking {
             waited: self.waited(),
         }
     }
-}
-
-/// Waits for the turn of a nested call, as long as the lease lasts.
-async fn turn(holder: &Lease) -> Result<Turn, LockError> {
-    let mut turn = pin!(holder.turns().acquire_owned());
-    let mut over = pin!(holder.slot.over());
-    let permit = poll_fn(|cx| {
-        if over.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
-        }
-        // Nobody closes the semaphore.
-        turn.as_mut().poll(cx).map(Result::ok)
-    });
-    let permit = permit.await.ok_or_else(|| holder.slot.lost_error())?;
-    Ok(Turn {
-        slot: Arc::clone(&holder.slot),
-        _permit: permit,
-    })
 }
