@@ -18,6 +18,7 @@ pub(crate) struct LockSpec {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
+    pub(crate) hold: Option<At<Length>>,
     pub(crate) reentrant: bool,
     /// Where the user wrote `detach`.
     pub(crate) detach: Option<Span>,
@@ -65,6 +66,7 @@ pub(crate) fn check(
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
+        hold: args.hold,
         reentrant: args.reentrant.is_some(),
         detach: args.detach,
         continue_on_lost: args.continue_on_lost,
@@ -196,11 +198,6 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
 
 /// What the grammar has and the runtime does not have yet. Take a line out when it does.
 fn not_yet(args: &Args, diagnostics: &Diagnostics) {
-    let hold = args
-        .hold
-        .as_ref()
-        .and(args.name_of("hold"))
-        .map(Ident::span);
     for (option, span, instead) in [
         (
             "shared",
@@ -211,11 +208,6 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
             "permits",
             args.permits,
             "leave it out: there is then one holder at a time",
-        ),
-        (
-            "hold",
-            hold,
-            "leave it out, and refuse late duplicates with a unique key in the database",
         ),
     ] {
         if let Some(span) = span {

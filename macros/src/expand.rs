@@ -55,16 +55,26 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
 
 /// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
 fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
+    // What the function returns is then demanded to be a `Result`, and that is said at the option.
+    let holding = spec.hold.as_ref().map(|hold| here().located_at(hold.span));
     let Some(detach) = spec.detach else {
+        let run = match holding {
+            Some(span) => quote_spanned!(span=> run_holding),
+            None => quote_spanned!(here()=> run),
+        };
         return quote_spanned! {here()=>
             let __leasehold_body = ::leasehold::__private::core::pin::pin!(
                 ::leasehold::__private::core::option::Option::Some(#body)
             );
-            let __leasehold_out = __leasehold_call.run(__leasehold_body).await;
+            let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
         };
     };
     // What such a body may not be is said at the flag that demands it.
-    let run = quote_spanned!(here().located_at(detach)=> run_detached);
+    let span = here().located_at(detach);
+    let run = match holding {
+        Some(_) => quote_spanned!(span=> run_detached_holding),
+        None => quote_spanned!(span=> run_detached),
+    };
     quote_spanned! {here()=>
         let __leasehold_body = #body;
         let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
@@ -111,6 +121,10 @@ fn call(spec: &LockSpec) -> TokenStream {
     if let Some(wait) = &spec.wait {
         let wait = length(spec, wait);
         call.extend(quote_spanned!(here()=> .wait(#wait)));
+    }
+    if let Some(hold) = &spec.hold {
+        let hold = length(spec, &hold.value);
+        call.extend(quote_spanned!(here()=> .hold(#hold)));
     }
     if spec.reentrant {
         call.extend(quote_spanned!(here()=> .reentrant()));

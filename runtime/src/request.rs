@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::detach::run_detached;
 use crate::engine::Watchdog;
-use crate::gate::{OnLost, run_inside};
-use crate::lease::Terms;
+use crate::gate::{Keep, OnLost, run_inside};
+use crate::lease::{self, Terms};
 use crate::locks::Locks;
 use crate::site::At;
 use crate::take::take;
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) wait: Option<Duration>,
     pub(crate) on_lost: OnLost,
     pub(crate) reentrant: bool,
+    pub(crate) hold: Option<Duration>,
 }
 
 /// The settings, checked and complete.
@@ -49,6 +50,7 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
+        self.hold.map(lease::check_hold).transpose()?;
         Ok(Plan {
             terms,
             watchdog: self.watchdog(terms)?,
@@ -181,7 +183,31 @@ impl LockRequest {
     /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the body's end.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let body = pin!(Some(body));
-        run_inside(self.take().await?, body, OnLost::Cancel).await
+        run_inside(self.take().await?, body, OnLost::Cancel, None).await
+    }
+
+    /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on, by the store's clock: who tries meanwhile
+    /// is refused, with that time in `retry_after`. For a second click that comes after the first one is done. After `Err`, a panic or a
+    /// loss, and when this future is dropped, the lock is released at once.
+    ///
+    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h.
+    pub async fn run_then_hold<T, E, F>(
+        self,
+        hold: Duration,
+        body: F,
+    ) -> Result<Result<T, E>, LockError>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let hold = lease::check_hold(hold)?;
+        let body = pin!(Some(body));
+        let good = Result::is_ok;
+        let keep = Some(Keep { hold, good });
+        run_inside(self.take().await?, body, OnLost::Cancel, keep).await
     }
 
     /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside the lock, which is
@@ -200,7 +226,7 @@ impl LockRequest {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        run_detached(self.take(), body, OnLost::Cancel).await
+        run_detached(self.take(), body, OnLost::Cancel, None).await
     }
 
     async fn take(self) -> Result<Taken, LockError> {

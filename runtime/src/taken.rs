@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -93,13 +94,13 @@ impl Taken {
         Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
     }
 
-    /// Releases what the call has taken itself and waits for the store's answers, at most ttl/10 and 1 s.
+    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self) {
+    pub(crate) async fn release(mut self, keep: Option<Duration>) {
         for place in &mut self.places {
             if let Place::Held(hold) = place {
-                hold.begin_release();
+                hold.begin_release(keep);
             }
         }
         for place in &self.places {

@@ -71,6 +71,7 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
+            && holder.kept_until.is_none()
             && is_settled(holder)
             && !lease.renewing
             && is_untried(ticket);

@@ -80,6 +80,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
+        // Counted from the release: a repeated request keeps the key for no longer than the first.
+        let keep = ticket.keep(now);
         let Stage::Releasing(cleanup) = &mut ticket.stage else {
             return;
         };
@@ -95,6 +97,7 @@ impl Core {
         let op = Op::Release {
             key: Arc::clone(&ticket.order.key),
             token: ticket.order.token,
+            keep,
             after: ticket.open.clone(),
         };
         let certain = ticket.open.is_empty();

@@ -21,11 +21,19 @@ impl World {
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
             }
-            Op::Release { key, token, after } => {
-                let found = self
-                    .live(key)
-                    .is_some_and(|entry| entry.token() == Some(*token));
-                if found && !self.hand_on(key, None) {
+            Op::Release {
+                key,
+                token,
+                keep,
+                after,
+            } => {
+                let now = self.now;
+                let held = |entry: &&mut Entry| entry.token() == Some(*token);
+                let held = self.live(key).filter(held);
+                let found = held.is_some();
+                if let (Some(entry), Some(keep)) = (held, keep) {
+                    entry.expires = now + on_server(*keep);
+                } else if found && !self.hand_on(key, None) {
                     self.entries.remove(key);
                 }
                 Reply::Released {

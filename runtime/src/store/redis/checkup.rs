@@ -64,6 +64,7 @@ fn trial(names: &Names) -> [Op; 4] {
             ttl: TTL,
         }]),
         Op::Release {
+            keep: None,
             key: Arc::clone(&key),
             token,
             after: Vec::new(),

@@ -136,12 +136,19 @@ impl RedisStore {
                 Op::Acquire { .. } => {
                     self.acquires.insert(request.id, epoch);
                 }
-                Op::Release { key, token, after } => {
+                Op::Release {
+                    key,
+                    token,
+                    keep,
+                    after,
+                } => {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = places().all(|place| place == Some(epoch));
                     let elsewhere = places().flatten().find(|place| *place != epoch);
                     stray.extend(
-                        elsewhere.map(|place| (place, scripts::release(key, *token, &self.names))),
+                        elsewhere.map(|place| {
+                            (place, scripts::release(key, *token, *keep, &self.names))
+                        }),
                     );
                 }
                 Op::Renew(_) | Op::Leave { .. } => {}
