@@ -12,11 +12,15 @@
 //! | [`recorder`] | who saw two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
+//! | [`blocked`] | a runtime none of whose workers can run anything |
+//! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
+pub mod blocked;
 pub mod chaos;
 pub mod clock;
+pub mod lateness;
 pub mod oracle;
 pub mod probe;
 pub mod process;
