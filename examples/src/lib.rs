@@ -7,6 +7,7 @@
 //! cargo run --example background_job
 //! cargo run --example custom_error
 //! cargo run --example bank_transfer
+//! cargo run --example double_click
 //! ```
 //!
 //! They need no server. The order service, with a database, is the package next door:

@@ -55,25 +55,23 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
 
 /// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
 fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // What the function returns is then demanded to be a `Result`, and that is said at the option.
-    let holding = spec.hold.as_ref().map(|hold| here().located_at(hold.span));
-    let Some(detach) = spec.detach else {
-        let run = match holding {
-            Some(span) => quote_spanned!(span=> run_holding),
-            None => quote_spanned!(here()=> run),
-        };
-        return quote_spanned! {here()=>
-            let __leasehold_body = ::leasehold::__private::core::pin::pin!(
-                ::leasehold::__private::core::option::Option::Some(#body)
-            );
-            let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
-        };
+    // What an option demands of the body, or of what it returns, is said at the option.
+    let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
+    let hold = spec.hold.as_ref().map(|hold| hold.span);
+    let run = match (spec.detach, hold) {
+        (None, None) => method("run", here()),
+        (None, Some(hold)) => method("run_holding", hold),
+        (Some(detach), None) => method("run_detached", detach),
+        (Some(detach), Some(_)) => method("run_detached_holding", detach),
     };
-    // What such a body may not be is said at the flag that demands it.
-    let span = here().located_at(detach);
-    let run = match holding {
-        Some(_) => quote_spanned!(span=> run_detached_holding),
-        None => quote_spanned!(span=> run_detached),
+    let body = if spec.detach.is_some() {
+        body.clone()
+    } else {
+        quote_spanned! {here()=>
+            ::leasehold::__private::core::pin::pin!(
+                ::leasehold::__private::core::option::Option::Some(#body)
+            )
+        }
     };
     quote_spanned! {here()=>
         let __leasehold_body = #body;

@@ -23,7 +23,7 @@ impl Hold {
     pub(crate) async fn take(
         pool: LockPool,
         slot: Arc<Slot>,
-        order: Order,
+        order: Box<Order>,
     ) -> Result<Self, LockError> {
         slot.set_clock(pool.engine().clock());
         let mut hold = Self {
@@ -34,7 +34,7 @@ impl Hold {
         };
         hold.tell(Command::Acquire {
             id: hold.id,
-            order: Box::new(order),
+            order,
             slot: Arc::clone(&hold.slot),
         })?;
         hold.let_go = false;

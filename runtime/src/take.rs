@@ -1,5 +1,6 @@
 //! Taking the locks of a call: all of them or none.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +23,25 @@ pub(crate) async fn take(
     settings: &Settings,
     at: At,
 ) -> Result<Taken, LockError> {
-    let taking = Taking {
+    // Boxed: it would be a part of the future of every annotated function.
+    let taking = Box::new(Taking {
         plan: settings.plan(&pool)?,
         owner: pool.owner(at.function()),
         since: pool.engine().clock().now(),
         pool,
-    };
+    });
     let wants: Vec<Want> = locks
         .iter()
         .map(|lock| taking.want(lock, settings.reentrant))
         .collect::<Result<_, _>>()?;
-    let places = taking.all(&wants).await?;
+    let places = match wants.as_slice() {
+        [only] if only.holder.is_none() => {
+            let order = taking.order(only, taking.plan.wait);
+            vec![Place::Held(taking.ask(only, order).await?)]
+        }
+        // Boxed, because its future is larger and it is rarer.
+        wants => Box::pin(taking.all(wants)).await?,
+    };
     let leases = wants.into_iter().zip(&places).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
         match want.holder {
@@ -132,15 +141,20 @@ impl Taking {
             return Err(Setback::Stale);
         }
         let order = self.order(want, left.min(fresh));
-        match Hold::take(self.pool.clone(), Slot::new(Arc::clone(&want.name)), order).await {
+        match self.ask(want, order).await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
             Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
             other => other.map_err(Setback::Failed),
         }
     }
 
-    fn order(&self, want: &Want, budget: Duration) -> Order {
-        Order {
+    fn ask(&self, want: &Want, order: Box<Order>) -> impl Future<Output = Result<Hold, LockError>> {
+        let slot = Slot::new(Arc::clone(&want.name));
+        Hold::take(self.pool.clone(), slot, order)
+    }
+
+    fn order(&self, want: &Want, budget: Duration) -> Box<Order> {
+        Box::new(Order {
             key: Arc::clone(&want.key),
             name: Arc::clone(&want.name),
             token: self.pool.token(),
@@ -148,7 +162,7 @@ impl Taking {
             terms: self.plan.terms,
             watchdog: self.plan.watchdog,
             wait: budget,
-        }
+        })
     }
 
     /// What is left of the call's one budget.

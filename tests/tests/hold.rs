@@ -73,14 +73,21 @@ async fn a_late_double_click_is_refused(store: &Store) {
     assert!(store.probe.exists("k"));
     sleep(refused(click(&other, Outcome::Paid).await)).await;
     wait::until_async("the next click", HANG, || !store.probe.exists("k")).await;
-    assert!(started.elapsed() >= HOLD, "free after {:?}", started.elapsed());
+    assert!(
+        started.elapsed() >= HOLD,
+        "free after {:?}",
+        started.elapsed()
+    );
     assert_eq!(click(&other, Outcome::Paid).await, Ok(7));
 }
 
 /// Fails if the lock stays after anything but `Ok`: the retry must get in at once.
 async fn after_a_failure_the_retry_gets_in(store: &Store) {
     let pool = store.pool().await;
-    assert_eq!(click(&pool, Outcome::Declined).await, Err(ClickError::Declined));
+    assert_eq!(
+        click(&pool, Outcome::Declined).await,
+        Err(ClickError::Declined)
+    );
     assert!(!store.probe.exists("k"), "kept after an error");
     let panics = AssertUnwindSafe(click(&pool, Outcome::Panics)).catch_unwind();
     assert!(panics.await.is_err());
@@ -88,7 +95,10 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
     let dropped = timeout(Duration::from_millis(50), click(&pool, Outcome::Hangs));
     assert!(dropped.await.is_err());
     let free = pool.lock("k").ttl(TTL).wait(HOLD / 2).acquire().await;
-    free.expect("free at once").release().await.expect("held until now");
+    free.expect("free at once")
+        .release()
+        .await
+        .expect("held until now");
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
@@ -126,22 +136,44 @@ async fn by_hand(store: &Store) {
     let free = async || {
         wait::until_async("the hold's end", HANG, || !store.probe.exists("k")).await;
     };
-    request().acquire().await.expect("free").release_after(short).await.expect("held");
+    request()
+        .acquire()
+        .await
+        .expect("free")
+        .release_after(short)
+        .await
+        .expect("held");
     assert!(store.probe.exists("k"));
     free().await;
-    let paid = request().run_then_hold(short, async { Ok::<_, ()>(7) }).await;
+    let paid = request()
+        .run_then_hold(short, async { Ok::<_, ()>(7) })
+        .await;
     assert_eq!(paid, Ok(Ok(7)));
     assert!(store.probe.exists("k"));
     free().await;
-    let declined = request().run_then_hold(short, async { Err::<(), _>(7) }).await;
+    let declined = request()
+        .run_then_hold(short, async { Err::<(), _>(7) })
+        .await;
     assert_eq!(declined, Ok(Err(7)));
     assert!(!store.probe.exists("k"));
-    for impossible in [Duration::ZERO, Duration::from_secs(86_401), Duration::from_micros(999)] {
-        let refused = request().run_then_hold(impossible, async { Ok::<_, ()>(()) }).await;
-        assert!(matches!(refused, Err(LockError::Config { .. })), "{refused:?}");
+    for impossible in [
+        Duration::ZERO,
+        Duration::from_secs(86_401),
+        Duration::from_micros(999),
+    ] {
+        let refused = request()
+            .run_then_hold(impossible, async { Ok::<_, ()>(()) })
+            .await;
+        assert!(
+            matches!(refused, Err(LockError::Config { .. })),
+            "{refused:?}"
+        );
         let guard = request().acquire().await.expect("free");
         let refused = guard.release_after(impossible).await;
-        assert!(matches!(refused, Err(LockError::Config { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(LockError::Config { .. })),
+            "{refused:?}"
+        );
         assert!(!store.probe.exists("k"), "released all the same");
     }
 }
@@ -157,7 +189,10 @@ async fn holds_too_long(pool: &LockPool) -> Result {
 
 async fn an_expression_is_checked_at_the_call(store: &Store) {
     let refused = holds_too_long(&store.pool().await).await;
-    assert!(matches!(refused, Err(LockError::Config { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(LockError::Config { .. })),
+        "{refused:?}"
+    );
 }
 
 #[distributed_lock(key = ["a", "b"], ttl = "20s", hold = "300ms", detach, reentrant, pool = pool)]
