@@ -8,6 +8,8 @@
 //! cargo run --example custom_error
 //! cargo run --example bank_transfer
 //! cargo run --example double_click
+//! cargo run --example read_mostly_catalog
+//! cargo run --example rate_of_n
 //! ```
 //!
 //! They need no server. The order service, with a database, is the package next door:

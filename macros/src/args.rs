@@ -104,7 +104,7 @@ pub(crate) struct Args {
     pub(crate) wait: Option<At<Length>>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) shared: Option<Span>,
-    pub(crate) permits: Option<Span>,
+    pub(crate) permits: Option<At<u32>>,
     pub(crate) reentrant: Option<Span>,
     pub(crate) detach: Option<Span>,
     pub(crate) continue_on_lost: bool,

@@ -22,6 +22,8 @@ pub(crate) struct LockSpec {
     pub(crate) reentrant: bool,
     /// Where the user wrote `detach`.
     pub(crate) detach: Option<Span>,
+    pub(crate) shared: bool,
+    pub(crate) permits: Option<u32>,
     pub(crate) continue_on_lost: bool,
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
@@ -42,7 +44,7 @@ pub(crate) fn check(
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
         shared_or_permits,
-        not_yet,
+        hold_is_exclusive,
     ];
     for rule in rules {
         rule(&args, diagnostics);
@@ -69,6 +71,8 @@ pub(crate) fn check(
         hold: args.hold,
         reentrant: args.reentrant.is_some(),
         detach: args.detach,
+        shared: args.shared.is_some(),
+        permits: args.permits.map(|permits| permits.value),
         continue_on_lost: args.continue_on_lost,
         on_error: args.on_error,
         guard: args.guard,
@@ -188,30 +192,21 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
-    if let (Some(_), Some(permits)) = (args.shared, args.permits) {
+    if let (Some(_), Some(permits)) = (args.shared, &args.permits) {
         let message = Message::new("`shared` and `permits` exclude each other").help(
             "`shared` is for many readers or one writer, `permits` for a fixed number of holders",
         );
-        diagnostics.error(permits, &message);
+        diagnostics.error(permits.span, &message);
     }
 }
 
-/// What the grammar has and the runtime does not have yet. Take a line out when it does.
-fn not_yet(args: &Args, diagnostics: &Diagnostics) {
-    for (option, span, instead) in [
-        (
-            "shared",
-            args.shared,
-            "leave it out: the lock is then exclusive, which is safe for readers too",
-        ),
-        (
-            "permits",
-            args.permits,
-            "leave it out: there is then one holder at a time",
-        ),
-    ] {
-        if let Some(span) = span {
-            let message = Message::new(format!("`{option}` is not supported yet")).help(instead);
+/// A share that is kept after its call would keep out a writer, or use up a place, for nobody.
+fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
+    let permits = args.permits.as_ref().map(|permits| permits.span);
+    for (option, span) in [("shared", args.shared), ("permits", permits)] {
+        if let (Some(span), Some(_)) = (span, &args.hold) {
+            let message = Message::new(format!("`hold` and `{option}` exclude each other"))
+                .help("`hold` keeps the whole lock after success; leave one of them out");
             diagnostics.error(span, &message);
         }
     }

@@ -127,6 +127,12 @@ fn call(spec: &LockSpec) -> TokenStream {
     if spec.reentrant {
         call.extend(quote_spanned!(here()=> .reentrant()));
     }
+    if spec.shared {
+        call.extend(quote_spanned!(here()=> .shared()));
+    }
+    if let Some(permits) = spec.permits {
+        call.extend(quote_spanned!(here()=> .permits(#permits)));
+    }
     if spec.continue_on_lost {
         call.extend(quote_spanned!(here()=> .continue_on_lost()));
     }

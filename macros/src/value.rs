@@ -205,14 +205,17 @@ pub(crate) fn flag(option: &RawOption) -> Result<Span, Problem> {
     }
 }
 
-pub(crate) fn permits(option: &RawOption) -> Result<Span, Problem> {
+pub(crate) fn permits(option: &RawOption) -> Result<At<u32>, Problem> {
     let value = required(option, "permits = 3")?;
     let count = match option.literal() {
         Some(Lit::Int(number)) => number.base10_parse::<u32>().ok(),
         _ => None,
     };
     match count {
-        Some(1..) => Ok(option.name.span()),
+        Some(value @ 1..) => Ok(At {
+            value,
+            span: option.name.span(),
+        }),
         _ => Err(Problem::new(
             value.span(),
             Message::new("`permits` is a whole number of at least 1").help("write `permits = 3`"),

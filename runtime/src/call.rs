@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::detach::run_detached;
+use crate::engine::Share;
 use crate::gate::{Keep, OnLost, run_inside};
 use crate::key::Key;
 use crate::locks::Locks;
@@ -121,6 +122,20 @@ impl Call {
     #[must_use]
     pub fn reentrant(mut self) -> Self {
         self.parts.settings.reentrant = true;
+        self
+    }
+
+    /// `shared`
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.parts.settings.share = Some(Share::Reader);
+        self
+    }
+
+    /// `permits = 3`
+    #[must_use]
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.parts.settings.share = Some(Share::Permit(permits));
         self
     }
 

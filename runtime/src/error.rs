@@ -66,7 +66,7 @@ pub enum LockError {
     /// This call is nested in a body that holds the key, and would wait for itself. Nothing was sent. A nested call that is meant to run
     /// inside the lock says so with `reentrant`.
     #[error(
-        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant` or use another key"
+        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key"
     )]
     WouldDeadlock {
         /// The key without its namespace.

@@ -42,7 +42,7 @@ impl LockGuard {
     /// tries meanwhile is refused, with that time in `retry_after`. For a second click that comes after the work is done. Dropping the guard
     /// releases at once.
     ///
-    /// Of a lock that this call has entered as [`reentrant`](crate::LockRequest::reentrant) nothing stays longer.
+    /// A share of a lock, and a lock that this call has entered as [`reentrant`](crate::LockRequest::reentrant), do not stay longer.
     ///
     /// # Errors
     ///
@@ -53,6 +53,18 @@ impl LockGuard {
         let keep = lease::check_hold(hold);
         self.taken.release(keep.as_ref().ok().copied()).await;
         lost.and(keep.map(drop))
+    }
+
+    /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can
+    /// take it in between. There is no way back. The lease is renewed by it once; the fence stays. On a share it does nothing.
+    ///
+    /// It is tried until the store has answered or the lease is over. Cancel safe: a dropped future does not stop it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] if the lease was over before, [`LockError::Config`] for a lock that a nested call has entered.
+    pub async fn downgrade(&mut self) -> Result<(), LockError> {
+        self.taken.downgrade().await
     }
 
     /// A handle that can be given to others; it does not keep the lock.

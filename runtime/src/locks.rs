@@ -36,6 +36,8 @@ pub(crate) struct Lease {
     pub(crate) slot: Arc<Slot>,
     /// Where the lock was taken.
     pub(crate) at: At,
+    /// Whether it is a share of the lock.
+    pub(crate) shared: bool,
     turns: OnceLock<Arc<Semaphore>>,
 }
 
@@ -190,12 +192,13 @@ impl Lock {
 }
 
 impl Lease {
-    pub(crate) fn new(pool: PoolId, key: Arc<str>, slot: Arc<Slot>, at: At) -> Self {
+    pub(crate) fn new(pool: PoolId, key: Arc<str>, slot: Arc<Slot>, at: At, shared: bool) -> Self {
         Self {
             pool,
             key,
             slot,
             at,
+            shared,
             turns: OnceLock::new(),
         }
     }
@@ -203,7 +206,7 @@ impl Lease {
     /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
     pub(crate) fn entered(&self) -> Self {
         let (key, slot) = (Arc::clone(&self.key), Arc::clone(&self.slot));
-        Self::new(self.pool, key, slot, self.at)
+        Self::new(self.pool, key, slot, self.at, self.shared)
     }
 
     /// One permit: the nested calls directly inside this one take turns.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::detach::run_detached;
-use crate::engine::Watchdog;
+use crate::engine::{Share, Watchdog};
 use crate::gate::{Keep, OnLost, run_inside};
 use crate::lease::{self, Terms};
 use crate::locks::Locks;
@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) wait: Option<Duration>,
     pub(crate) on_lost: OnLost,
+    pub(crate) share: Option<Share>,
     pub(crate) reentrant: bool,
     pub(crate) hold: Option<Duration>,
 }
@@ -33,6 +34,7 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) wait: Duration,
+    pub(crate) share: Option<Share>,
 }
 
 /// When a watchdog renews.
@@ -50,11 +52,21 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
-        self.hold.map(lease::check_hold).transpose()?;
+        if self.hold.map(lease::check_hold).transpose()?.is_some() && self.share.is_some() {
+            return Err(LockError::config(
+                "a share of a lock cannot be kept with `hold`; take the lock without `shared` and `permits`",
+            ));
+        }
+        if self.share == Some(Share::Permit(0)) {
+            return Err(LockError::config(
+                "`permits` is at least 1: with none, nobody could ever enter",
+            ));
+        }
         Ok(Plan {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pool.default_wait()),
+            share: self.share,
         })
     }
 
@@ -142,6 +154,20 @@ impl LockRequest {
         self
     }
 
+    /// Takes a share of the lock: many readers, or one that takes the lock without this. A reader that comes while a writer
+    /// queues, queues behind it. Each reader has a lease of its own. Default: exclusive.
+    pub fn shared(mut self) -> Self {
+        self.settings.share = Some(Share::Reader);
+        self
+    }
+
+    /// Takes one of `permits` places; each has a lease of its own. All that use the key must say the same number: with a smaller
+    /// one than others who are inside, or with zero, the call fails with [`LockError::Config`]. Default: exclusive.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.settings.share = Some(Share::Permit(permits));
+        self
+    }
+
     /// How long to queue for a lock that is held; a hard budget, I/O included. Zero tries once. Default:
     /// the pool's.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -194,16 +220,17 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h.
+    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h, and for a share of a
+    /// lock.
     pub async fn run_then_hold<T, E, F>(
-        self,
+        mut self,
         hold: Duration,
         body: F,
     ) -> Result<Result<T, E>, LockError>
     where
         F: Future<Output = Result<T, E>>,
     {
-        let hold = lease::check_hold(hold)?;
+        self.settings.hold = Some(hold);
         let body = pin!(Some(body));
         let good = Result::is_ok;
         let keep = Some(Keep { hold, good });

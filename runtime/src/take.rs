@@ -44,10 +44,11 @@ pub(crate) async fn take(
     };
     let leases = wants.into_iter().zip(&places).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
-        match want.holder {
-            Some(holder) => holder.entered(),
-            None => Lease::new(taking.pool.id(), want.key, slot, at),
-        }
+        let shared = taking.plan.share.is_some();
+        want.holder.map_or_else(
+            || Lease::new(taking.pool.id(), want.key, slot, at, shared),
+            |holder| holder.entered(),
+        )
     });
     locks.fill(leases);
     Ok(Taken::new(locks, places))
@@ -86,7 +87,8 @@ impl Taking {
     fn want(&self, lock: &Lock, reentrant: bool) -> Result<Want, LockError> {
         let key = self.pool.full_key(lock.name());
         let holder = match path::standing(self.pool.id(), &key) {
-            Standing::Inside(holder) if reentrant => Some(holder),
+            // A share is not entered: the key may be waited for by a writer, and two shares are not one.
+            Standing::Inside(holder) if reentrant && !holder.shared => Some(holder),
             Standing::Inside(holder) => {
                 return Err(LockError::WouldDeadlock {
                     key: lock.name().as_ref().to_owned(),
@@ -162,6 +164,7 @@ impl Taking {
             terms: self.plan.terms,
             watchdog: self.plan.watchdog,
             wait: budget,
+            share: self.plan.share,
         })
     }
 

@@ -94,6 +94,22 @@ impl Taken {
         Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
     }
 
+    /// Makes shares of the locks.
+    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
+        for place in &self.places {
+            match place {
+                Place::Held(hold) => hold.downgrade().await?,
+                Place::Entered(_) => {
+                    return Err(LockError::config(
+                        "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
+                         take the lock where it is to be downgraded",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.

@@ -53,6 +53,8 @@ pub(crate) enum Signal {
     },
     /// The lease was renewed.
     Extended { ticket: TicketId, deadline: Instant },
+    /// The lock has become a share.
+    Shared(TicketId),
     /// The lease is over.
     Lost(TicketId),
     /// The lock was not taken.
@@ -72,6 +74,8 @@ pub(super) enum Flight {
     },
     Renew {
         tickets: Vec<TicketId>,
+        /// Whether they were renewed as shares.
+        shares: bool,
         sent: Instant,
     },
     Release {
@@ -135,6 +139,7 @@ impl Core {
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
             && matches!(ticket.stage, Stage::Held(_))
+            && ticket.order.share.is_none()
         {
             ticket.kept_until = Some(now + keep);
         }
@@ -152,9 +157,11 @@ impl Core {
             Some(Flight::Acquire { ticket, sent }) => {
                 self.acquire_replied(op, ticket, sent, result, now);
             }
-            Some(Flight::Renew { tickets, sent }) => {
-                self.renew_replied(&tickets, sent, result, now);
-            }
+            Some(Flight::Renew {
+                tickets,
+                shares,
+                sent,
+            }) => self.renew_replied(&tickets, shares, sent, result, now),
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
             }

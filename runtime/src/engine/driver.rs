@@ -40,6 +40,7 @@ pub(crate) enum Command {
         keep: Option<Duration>,
     },
     Abandon(TicketId),
+    Downgrade(TicketId),
     ShutDown {
         limit: Duration,
         reply: oneshot::Sender<ShutdownReport>,
@@ -198,6 +199,7 @@ impl Driver {
                 self.slots.remove(&id);
                 self.core.abandon(id, now);
             }
+            Command::Downgrade(id) => self.core.downgrade(id, now),
             Command::ShutDown { limit, reply } => {
                 self.last_shutdown += 1;
                 self.shutdowns.insert(self.last_shutdown, reply);
@@ -221,6 +223,11 @@ impl Driver {
             Signal::Extended { ticket, deadline } => {
                 if let Some(slot) = self.slots.get(&ticket) {
                     slot.extend(deadline);
+                }
+            }
+            Signal::Shared(ticket) => {
+                if let Some(slot) = self.slots.get(&ticket) {
+                    slot.share();
                 }
             }
             Signal::Lost(ticket) => {

@@ -29,7 +29,7 @@ impl Core {
     }
 
     /// Puts the lease into the batch that leaves now, and plans for no answer.
-    fn renew(&mut self, id: TicketId, now: Instant) {
+    pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
@@ -46,6 +46,17 @@ impl Core {
 
     pub(super) fn send_renewals(&mut self, now: Instant) {
         let due = std::mem::take(&mut self.renewals);
+        let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(|id| self.is_share(*id));
+        self.send_batches(&locks, false, now);
+        self.send_batches(&shares, true, now);
+    }
+
+    fn is_share(&self, id: TicketId) -> bool {
+        let ticket = self.tickets.get(&id);
+        ticket.is_some_and(|ticket| ticket.order.share.is_some())
+    }
+
+    fn send_batches(&mut self, due: &[TicketId], shares: bool, now: Instant) {
         for batch in due.chunks(BATCH) {
             let mut tickets = Vec::with_capacity(batch.len());
             let mut renewals = Vec::with_capacity(batch.len());
@@ -64,8 +75,13 @@ impl Core {
                 patience = patience.min(ticket.order.terms.attempt());
             }
             if !renewals.is_empty() {
-                let flight = Flight::Renew { tickets, sent: now };
-                self.send(Op::Renew(renewals), patience, flight);
+                let flight = Flight::Renew {
+                    tickets,
+                    shares,
+                    sent: now,
+                };
+                let op = if shares { Op::Stay } else { Op::Renew };
+                self.send(op(renewals), patience, flight);
             }
         }
     }
@@ -73,6 +89,7 @@ impl Core {
     pub(super) fn renew_replied(
         &mut self,
         tickets: &[TicketId],
+        shares: bool,
         sent: Instant,
         result: Result<Reply, Failure>,
         now: Instant,
@@ -87,6 +104,9 @@ impl Core {
                             sent
                         };
                         self.extend(*id, sent);
+                        if shares {
+                            self.is_shared(*id, now);
+                        }
                     } else if seeded!(self, LossIgnored) {
                         self.renew_soon(*id, Retry::Later, now);
                     } else {

@@ -10,6 +10,7 @@ mod acquire;
 mod core;
 #[cfg(test)]
 mod core_tests;
+mod downgrade;
 mod driver;
 mod hold;
 mod jitter;
@@ -31,4 +32,4 @@ pub(crate) use jitter::Jitter;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};
-pub(crate) use ticket::{Order, TicketId, Watchdog};
+pub(crate) use ticket::{Order, Share, TicketId, Watchdog};

@@ -72,6 +72,8 @@ impl Core {
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
             && holder.kept_until.is_none()
+            && holder.order.share.is_none()
+            && ticket.order.share.is_none()
             && is_settled(holder)
             && !lease.renewing
             && is_untried(ticket);
