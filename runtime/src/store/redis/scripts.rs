@@ -64,8 +64,8 @@ fn code(code: &'static str) -> Cow<'static, str> {
             &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")]
         }
         Some(Bug::RenewBySet) => &[(
-            "if type(value)",
-            "redis.call('SET', key, ARGV[2 * i - 1]); if true or type(value)",
+            "local value = redis.pcall('GET', key)\n",
+            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
         )],
         Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= ARGV[1]", "false")],
         Some(Bug::HandOffBelieved) => &[("'PX', CLAIM", "'PX', 600000")],
