@@ -34,6 +34,7 @@ mod site;
 )]
 mod store;
 mod take;
+mod taken;
 mod token;
 
 #[doc(hidden)]

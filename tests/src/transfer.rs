@@ -20,7 +20,7 @@ pub struct Bank {
 }
 
 /// Two accounts and what was on them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Balances {
     from: (u64, i64),
     to: (u64, i64),
@@ -52,12 +52,7 @@ impl Bank {
     }
 
     /// Writes what both have after the move; a move within one account changes nothing.
-    ///
-    /// # Panics
-    ///
-    /// For an amount that no account could hold.
-    pub fn move_from(&self, before: Balances, amount: u64) {
-        let amount = i64::try_from(amount).expect("a small amount");
+    pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {
             let mut write = cmd("MSET");

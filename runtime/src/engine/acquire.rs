@@ -44,6 +44,7 @@ impl Core {
             stage: Stage::Queued,
             open: Vec::new(),
             taken: false,
+            kept_until: None,
             armed: None,
         };
         self.tickets.insert(id, ticket);

@@ -135,8 +135,14 @@ impl Core {
         self.enter(id, order, now);
     }
 
-    /// Releases a held lock; answered by `Released`.
-    pub(crate) fn release(&mut self, id: TicketId, now: Instant) {
+    /// Releases a held lock, at once or after `keep`; answered by `Released`.
+    pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
+        if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
+            && matches!(ticket.stage, Stage::Held(_))
+            && ticket.order.share.is_none()
+        {
+            ticket.kept_until = Some(now + keep);
+        }
         self.leave(id, true, now);
     }
 

@@ -73,6 +73,7 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
+            && holder.kept_until.is_none()
             && holder.order.share.is_none()
             && ticket.order.share.is_none()
             && is_settled(holder)

@@ -44,9 +44,9 @@ async fn a_connection_that_breaks_at_the_moment() {
             proxy.cut();
         }
         held.release().await.expect("still held");
-        let mut served = line.served().await;
-        served.sort_unstable();
-        assert_eq!(served, ["a", "b"], "each once, whoever was back first");
+        let mut got = line.served().await;
+        got.sort_unstable();
+        assert_eq!(got, ["a", "b"], "each once, whoever was back first");
         let took = started.elapsed();
         assert!(took < CLAIM + SLACK, "{took:?}");
         assert_eq!(queued(&probe, "broken"), 0);
@@ -70,9 +70,9 @@ async fn a_holder_that_was_not_told() {
     proxy.set(Mode::LoseMessages);
     line.join(&other, "other").await;
     proxy.pass();
-    let served = line.served().await;
-    assert_eq!(served.len(), CALLS + 1);
-    let first = served.iter().position(|who| *who == "other");
+    let got = line.served().await;
+    assert_eq!(got.len(), CALLS + 1);
+    let first = got.iter().position(|who| *who == "other");
     let first = first.expect("it is served");
     assert!(first < CALLS * 2 / 3, "{first} of {CALLS} came before");
 }

@@ -78,13 +78,13 @@ async fn a_single_try_does_not_overtake() {
     }
     line.stay = Duration::from_millis(5);
     let tries = tokio::spawn(async move {
-        let mut served = 0;
+        let mut got = 0;
         loop {
             let one = single.lock("single").ttl(TTL).acquire().await;
             if one.is_ok() {
-                return served;
+                return got;
             }
-            served += 1;
+            got += 1;
             tokio::task::yield_now().await;
         }
     });

@@ -65,8 +65,8 @@ async fn of_calls_that_give_up_when_their_turn_comes() {
             held.release().await.expect("still held");
             tokio::time::sleep(Duration::from_micros(50) * round).await;
             drop(given_up);
-            let served = wait::within("it is handed on", CLAIM, line.served()).await;
-            assert_eq!(served, ["last"]);
+            let got = wait::within("it is handed on", CLAIM, line.served()).await;
+            assert_eq!(got, ["last"]);
         }
     }
     nothing_is_left(&server).await;

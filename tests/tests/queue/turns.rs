@@ -17,9 +17,9 @@ async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> usize {
     line.join_all(&many, "many", CALLS).await;
     line.join(&connect(url).await, "other").await;
     held.release().await.expect("still held");
-    let served = line.served().await;
-    assert_eq!(served.len(), CALLS as usize + 1);
-    let other = served.iter().position(|who| *who == "other");
+    let got = line.served().await;
+    assert_eq!(got.len(), CALLS as usize + 1);
+    let other = got.iter().position(|who| *who == "other");
     other.expect("it is served")
 }
 
@@ -70,8 +70,8 @@ async fn one_that_comes_in_the_middle_of_a_turn() {
         line.join(&other, "other").await;
         settle(&many).await;
         let inside = line.served.lock().expect("no panic").len();
-        let served = line.served().await;
-        let first = served.iter().position(|who| *who == "other");
+        let got = line.served().await;
+        let first = got.iter().position(|who| *who == "other");
         let first = first.expect("it is served");
         assert!(inside <= first, "it was not served before it came");
         // One may have begun while it was told.

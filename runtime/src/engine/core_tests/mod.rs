@@ -123,7 +123,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
         for signal in core.take_signals() {
             if let Signal::Granted { ticket, .. } = signal {
                 granted += 1;
-                core.release(ticket, now);
+                core.release(ticket, None, now);
             }
         }
         most = most.max(core.timers());

@@ -67,7 +67,7 @@ fn leaves(requests: &[Request]) -> usize {
 
 /// Whether the lock of `number` goes to the next without a request.
 fn passes(core: &mut Core, number: u64, now: Instant) -> bool {
-    core.release(TicketId(number), now);
+    core.release(TicketId(number), None, now);
     let next = granted(core) == [(TicketId(number + 1), 100 + number)];
     next && core.take_requests(now).is_empty()
 }
@@ -187,7 +187,7 @@ fn a_place_is_given_up_once() {
     let op = asked(&mut core, START);
     core.reply(op, taken(false), START);
     assert_eq!(granted(&mut core).len(), 1);
-    core.release(id, START);
+    core.release(id, None, START);
     let requests = core.take_requests(START);
     assert_eq!((leaves(&requests), requests.len()), (0, 1), "it was served");
 

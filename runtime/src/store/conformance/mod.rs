@@ -33,6 +33,7 @@ pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
     fences_grow(&mut one, &mut two).await;
     order(&mut one, &mut two).await;
     batches(&mut one).await;
+    kept(&mut one, &mut two).await;
 }
 
 async fn exclusion(one: &mut Client, two: &mut Client) {
@@ -109,6 +110,29 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
+/// A release that keeps the key for a while leaves nobody in, and no longer than that.
+async fn kept(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("kept");
+    let keep = |key: &Arc<str>, token: Token| Op::Release {
+        key: Arc::clone(key),
+        token,
+        keep: Some(SHORT),
+        after: Vec::new(),
+    };
+    one.acquire(&key, mine, TTL).await.unwrap();
+    let by_another = two.ask(keep(&key, other)).await;
+    assert!(matches!(by_another, Reply::Released { found: false, .. }));
+    let kept = one.ask(keep(&key, mine)).await;
+    assert!(matches!(kept, Reply::Released { found: true, .. }));
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, TTL)).await else {
+        panic!("a kept key was given to another token");
+    };
+    assert!(left.is_some_and(|left| left <= SHORT), "{left:?}");
+    tokio::time::sleep(SHORT * 2).await;
+    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
 /// A release that was submitted behind an acquire undoes it.
 async fn order(one: &mut Client, two: &mut Client) {
     let (key, mine, other) = scene("order");
@@ -167,6 +191,7 @@ fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
 
 fn release(key: &Arc<str>, token: Token, after: Vec<OpId>) -> Op {
     Op::Release {
+        keep: None,
         key: Arc::clone(key),
         token,
         after,

@@ -89,6 +89,7 @@ fn trial(names: &Names) -> [Op; 5] {
             ttl: TTL,
         }]),
         Op::Release {
+            keep: None,
             key: Arc::clone(&key),
             token,
             after: Vec::new(),

@@ -136,7 +136,9 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(names.channels())
             .to_owned(),
         Op::Renew(renewals) => renew(renewals),
-        Op::Release { key, token, .. } => release(key, *token, names),
+        Op::Release {
+            key, token, keep, ..
+        } => release(key, *token, *keep, names),
         Op::Join {
             key,
             token,
@@ -175,13 +177,17 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-fn release(key: &str, token: Token, names: &Names) -> Cmd {
-    call(&RELEASE, 2)
+fn release(key: &str, token: Token, keep: Option<Duration>, names: &Names) -> Cmd {
+    let mut command = call(&RELEASE, 2);
+    command
         .arg(key)
         .arg(names.queue(key))
         .arg(token.hex())
-        .arg(names.channels())
-        .to_owned()
+        .arg(names.channels());
+    if let Some(keep) = keep {
+        command.arg(millis(keep));
+    }
+    command
 }
 
 fn part(key: &str, token: Token, names: &Names) -> Cmd {
