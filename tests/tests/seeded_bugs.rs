@@ -67,5 +67,8 @@ bugs! {
     watchdog_asleep: WatchdogAsleep,
     passed_on_without_end: PassedOnWithoutEnd,
     fence_passed_on: FencePassedOn,
+    message_believed: MessageBelieved,
+    hand_off_believed: HandOffBelieved,
+    dead_waiter_kept: DeadWaiterKept,
     fence_unchecked: FenceUnchecked,
 }

@@ -217,9 +217,11 @@ impl Core {
         }
     }
 
-    /// Whether nothing is held, waiting, or to be cleaned up.
+    /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
+    /// wait for a process that is gone.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tickets.is_empty()
+        let leaving = |flight: &Flight| matches!(flight, Flight::Leave);
+        self.tickets.is_empty() && !self.flights.values().any(leaving)
     }
 
     /// The token under which a ticket holds its key.

@@ -568,6 +568,7 @@ mod tests {
     async fn conforms() {
         let space = Space::private(Clock::System);
         conformance::run(|| Box::new(MemoryStore::new(Arc::clone(&space)))).await;
+        conformance::run_queue(|| Box::new(MemoryStore::new(Arc::clone(&space)))).await;
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
+#[cfg(feature = "redis")]
+mod aside;
 mod target;
 
 #[cfg(any(test, feature = "__test"))]

@@ -245,8 +245,8 @@ impl World {
             *seen = now;
         } else {
             queue.push_back((node, now));
-            self.publish(holder, Message::Wanted(Arc::clone(key)));
         }
+        self.publish(holder, Message::Wanted(Arc::clone(key)));
     }
 
     /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.

@@ -9,17 +9,17 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or string.sub(value, 1, 32) ~= ARGV[1] then
   return 0
 end
-local line = redis.call('GET', KEYS[2])
+local line = read(KEYS[2])
 if ARGV[3] then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   -- Not handed on: the first that waits looks now, and sees when to look again.
-  local pool, listens = first(line or '', milliseconds())
+  local pool, listens = first(line, milliseconds())
   if listens then
     tell(ARGV[2] .. pool, 't' .. KEYS[1])
   end
   return 1
 end
-if not line or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
+if line == '' or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
 end
 return 1

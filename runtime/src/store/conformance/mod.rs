@@ -1,5 +1,6 @@
 //! What every store must do, as one suite that runs against each of them.
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,10 @@ use std::time::Duration;
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::token::{Nonce, Token};
+
+mod queue;
+
+pub(crate) use queue::run as run_queue;
 
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
@@ -198,6 +203,10 @@ struct Client {
     store: Box<dyn LockStore>,
     last: u64,
     early: Vec<(OpId, Reply)>,
+    /// Keys of which the store said that they were handed to this client.
+    turns: HashSet<Arc<str>>,
+    /// Keys of which the store said that others queue for them.
+    wanted: HashSet<Arc<str>>,
 }
 
 impl Client {
@@ -206,6 +215,8 @@ impl Client {
             store,
             last: 0,
             early: Vec::new(),
+            turns: HashSet::new(),
+            wanted: HashSet::new(),
         }
     }
 
@@ -224,13 +235,20 @@ impl Client {
             if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
                 return self.early.swap_remove(at).1;
             }
-            let event = poll_fn(|cx| self.store.poll_event(cx));
-            let event = tokio::time::timeout(Duration::from_secs(10), event);
-            match event.await.expect("the store answers within 10 s") {
-                StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
-                StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
-                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
-            }
+            self.listen().await;
+        }
+    }
+
+    /// Takes one event, which must come soon.
+    async fn listen(&mut self) {
+        let event = poll_fn(|cx| self.store.poll_event(cx));
+        let event = tokio::time::timeout(Duration::from_secs(10), event);
+        match event.await.expect("the store says something within 10 s") {
+            StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
+            StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
+            StoreEvent::Turn(key) => drop(self.turns.insert(key)),
+            StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
+            StoreEvent::Connected => {}
         }
     }
 

@@ -11,6 +11,8 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 use crate::token::Token;
 use crate::{Fence, LockError, StoreError};
 
+mod passing;
+
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const TTL: Duration = Duration::from_secs(10);
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
