@@ -7,7 +7,7 @@ use redis::cmd;
 
 use super::{Line, connect, connect_with, take};
 
-/// The smallest set, and what is left out of it for messages.
+/// What exclusive locks need, without messages.
 const USER: &str = "ACL SETUSER app on >secret ~lock:* -@all +eval +evalsha +script|load +get +set +del +pexpire +pttl +time \
                     +ping +info +hello";
 

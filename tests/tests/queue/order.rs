@@ -49,16 +49,17 @@ async fn who_asks_again_keeps_its_place() {
 async fn behind_a_holder_that_knows_no_queue() {
     let server = Server::start();
     let probe = server.probe().namespace("lock:");
+    let late = connect(&server.url()).await;
     for _ in 0..5 {
         assert!(probe.take("foreign", TTL));
         let mut line = Line::new("foreign");
+        line.stay = Duration::from_millis(100);
         for name in ["a", "b", "c"] {
             line.join(&connect(&server.url()).await, name).await;
         }
         assert!(probe.untouched("foreign"));
         probe.give_back("foreign");
         // One that comes now and tries once would be the first to see the key free.
-        let late = connect(&server.url()).await;
         let single = late.lock("foreign").ttl(TTL).acquire().await;
         let error = single.expect_err("others were there before");
         assert!(matches!(error, LockError::Contended { .. }), "{error:?}");

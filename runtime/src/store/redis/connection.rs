@@ -182,12 +182,8 @@ impl RedisStore {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = places().all(|place| place == Some(epoch));
                     let elsewhere = places().flatten().find(|place| *place != epoch);
-                    let again = |place| {
-                        (
-                            place,
-                            scripts::command(&request.op, &self.names, line.listening),
-                        )
-                    };
+                    let again =
+                        |place| (place, scripts::command(&request.op, &self.names, listening));
                     stray.extend(elsewhere.map(again));
                 }
                 Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
