@@ -21,6 +21,8 @@ const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
+/// A server answers so many within a few dozen milliseconds.
+const IN_FLIGHT: usize = 4096;
 
 /// The longest owner record, in bytes; it is there for people who look at a key.
 const OWNER_LEN: usize = 120;
@@ -239,6 +241,7 @@ impl Default for LockPoolBuilder {
                 max_waiters: DEFAULT_MAX_WAITERS,
                 max_passes: DEFAULT_MAX_PASSES,
                 longest_turn: None,
+                in_flight: IN_FLIGHT,
             },
             replicas: None,
             #[cfg(feature = "tls")]

@@ -110,12 +110,41 @@ impl Core {
         let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
             return;
         };
-        if queue.ask_at <= now {
-            for id in self.asking_together(queue) {
-                self.ask(id, now);
-            }
+        if queue.ask_at <= now && !queue.held_back {
+            self.ask_together(key, now);
         }
         self.arm(head);
+    }
+
+    /// Asks, unless so much is under way that what is asked now would only grow old behind it.
+    fn ask_together(&mut self, key: &Arc<str>, now: Instant) {
+        let Some(queue) = self.queues.get_mut(key) else {
+            return;
+        };
+        if self.limits.in_flight <= self.flights.len() {
+            queue.held_back = true;
+            self.held_back.push_back(Arc::clone(key));
+            return;
+        }
+        let Some(queue) = self.queues.get(key) else {
+            return;
+        };
+        for id in self.asking_together(queue) {
+            self.ask(id, now);
+        }
+    }
+
+    /// Less is under way: those that were held back ask, in their order.
+    pub(super) fn resume(&mut self, now: Instant) {
+        while self.flights.len() < self.limits.in_flight {
+            let Some(key) = self.held_back.pop_front() else {
+                return;
+            };
+            if let Some(queue) = self.queues.get_mut(&key) {
+                queue.held_back = false;
+                self.pump(&key, now);
+            }
+        }
     }
 
     fn asking_together(&self, queue: &KeyQueue) -> Vec<TicketId> {
@@ -398,7 +427,8 @@ impl Core {
         let Some(queue) = self.queues.get(&ticket.order.key) else {
             return ticket.budget;
         };
-        if queue.holder.is_none() && queue.waiting.front() == Some(&id) {
+        let may_ask = queue.holder.is_none() && !queue.held_back;
+        if may_ask && queue.waiting.front() == Some(&id) {
             ticket.budget.min(queue.ask_at)
         } else {
             ticket.budget

@@ -1,7 +1,7 @@
 //! The pure core: events and the time go in, requests and signals come out.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,9 @@ pub(crate) struct Limits {
     pub(crate) max_passes: u32,
     /// For how long, if not for a quarter of its ttl.
     pub(crate) longest_turn: Option<Duration>,
+    /// How many requests may be under way before no further lock is asked for. Renewals and releases are not bounded, and must not
+    /// queue behind a hundred thousand acquires.
+    pub(crate) in_flight: usize,
 }
 
 impl Limits {
@@ -38,6 +41,7 @@ impl Limits {
             max_waiters,
             max_passes: 16,
             longest_turn: None,
+            in_flight: 8,
         }
     }
 }
@@ -94,6 +98,8 @@ pub(crate) struct Core {
     pub(super) tickets: HashMap<TicketId, Ticket>,
     pub(super) queues: HashMap<Arc<str>, KeyQueue>,
     pub(super) flights: HashMap<OpId, Flight>,
+    /// Keys whose turn to ask has come while too much was under way.
+    pub(super) held_back: VecDeque<Arc<str>>,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) jitter: Jitter,
     /// Leases that are due now; they leave together.
@@ -113,6 +119,7 @@ impl Core {
             tickets: HashMap::new(),
             queues: HashMap::new(),
             flights: HashMap::new(),
+            held_back: VecDeque::new(),
             shutdown: None,
             jitter: Jitter::new(seed),
             renewals: Vec::new(),
@@ -167,6 +174,7 @@ impl Core {
             }
             Some(Flight::Leave) | None => {}
         }
+        self.resume(now);
     }
 
     /// A key was handed to this process.

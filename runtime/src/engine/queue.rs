@@ -52,6 +52,8 @@ pub(super) struct KeyQueue {
     /// Since when this process has had the key without a break, at a store without a queue.
     turn: Option<Instant>,
     pub(super) place: Place,
+    /// Whether asking waits until less is under way.
+    pub(super) held_back: bool,
     /// What is left of the present turn.
     pub(super) passing: Passing,
     /// Looks or failures in a row; the pause between them grows with it.
@@ -70,6 +72,7 @@ impl KeyQueue {
             hurried: false,
             turn: None,
             place: Place::None,
+            held_back: false,
             passing: Passing::default(),
             tries: 0,
         }

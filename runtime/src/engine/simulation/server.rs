@@ -57,6 +57,7 @@ impl World {
         let found = held.is_some();
         if let (Some(entry), Some(keep)) = (held, keep) {
             entry.expires = now + on_server(keep);
+            entry.kept = true;
         } else if found && !self.hand_on(key, None) {
             self.entries.remove(key);
         }
@@ -85,6 +86,7 @@ impl World {
                     spare,
                 } if held == *token => {
                     entry.expires = now + on_server(*ttl);
+                    entry.kept = false;
                     let fence = Some(fence);
                     return Reply::Acquired {
                         fence,
@@ -107,6 +109,7 @@ impl World {
         let fence = Fence::new(self.last_fence + 1);
         self.last_fence += 1 + u64::from(*spare);
         let entry = Entry {
+            kept: false,
             holder: Holder::Token {
                 token: *token,
                 fence,
@@ -165,6 +168,7 @@ impl World {
         }
         shares.insert(*token, now + on_server(*ttl));
         let entry = Entry {
+            kept: false,
             holder: Holder::Shared(shares),
             node,
             expires,
@@ -261,6 +265,7 @@ impl World {
             }
             if self.publish(node, Message::Turn(Arc::clone(key))) {
                 let entry = Entry {
+                    kept: false,
                     holder: Holder::Handed,
                     node,
                     expires: now + CLAIM,

@@ -76,6 +76,8 @@ pub(super) struct Entry {
     pub(super) holder: Holder,
     pub(super) node: usize,
     pub(super) expires: Instant,
+    /// Left on the server by a release that was to keep it. A renewal that arrives after that prolongs it, up to the ttl.
+    pub(super) kept: bool,
 }
 
 pub(super) enum Holder {
@@ -367,7 +369,7 @@ impl World {
                     continue;
                 };
                 let entry = self.entries.get(&caller.key);
-                let set = entry.is_some_and(|entry| entry.is_of(caller.token, now));
+                let set = entry.is_some_and(|entry| entry.is_of(caller.token, now) && !entry.kept);
                 if set && now < at + caller.ttl && !node.core.knows_token(caller.token) {
                     found.push(format!(
                         "core {number} forgot that it left {} on the server",

@@ -43,6 +43,8 @@ pub(super) struct Line {
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
+    /// When the last answer came.
+    last_answer: Instant,
     loading: bool,
 }
 
@@ -104,6 +106,7 @@ impl Line {
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,
             last_sent: Instant::now(),
+            last_answer: Instant::now(),
             loading: false,
         }
     }
@@ -167,6 +170,7 @@ impl Line {
     /// An answer came.
     pub(super) fn answered(&mut self, batch: &Batch) {
         self.deadlines.pop_front();
+        self.last_answer = Instant::now();
         let sample = batch.sent_at.elapsed();
         self.round_trip = sample.max(self.round_trip / 2);
         if let Content::Scripts = batch.content {
@@ -174,9 +178,11 @@ impl Line {
         }
     }
 
-    /// When this connection will have been silent for too long, if nothing comes.
+    /// When this connection will have been silent for too long, if nothing comes. While answers keep coming it is busy and not
+    /// silent, however long the queue before the oldest question is.
     pub(super) fn silent_at(&self) -> Option<Instant> {
-        self.deadlines.front().copied()
+        let deadline = self.deadlines.front()?;
+        Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
     }
 
     /// When to ask whether the connection still works, if nothing is under way.
