@@ -88,6 +88,10 @@ bugs! {
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
+    /// A quorum is counted among the nodes that answered.
+    QuorumOfAnswers,
+    /// A node that was restarted empty votes at once.
+    NoQuarantine,
 }
 
 #[cfg(test)]

@@ -9,13 +9,15 @@ use crate::clock::Clock;
 use crate::engine::Connecting;
 
 /// The stores that a URL can name.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redlock://host:port,host:port,host:port` or `memory://`";
 
 /// A store, not yet connected.
 pub(crate) enum Target {
     Memory(String),
     #[cfg(feature = "redis")]
     Redis(Box<super::redis::Server>),
+    #[cfg(feature = "redis")]
+    Redlock(Box<super::redlock::Address>),
 }
 
 /// How to connect.
@@ -39,7 +41,8 @@ impl Target {
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
             "redis" | "rediss" | "redis+unix" => Self::redis(scheme, url),
-            "redis-sentinel" | "redis-cluster" | "redlock" => Err(LockError::config(format!(
+            "redlock" => Self::redlock(url),
+            "redis-sentinel" | "redis-cluster" => Err(LockError::config(format!(
                 "lock stores with `{scheme}://` are not supported yet; use {KNOWN}"
             ))),
             _ => Err(LockError::config(format!(
@@ -56,6 +59,16 @@ impl Target {
             ));
         }
         super::redis::Server::parse(url).map(|server| Self::Redis(Box::new(server)))
+    }
+
+    #[cfg(feature = "redis")]
+    fn redlock(url: &str) -> Result<Self, LockError> {
+        super::redlock::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn redlock(url: &str) -> Result<Self, LockError> {
+        Self::redis("redlock", url)
     }
 
     #[cfg(not(feature = "redis"))]
@@ -80,6 +93,11 @@ impl Target {
                 let store = super::redis::RedisStore::connect(*server, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => Box::pin(async move {
+                let store = super::redlock::RedlockStore::connect(*address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
         }
     }
 }
@@ -90,6 +108,8 @@ impl fmt::Display for Target {
             Self::Memory(name) => write!(f, "memory://{name}"),
             #[cfg(feature = "redis")]
             Self::Redis(server) => server.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => address.fmt(f),
         }
     }
 }
@@ -111,7 +131,7 @@ mod tests {
             "",
             "localhost:6379",
             "http://u:hunter2@h/",
-            "redlock://a,b",
+            "redis-cluster://a,b",
             "redis://u:hunter2@h:port/",
         ] {
             let text = refusal(url);

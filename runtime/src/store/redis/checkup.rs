@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Pipeline, Value, cmd};
+use redis::Pipeline;
 
+use super::info::Info;
 use super::server::{Link, Server};
 use super::{reply, scripts};
 use crate::key::RESERVED;
@@ -23,19 +24,13 @@ pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, l
     for op in &ops {
         pipeline.add_command(scripts::command(op, &fence_key));
     }
-    pipeline.add_command(cmd("INFO"));
     let answers = link
         .connection
-        .send_packed_commands(&pipeline, 0, ops.len() + 1);
-    let Ok(Ok(mut answers)) = tokio::time::timeout(limit, answers).await else {
+        .send_packed_commands(&pipeline, 0, ops.len());
+    let Ok(Ok(answers)) = tokio::time::timeout(limit, answers).await else {
         return;
     };
-    if let Some(warning) = answers
-        .pop()
-        .as_ref()
-        .and_then(text)
-        .and_then(|info| eviction(&info))
-    {
+    if let Some(warning) = link.info.as_ref().and_then(eviction) {
         tracing::warn!(%server, "{warning}");
     }
     for (op, answer) in ops.iter().zip(answers) {
@@ -75,19 +70,10 @@ fn trial(namespace: &str) -> [Op; 3] {
     ]
 }
 
-fn text(info: &Value) -> Option<String> {
-    match info {
-        Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
 /// What is wrong with the eviction policy: every lock has a ttl, so all but one can drop locks that are held.
-fn eviction(info: &str) -> Option<String> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-    let limited = field("maxmemory:").is_some_and(|limit| limit.trim() != "0");
-    let policy = field("maxmemory_policy:")?.trim();
+fn eviction(info: &Info) -> Option<String> {
+    let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
+    let policy = info.field("maxmemory_policy")?;
     (limited && policy != "noeviction").then(|| {
         format!(
             "the server's maxmemory-policy is {policy}, which drops locks that are held when memory is full; set it to noeviction"
@@ -97,16 +83,18 @@ fn eviction(info: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::eviction;
+    use redis::Value;
+
+    use super::*;
 
     #[test]
     fn only_a_policy_that_can_drop_locks_is_told() {
         let info = |limit: u64, policy: &str| {
-            format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n")
+            let text = format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
+            Info::read(Some(&Value::BulkString(text.into()))).expect("a text")
         };
         assert_eq!(eviction(&info(0, "allkeys-lru")), None);
         assert_eq!(eviction(&info(100, "noeviction")), None);
-        assert_eq!(eviction(""), None);
         let told = eviction(&info(100, "volatile-ttl")).expect("it drops locks");
         assert!(told.contains("volatile-ttl"), "{told}");
     }

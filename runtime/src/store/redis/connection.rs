@@ -13,6 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::info::Info;
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
 use super::scripts;
 use super::server::{Link, Server};
@@ -73,10 +74,35 @@ pub(crate) struct RedisStore {
 
 impl RedisStore {
     pub(crate) async fn connect(server: Server, options: &Options) -> Result<Self, LockError> {
+        let (store, connected) = Self::start(server, options).await;
+        connected.map_err(|failure| failure.error)?;
+        Ok(store)
+    }
+
+    /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
+    pub(crate) async fn start(server: Server, options: &Options) -> (Self, Result<(), Failure>) {
         let link = server.clone().connect(options.io_timeout).await;
-        let mut link = link.map_err(|failure| failure.error)?;
-        checkup::examine(&mut link, &server, &options.namespace, options.io_timeout).await;
-        let mut store = Self {
+        let mut store = Self::unconnected(server, options);
+        let connected = match link {
+            Ok(mut link) => {
+                let limit = options.io_timeout;
+                checkup::examine(&mut link, &store.server, &options.namespace, limit).await;
+                store.adopt(link);
+                Ok(())
+            }
+            Err(failure) => {
+                store.out = true;
+                store.attempts = 1;
+                store.reason = not_sent(failure.clone());
+                store.replace();
+                Err(failure)
+            }
+        };
+        (store, connected)
+    }
+
+    fn unconnected(server: Server, options: &Options) -> Self {
+        Self {
             server,
             fence_key: scripts::fence_key(&options.namespace),
             io_timeout: options.io_timeout,
@@ -95,9 +121,14 @@ impl RedisStore {
             acquires: HashMap::new(),
             events: VecDeque::new(),
             waker: None,
-        };
-        store.adopt(link);
-        Ok(store)
+        }
+    }
+
+    /// The present connection's number, and what the server at its other end said of itself. That is the same process as long
+    /// as the connection lasts.
+    pub(crate) fn peer(&self) -> Option<(Epoch, Option<&Info>)> {
+        let line = self.line.as_ref()?;
+        Some((line.epoch, line.info.as_ref()))
     }
 
     /// Uses `link` from now on.

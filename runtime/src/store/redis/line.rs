@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::info::Info;
 use super::scripts;
 use super::server::Link;
 use crate::store::{Op, OpId, Reply};
@@ -27,12 +28,14 @@ const IDLE: Duration = Duration::from_secs(15);
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Counts connections.
-pub(super) type Epoch = u64;
+pub(crate) type Epoch = u64;
 
 /// A connection in use.
 pub(super) struct Line {
     pub(super) epoch: Epoch,
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// What the server said of itself.
+    pub(super) info: Option<Info>,
     connection: MultiplexedConnection,
     /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
     /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
@@ -89,6 +92,7 @@ impl Line {
             slowest,
             epoch,
             pushes: link.pushes,
+            info: link.info,
             connection: link.connection,
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,

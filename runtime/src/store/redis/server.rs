@@ -6,11 +6,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError,
+    PushInfo, RedisError, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use super::info::Info;
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
@@ -34,6 +35,8 @@ pub(super) struct Link {
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) round_trip: Duration,
+    /// What the server said of itself when the connection was made, if it may be asked.
+    pub(super) info: Option<Info>,
 }
 
 impl Server {
@@ -73,13 +76,13 @@ impl Server {
             opened => opened,
         };
         let mut link = link.map_err(|error| self.failed(&error))?;
-        let scripts = scripts::load();
+        let mut start = scripts::load();
+        start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
-        let answers = link
-            .connection
-            .send_packed_commands(&scripts, 0, scripts.len());
-        let answers = answers.await.map_err(|error| self.failed(&error))?;
+        let answers = link.connection.send_packed_commands(&start, 0, start.len());
+        let mut answers = answers.await.map_err(|error| self.failed(&error))?;
         link.round_trip = sent_at.elapsed();
+        link.info = Info::read(answers.pop().as_ref());
         match scripts::check_loaded(answers) {
             Ok(()) => Ok(link),
             Err(failure) => Err(self.located(&failure)),
@@ -104,6 +107,7 @@ impl Server {
             connection,
             pushes,
             round_trip: Duration::ZERO,
+            info: None,
         })
     }
 

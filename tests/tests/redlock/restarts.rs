@@ -1,0 +1,108 @@
+//! A node that was restarted has forgotten its votes.
+
+use std::time::Duration;
+
+use leasehold::LockPool;
+use leasehold_tests::clock;
+use leasehold_tests::recorder::Recorder;
+use leasehold_tests::wait;
+
+use super::nodes::{Nodes, TTL, left};
+
+/// Holds for about half a ttl, many times over.
+async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
+    while clock::now() < until {
+        let request = pool.lock("k").ttl(TTL).wait(TTL * 2);
+        let Ok(guard) = request.acquire().await else {
+            continue;
+        };
+        let deadline = clock::now() + u64::try_from(guard.remaining().as_nanos()).unwrap_or(0);
+        let inside = recorder.enter("k", None, deadline);
+        tokio::time::sleep(guard.remaining() / 2).await;
+        drop(inside);
+        let _ = guard.release().await;
+    }
+}
+
+/// One node loses its lock by a restart, and another never had it: two of three would say yes to a second holder.
+#[tokio::test]
+async fn a_node_that_was_restarted_empty_does_not_vote() {
+    let mut nodes = Nodes::older_than(3, TTL * 3);
+    let (one, two) = (nodes.pool().await, nodes.pool().await);
+    for round in 0..3 {
+        let key = format!("k{round}");
+        nodes.servers[2].pause();
+        let guard = one.lock(&key).ttl(TTL * 3).acquire().await;
+        let guard = guard.expect("two of three vote");
+        nodes.servers[1].restart();
+        nodes.servers[2].resume();
+        let second = two.lock(&key).ttl(TTL * 3).wait(guard.remaining());
+        let second = second.acquire().await.map(|second| second.remaining());
+        assert!(
+            second.is_err() || guard.check().is_err(),
+            "two hold one lock (round {round})"
+        );
+        drop(guard);
+        nodes.grow_older_than(Duration::ZERO);
+        tokio::time::sleep(TTL * 6).await;
+        wait::until("nothing is left", TTL, || left(&nodes.probes()).is_empty());
+    }
+}
+
+/// The same beside a connection that breaks again: it must not give the vote back.
+#[tokio::test]
+async fn a_second_connection_is_no_second_chance() {
+    let ttl = TTL * 6;
+    let mut nodes = Nodes::older_than(3, ttl);
+    let (one, two) = (nodes.pool().await, nodes.pool().await);
+    nodes.servers[2].pause();
+    let guard = one.lock("k").ttl(ttl).acquire().await.expect("it is free");
+    nodes.servers[1].restart();
+    nodes.servers[2].resume();
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .arg("SKIPME")
+        .arg("yes");
+    let mut tries = 0;
+    while guard.check().is_ok() {
+        nodes.servers[1].probe().run::<u64>(&kill);
+        let second = two.lock("k").ttl(ttl).wait(TTL / 4).acquire().await;
+        assert!(
+            second.is_err() || guard.check().is_err(),
+            "two hold one lock (try {tries})"
+        );
+        tries += 1;
+    }
+    assert!(tries > 2, "only {tries} tries");
+}
+
+/// Restarts one after the other under load, with the oracle watching.
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_under_load_let_nobody_overlap() {
+    let mut nodes = Nodes::start(3);
+    let recorder = Recorder::new();
+    let pools = [nodes.pool().await, nodes.pool().await, nodes.pool().await];
+    let until = clock::now() + 15_000_000_000;
+    let restarting = async {
+        for round in 0.. {
+            if clock::now() >= until {
+                break;
+            }
+            let server = &mut nodes.servers[round % 3];
+            tokio::task::block_in_place(|| server.restart());
+            // The next is restarted when this one votes again, and some locks later.
+            tokio::time::sleep(TTL * 4).await;
+        }
+    };
+    let [a, b, c] = &pools;
+    tokio::join!(
+        restarting,
+        work(a, &recorder, until),
+        work(b, &recorder, until),
+        work(c, &recorder, until),
+    );
+    assert!(recorder.len() > 5, "{} sections", recorder.len());
+    recorder.verify();
+}
