@@ -16,7 +16,7 @@ async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
         let Ok(guard) = request.acquire().await else {
             continue;
         };
-        let deadline = clock::now() + u64::try_from(guard.remaining().as_nanos()).unwrap_or(0);
+        let deadline = clock::in_future(guard.remaining());
         let inside = recorder.enter("k", None, deadline);
         tokio::time::sleep(guard.remaining() / 2).await;
         drop(inside);
@@ -84,7 +84,7 @@ async fn restarts_under_load_let_nobody_overlap() {
     let mut nodes = Nodes::start(3);
     let recorder = Recorder::new();
     let pools = [nodes.pool().await, nodes.pool().await, nodes.pool().await];
-    let until = clock::now() + 15_000_000_000;
+    let until = clock::in_future(TTL * 15);
     let restarting = async {
         for round in 0.. {
             if clock::now() >= until {
