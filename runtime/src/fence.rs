@@ -23,6 +23,11 @@ impl Fence {
         Self(number)
     }
 
+    /// The fence that follows this one.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
     /// The number.
     pub fn get(self) -> u64 {
         self.0

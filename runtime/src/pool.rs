@@ -18,6 +18,7 @@ const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
 const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const DEFAULT_MAX_WAITERS: usize = 1000;
+const DEFAULT_MAX_PASSES: u32 = 16;
 
 /// The longest owner record, in bytes; it is there for people who look at a key.
 const OWNER_LEN: usize = 120;
@@ -170,6 +171,8 @@ impl Default for LockPoolBuilder {
             limits: Limits {
                 io_timeout: DEFAULT_IO_TIMEOUT,
                 max_waiters: DEFAULT_MAX_WAITERS,
+                max_passes: DEFAULT_MAX_PASSES,
+                longest_turn: None,
             },
             place: Place::Thread,
         }
@@ -219,6 +222,23 @@ impl LockPoolBuilder {
     /// [`LockError::QueueFull`]. Default 1,000.
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.limits.max_waiters = max_waiters;
+        self
+    }
+
+    /// How often a lock may be passed on from call to call inside this process while other processes queue for it; then it is
+    /// their turn. Zero: never. Default 16. While nobody else waits there is no bound.
+    ///
+    /// A lock that is passed on costs no round trip. A larger number gives more throughput on a hot key, and longer waits in
+    /// other processes.
+    pub fn max_passes(mut self, max_passes: u32) -> Self {
+        self.limits.max_passes = max_passes;
+        self
+    }
+
+    /// For how long a lock may be passed on inside this process while other processes queue for it. Default: a quarter of
+    /// the lock's ttl.
+    pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
+        self.limits.longest_turn = Some(longest_turn);
         self
     }
 

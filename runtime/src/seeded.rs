@@ -92,12 +92,16 @@ bugs! {
     QuorumOfAnswers,
     /// A node that was restarted empty votes at once.
     NoQuarantine,
+    /// A lock that is passed on inside the process counts as taken anew, and so outlives its lease.
+    PassedOnWithoutEnd,
+    /// A lock that is passed on keeps the fence of the one before.
+    FencePassedOn,
 }
 
 #[cfg(test)]
 impl Bug {
     /// Those that live in the core, where the simulation sees them.
-    pub(crate) const IN_CORE: [Self; 7] = [
+    pub(crate) const IN_CORE: [Self; 9] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -105,5 +109,7 @@ impl Bug {
         Self::RemovalBelieved,
         Self::NoMargin,
         Self::BudgetIgnored,
+        Self::PassedOnWithoutEnd,
+        Self::FencePassedOn,
     ];
 }

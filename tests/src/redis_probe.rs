@@ -75,14 +75,15 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// What leasehold wrote there.
+    /// What a holder wrote there; `None` too while the lock is being handed to the next.
     ///
     /// # Panics
     ///
     /// When it is not of leasehold's form.
     #[track_caller]
     pub fn value(&self, key: &str) -> Option<Value> {
-        self.get(key).map(|text| Value::parse(&text))
+        let text = self.get(key).filter(|text| !text.ends_with(":claim"));
+        text.map(|text| Value::parse(&text))
     }
 
     /// `PTTL`; `None` for a key that is not there or never expires.
@@ -145,7 +146,7 @@ impl RedisProbe {
     }
 }
 
-/// The value of a lock key: `token:fence:owner`.
+/// The value of a lock key: `token:fence:reserve:process:owner`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
     /// 32 hexadecimal digits, new for each acquisition.
@@ -164,13 +165,14 @@ impl Value {
     /// When it is not of this form.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
-        let mut parts = text.splitn(3, ':');
+        let mut parts = text.splitn(5, ':');
         let mut part = || {
             parts
                 .next()
-                .unwrap_or_else(|| panic!("{text:?} has three parts"))
+                .unwrap_or_else(|| panic!("{text:?} has five parts"))
         };
-        let (token, fence, owner) = (part(), part(), part());
+        let (token, fence) = (part(), part());
+        let (_reserve, _process, owner) = (part(), part(), part());
         let is_hex = token.bytes().all(|byte| byte.is_ascii_hexdigit());
         assert!(token.len() == 32 && is_hex, "the token in {text:?}");
         Self {

@@ -64,4 +64,6 @@ bugs! {
     not_idempotent: NotIdempotent,
     fence_from_counter: FenceFromCounter,
     watchdog_asleep: WatchdogAsleep,
+    passed_on_without_end: PassedOnWithoutEnd,
+    fence_passed_on: FencePassedOn,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
-use super::queue::KeyQueue;
+use super::queue::{KeyQueue, MOST_SPARE, Passing, Place};
 use super::ticket::{Lease, Order, Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
@@ -92,7 +92,11 @@ impl Core {
             return;
         };
         if queue.is_empty() {
+            let place = queue.place;
             self.queues.remove(key);
+            if place != Place::None {
+                self.leave_line(key);
+            }
             return;
         }
         let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
@@ -112,15 +116,57 @@ impl Core {
         self.pump(key, now);
     }
 
+    /// The store says that the key was handed to this process.
+    pub(super) fn turn(&mut self, key: &Arc<str>, now: Instant) {
+        match self.queues.get_mut(key) {
+            // Nobody wants it any more.
+            None => self.leave_line(key),
+            // An older message: we have the key.
+            Some(queue) if queue.holder.is_some() => {}
+            Some(queue) => {
+                queue.place = Place::Called;
+                self.hurry(key, now);
+            }
+        }
+    }
+
+    /// The store says that another process queues for a key that this process has, or had.
+    pub(super) fn wanted(&mut self, key: &Arc<str>, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.passing.wanted(now);
+        }
+    }
+
+    /// Gives up the place in the store's queue. A failure costs those that follow a claim's time at most.
+    fn leave_line(&mut self, key: &Arc<str>) {
+        let key = Arc::clone(key);
+        let patience = self.limits.io_timeout;
+        self.send(Op::Leave { key }, patience, Flight::Leave);
+    }
+
     fn ask(&mut self, id: TicketId, now: Instant) {
         // A silent connection is replaced, and the question asked again on the new one, before the time is up.
         let patience = self.limits.io_timeout / 4;
         let order = &self.tickets[&id].order;
+        let queue = order.waits();
+        let mut spare = 0;
+        if let Some(local) = self.queues.get_mut(&order.key) {
+            // From here on the store may have a place for us, until it says otherwise.
+            local.place = if queue || local.place != Place::None {
+                Place::Queued
+            } else {
+                Place::None
+            };
+            spare =
+                u32::try_from(local.waiting.len() - 1).map_or(MOST_SPARE, |n| n.min(MOST_SPARE));
+        }
         let op = Op::Acquire {
             key: Arc::clone(&order.key),
             token: order.token,
             ttl: order.terms.ttl(),
             owner: Arc::clone(&order.owner),
+            queue,
+            spare,
         };
         let flight = Flight::Acquire {
             ticket: id,
@@ -157,18 +203,34 @@ impl Core {
         };
         let in_time = now < ticket.budget;
         match result {
-            Ok(Reply::Acquired { fence }) if in_time && now < ticket.order.terms.soft(sent) => {
+            Ok(Reply::Acquired {
+                fence,
+                spare,
+                wanted,
+            }) if in_time && now < ticket.order.terms.soft(sent) => {
+                let key = Arc::clone(&ticket.order.key);
+                if let Some(queue) = self.queues.get_mut(&key) {
+                    queue.passing = Passing::begin(fence, spare, wanted, now);
+                    queue.granted(id, now);
+                }
                 self.grant(id, sent, fence, now);
             }
             // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
-            Ok(Reply::Held { left }) if current => self.contended(id, left, now),
+            Ok(Reply::Held { left, queued }) if current => self.contended(id, left, queued, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
         }
     }
 
-    fn grant(&mut self, id: TicketId, sent: Instant, fence: Option<Fence>, now: Instant) {
+    /// `ticket` holds the key, by a request that was sent at `sent`.
+    pub(super) fn grant(
+        &mut self,
+        id: TicketId,
+        sent: Instant,
+        fence: Option<Fence>,
+        now: Instant,
+    ) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
@@ -187,6 +249,7 @@ impl Core {
             renew_at: watchdog.map(|dog| sent + dog.interval),
             fence,
             hurried: false,
+            renewing: false,
         };
         let deadline = if seeded!(self, NoMargin) {
             sent + ticket.order.terms.ttl()
@@ -195,9 +258,6 @@ impl Core {
         };
         let key = Arc::clone(&ticket.order.key);
         ticket.stage = Stage::Held(lease);
-        if let Some(queue) = self.queues.get_mut(&key) {
-            queue.granted(id, now);
-        }
         self.signal(Signal::Granted {
             ticket: id,
             deadline,
@@ -216,14 +276,17 @@ impl Core {
     }
 
     /// Another holds the key: those that try once are told, the others look again later.
-    fn contended(&mut self, id: TicketId, left: Option<Duration>, now: Instant) {
+    fn contended(&mut self, id: TicketId, left: Option<Duration>, queued: bool, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
         ticket.stage = Stage::Queued;
         let key = Arc::clone(&ticket.order.key);
         if let Some(queue) = self.queues.get_mut(&key) {
-            queue.held(left, now, |pause| self.jitter.around(pause));
+            queue.held(left, queued, now, |pause| self.jitter.around(pause));
+            if queue.place == Place::Called {
+                queue.ask_at = now;
+            }
         }
         self.refuse_single_tries(&key, left, now);
         self.pump(&key, now);

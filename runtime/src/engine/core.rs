@@ -24,6 +24,22 @@ pub(crate) struct Limits {
     pub(crate) io_timeout: Duration,
     /// How many calls may queue for one key.
     pub(crate) max_waiters: usize,
+    /// How often a key is passed on inside the process while other processes wait for it.
+    pub(crate) max_passes: u32,
+    /// For how long, if not for a quarter of its ttl.
+    pub(crate) longest_turn: Option<Duration>,
+}
+
+impl Limits {
+    #[cfg(test)]
+    pub(super) fn of_tests(io_timeout: Duration, max_waiters: usize) -> Self {
+        Self {
+            io_timeout,
+            max_waiters,
+            max_passes: 16,
+            longest_turn: None,
+        }
+    }
 }
 
 /// What a caller is told.
@@ -63,6 +79,8 @@ pub(super) enum Flight {
         /// Whether no acquire of this ticket was open when this was sent.
         certain: bool,
     },
+    /// A place in a store's queue that is given up; nothing follows from the reply.
+    Leave,
 }
 
 /// The state of all locks of one pool.
@@ -135,8 +153,18 @@ impl Core {
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
             }
-            None => {}
+            Some(Flight::Leave) | None => {}
         }
+    }
+
+    /// A key was handed to this process.
+    pub(crate) fn called(&mut self, key: &Arc<str>, now: Instant) {
+        self.turn(key, now);
+    }
+
+    /// Another process queues for a key.
+    pub(crate) fn key_wanted(&mut self, key: &Arc<str>, now: Instant) {
+        self.wanted(key, now);
     }
 
     /// The store can be reached again.
@@ -182,9 +210,17 @@ impl Core {
         self.tickets.is_empty()
     }
 
+    /// The token under which a ticket holds its key.
     #[cfg(test)]
-    pub(super) fn knows(&self, id: TicketId) -> bool {
-        self.tickets.contains_key(&id)
+    pub(super) fn token_of(&self, id: TicketId) -> Option<crate::token::Token> {
+        self.tickets.get(&id).map(|ticket| ticket.order.token)
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows_token(&self, token: crate::token::Token) -> bool {
+        self.tickets
+            .values()
+            .any(|ticket| ticket.order.token == token)
     }
 
     #[cfg(test)]

@@ -18,10 +18,7 @@ const ONE_TRY: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 fn core() -> Core {
-    let limits = Limits {
-        io_timeout: IO_TIMEOUT,
-        max_waiters: 100,
-    };
+    let limits = Limits::of_tests(IO_TIMEOUT, 100);
     Core::new(limits, 1).with_bug(None)
 }
 
@@ -61,12 +58,17 @@ fn silent(core: &mut Core, now: Instant) -> bool {
 fn taken(fence: u64) -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
         fence: Some(Fence::new(fence)),
+        spare: 0,
+        wanted: Some(false),
     })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
 fn held(left: Duration) -> Result<Reply, Failure> {
-    Ok(Reply::Held { left: Some(left) })
+    Ok(Reply::Held {
+        left: Some(left),
+        queued: false,
+    })
 }
 
 fn no_script() -> Failure {
@@ -107,6 +109,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
         for request in core.take_requests(now) {
             let reply = match request.op {
                 Op::Acquire { .. } => taken(number),
+                Op::Leave { .. } => Ok(Reply::Left),
                 _ => Ok(Reply::Released {
                     found: true,
                     ordered: true,

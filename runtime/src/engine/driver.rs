@@ -161,6 +161,8 @@ impl Driver {
             match event {
                 StoreEvent::Reply(op, result) => self.core.reply(op, result, now),
                 StoreEvent::Connected => self.core.connected(now),
+                StoreEvent::Turn(key) => self.core.called(&key, now),
+                StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
             }
         }
         // What is not handled yet stays where `drop` finds it, should handling one panic.

@@ -35,6 +35,7 @@ impl Core {
         };
         let terms = ticket.order.terms;
         if let Stage::Held(lease) = &mut ticket.stage {
+            lease.renewing = true;
             lease.renew_at = Some(now + terms.attempt() + self.jitter.around(terms.retry()));
             if seeded!(self, WatchdogAsleep) {
                 return;
@@ -125,6 +126,7 @@ impl Core {
         let Stage::Held(lease) = &mut ticket.stage else {
             return;
         };
+        lease.renewing = false;
         if lease.sent < sent {
             lease.sent = sent;
             lease.renew_at = interval.map(|interval| sent + interval);

@@ -14,6 +14,7 @@ mod driver;
 mod hold;
 mod jitter;
 mod meter;
+mod pass;
 mod queue;
 mod release;
 mod shutdown;

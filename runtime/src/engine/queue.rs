@@ -1,11 +1,15 @@
 //! The calls of this process that want one key: first come, first served.
+//!
+//! Between processes, the processes queue at the store. A process that has the key passes it on from call to call for a
+//! *turn*, which is bounded while others wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ticket::TicketId;
-use crate::LockError;
 use crate::clock::Instant;
+use crate::store::{CLAIM, FORGOTTEN};
+use crate::{Fence, LockError};
 
 /// The longest mean pause between two looks at a lock that another process holds. A holder may release at any time and
 /// cannot tell us, so this is also how stale we may be.
@@ -14,10 +18,20 @@ const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
-/// After passing the key from call to call of this process for so long, the process stands back for a pause in which
-/// others see the key free.
+/// The mean pause between two looks at a lock for which this process has a place in the store's queue. It is told when its
+/// turn comes, so this is what a lost message costs, and how soon the release by a client that knows no queue is seen. With its
+/// spread it is shorter than the time for which a key that was handed over waits to be confirmed.
+const SLOW_POLL: Duration = Duration::from_millis(500);
+const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
+const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
+
+/// At a store without a queue: after passing the key from call to call of this process for so long, the process stands back for
+/// a pause in which others see the key free.
 const LONGEST_TURN: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
+
+/// So many fences are kept for calls to which the key may be passed on.
+pub(super) const MOST_SPARE: u32 = 64;
 
 /// One key's queue. Only its head asks the store.
 #[derive(Debug)]
@@ -35,8 +49,11 @@ pub(super) struct KeyQueue {
     pub(super) answered: bool,
     /// Whether a failure has been retried at once since the last answer.
     pub(super) hurried: bool,
-    /// Since when this process has had the key without a break.
+    /// Since when this process has had the key without a break, at a store without a queue.
     turn: Option<Instant>,
+    pub(super) place: Place,
+    /// What is left of the present turn.
+    pub(super) passing: Passing,
     /// Looks or failures in a row; the pause between them grows with it.
     tries: u32,
 }
@@ -52,6 +69,8 @@ impl KeyQueue {
             answered: false,
             hurried: false,
             turn: None,
+            place: Place::None,
+            passing: Passing::default(),
             tries: 0,
         }
     }
@@ -60,17 +79,23 @@ impl KeyQueue {
         self.holder.is_none() && self.waiting.is_empty()
     }
 
-    /// Somebody else holds the key: look again after a growing pause, and when its lease ends.
+    /// Somebody else holds the key: look again when its lease ends, and before, after a growing pause or, if we are going to
+    /// be told, a long one.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
+        queued: bool,
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
         self.settled();
         self.turn = None;
         self.held_until = left.map(|left| now + left);
-        let pause = spread(self.pause(FIRST_POLL, LONGEST_POLL));
+        let pause = spread(if queued {
+            SLOW_POLL
+        } else {
+            self.pause(FIRST_POLL, LONGEST_POLL)
+        });
         // The server's ttl counts whole milliseconds, so one more.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
         self.ask_at = now + pause.min(expiry);
@@ -95,6 +120,7 @@ impl KeyQueue {
         self.remove(ticket);
         self.holder = Some(ticket);
         self.turn.get_or_insert(now);
+        self.place = Place::None;
     }
 
     /// Takes `ticket` out of the queue; nearly always it is the first.
@@ -117,9 +143,10 @@ impl KeyQueue {
     pub(super) fn vacated(&mut self, now: Instant, spread: impl FnOnce(Duration) -> Duration) {
         self.holder = None;
         self.freed(now);
-        if self
-            .turn
-            .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
+        if !self.passing.fair
+            && self
+                .turn
+                .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
         {
             self.turn = None;
             self.ask_at = now + spread(STAND_BACK);
@@ -143,5 +170,71 @@ impl KeyQueue {
         let pause = first.saturating_mul(1 << self.tries.min(10));
         self.tries += 1;
         pause.min(longest)
+    }
+}
+
+/// This process's place in the store's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    None,
+    /// It has one, or may have.
+    Queued,
+    /// The store has said that its turn has come, perhaps while a question was on its way.
+    Called,
+}
+
+/// What a process may still pass on of the turn that it has.
+#[derive(Debug, Default)]
+pub(super) struct Passing {
+    /// Whether the store has a queue, so that whoever waits is served after us.
+    pub(super) fair: bool,
+    /// How often the key has been passed on since another process was known to wait.
+    pub(super) passed: u32,
+    /// Since when.
+    pub(super) wanted: Option<Instant>,
+    /// The fences that are left.
+    spare: u32,
+    fence: Option<Fence>,
+}
+
+impl Passing {
+    /// A turn begins.
+    pub(super) fn begin(
+        fence: Option<Fence>,
+        spare: u32,
+        wanted: Option<bool>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            fair: wanted.is_some(),
+            passed: 0,
+            wanted: wanted.unwrap_or_default().then_some(now),
+            spare,
+            fence,
+        }
+    }
+
+    /// Another process waits from now on.
+    pub(super) fn wanted(&mut self, now: Instant) {
+        if self.wanted.is_none() {
+            self.wanted = Some(now);
+            self.passed = 0;
+        }
+    }
+
+    /// Whether the turn goes on: as long as nobody else waits, and for so many calls and so long after that.
+    pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
+        0 < self.spare
+            && self
+                .wanted
+                .is_none_or(|wanted| self.passed < most && now.since(wanted) < longest)
+    }
+
+    /// The fence for the next call; greater than all before.
+    pub(super) fn next_fence(&mut self) -> Option<Fence> {
+        self.passed += 1;
+        self.spare = self.spare.saturating_sub(1);
+        self.fence = self.fence.map(Fence::next);
+        self.fence
     }
 }

@@ -20,11 +20,14 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 impl Core {
     /// The caller is done with its ticket, in whatever stage.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        if self.pass_on(id, awaited, now) {
+            return;
+        }
+        let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
         let key = Arc::clone(&ticket.order.key);
-        match &mut ticket.stage {
+        match &ticket.stage {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.remove(id);
@@ -41,11 +44,16 @@ impl Core {
                 self.start_cleanup(id, awaited, now);
                 self.vacate(id, &key, now);
             }
-            Stage::Releasing(cleanup) => {
-                if !awaited {
-                    cleanup.awaited = None;
-                }
-            }
+            Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
+            Stage::Releasing(_) => {}
+        }
+    }
+
+    fn stop_awaiting(&mut self, id: TicketId) {
+        if let Some(ticket) = self.tickets.get_mut(&id)
+            && let Stage::Releasing(cleanup) = &mut ticket.stage
+        {
+            cleanup.awaited = None;
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) struct Lease {
     pub(super) fence: Option<Fence>,
     /// Whether a failed renewal has been tried again at once since the last that succeeded.
     pub(super) hurried: bool,
+    /// Whether a renewal has been sent that was not confirmed.
+    pub(super) renewing: bool,
 }
 
 /// A lock that is being removed from the store.

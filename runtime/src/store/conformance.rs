@@ -63,7 +63,7 @@ async fn exclusion(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("exclusion");
     assert!(one.acquire(&key, mine, ttl).await.is_some());
-    let Reply::Held { left } = two.ask(acquire(&key, other, ttl)).await else {
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, ttl)).await else {
         panic!("a held key was given to another token");
     };
     assert!(left.is_some_and(|left| left <= ttl && left > ttl / 2));
@@ -193,6 +193,8 @@ fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
         token,
         ttl,
         owner: "conformance".into(),
+        queue: false,
+        spare: 0,
     }
 }
 
@@ -242,7 +244,7 @@ impl Client {
             match event.await.expect("the store answers within 10 s") {
                 StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
                 StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
-                StoreEvent::Connected => {}
+                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
             }
         }
     }
@@ -255,7 +257,7 @@ impl Client {
 
     async fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Option<Fence> {
         match self.ask(acquire(key, token, ttl)).await {
-            Reply::Acquired { fence } => {
+            Reply::Acquired { fence, .. } => {
                 assert_eq!(fence.is_some(), self.promises.fences, "{fence:?}");
                 Some(fence.unwrap_or(NO_FENCE))
             }

@@ -82,7 +82,7 @@ impl Model {
                 StoreEvent::Reply(id, Err(failure)) => {
                     return Err(format!("request {}: {}", id.0, failure.error));
                 }
-                StoreEvent::Connected => {}
+                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
             }
         }
         for (id, key, client) in order {
@@ -106,6 +106,8 @@ impl Model {
                 token,
                 ttl: TTL,
                 owner: "interleaved".into(),
+                queue: false,
+                spare: 0,
             },
             1 => Op::Renew(vec![Renewal {
                 key,
@@ -126,7 +128,7 @@ impl Model {
         let mine = owner.is_some_and(|(owner, _)| owner == client);
         self.counts.foreign += u64::from(owner.is_some() && !mine);
         match (op, reply) {
-            (Op::Acquire { .. }, Reply::Acquired { fence }) => {
+            (Op::Acquire { .. }, Reply::Acquired { fence, .. }) => {
                 let (_, known) = *self.owners.entry(key).or_insert((client, *fence));
                 (mine || owner.is_none()) && known == *fence
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+use super::{CLAIM, LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::clock::{Clock, Instant};
 use crate::token::Token;
@@ -20,19 +20,51 @@ pub(crate) struct Space {
     entries: Mutex<Entries>,
 }
 
+/// Names a pool in a [`Space`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct PoolId(u64);
+
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
+    /// The pools that queue for a key.
+    queues: HashMap<Arc<str>, VecDeque<PoolId>>,
+    pools: HashMap<PoolId, Mailbox>,
+    last_pool: u64,
     last_fence: u64,
     since_sweep: usize,
     left_by_sweep: usize,
 }
 
+/// What a pool is told by others, and how to wake it.
+#[derive(Debug, Default)]
+struct Mailbox {
+    events: VecDeque<StoreEvent>,
+    waker: Option<Waker>,
+}
+
 #[derive(Debug)]
 struct Entry {
-    token: Token,
-    fence: Fence,
+    state: State,
+    pool: PoolId,
     expires: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    Held {
+        token: Token,
+        fence: Fence,
+        spare: u32,
+    },
+    /// Handed to the pool, which has not confirmed yet.
+    Handed,
+}
+
+impl Entry {
+    fn is_held_by(&self, with: Token) -> bool {
+        matches!(self.state, State::Held { token, .. } if token == with)
+    }
 }
 
 impl Space {
@@ -60,31 +92,113 @@ impl Space {
     }
 }
 
+/// An acquire, as a [`MemoryStore`] was asked for it.
+struct Wish<'a> {
+    key: &'a Arc<str>,
+    token: Token,
+    ttl: Duration,
+    queue: bool,
+    spare: u32,
+}
+
 impl Entries {
-    fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration, now: Instant) -> Reply {
+    fn acquire(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
         self.sweep(now);
-        if let Some(entry) = self.live(key, now) {
-            if entry.token != token {
-                let left = Some(entry.expires.since(now));
-                return Reply::Held { left };
-            }
-            entry.expires = now + ttl;
-            let fence = Some(entry.fence);
-            return Reply::Acquired { fence };
+        let key = wish.key;
+        if self.live(key, now).is_none() {
+            self.hand_on(key, now);
         }
-        let fence = self.next_fence();
+        let wanted = Some(self.queues.contains_key(key));
+        let (token, spare) = (wish.token, wish.spare);
+        if let Some(entry) = self.live(key, now) {
+            match entry.state {
+                State::Held {
+                    token: held,
+                    fence,
+                    spare,
+                } if held == token => {
+                    entry.expires = now + wish.ttl;
+                    let fence = Some(fence);
+                    return Reply::Acquired {
+                        fence,
+                        spare,
+                        wanted,
+                    };
+                }
+                State::Handed if entry.pool == pool => {}
+                _ => return self.refuse(pool, wish, now),
+            }
+        }
+        let fence = self.next_fence(spare);
         let entry = Entry {
-            token,
-            fence,
-            expires: now + ttl,
+            state: State::Held {
+                token,
+                fence,
+                spare,
+            },
+            pool,
+            expires: now + wish.ttl,
         };
         self.by_key.insert(Arc::clone(key), entry);
-        Reply::Acquired { fence: Some(fence) }
+        let fence = Some(fence);
+        Reply::Acquired {
+            fence,
+            spare,
+            wanted,
+        }
+    }
+
+    fn refuse(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
+        let Some(entry) = self.by_key.get(wish.key) else {
+            return Reply::Left;
+        };
+        let left = Some(entry.expires.since(now));
+        let holder = entry.pool;
+        if wish.queue {
+            let queue = self.queues.entry(Arc::clone(wish.key)).or_default();
+            if !queue.contains(&pool) {
+                queue.push_back(pool);
+                self.tell(holder, StoreEvent::Wanted(Arc::clone(wish.key)));
+            }
+        }
+        let queued = wish.queue;
+        Reply::Held { left, queued }
+    }
+
+    /// Hands a key that is free to the first pool of its queue; whether there was one.
+    fn hand_on(&mut self, key: &Arc<str>, now: Instant) -> bool {
+        let Some(queue) = self.queues.get_mut(key) else {
+            return false;
+        };
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(key);
+        }
+        let Some(pool) = first else {
+            return false;
+        };
+        let entry = Entry {
+            state: State::Handed,
+            pool,
+            expires: now + CLAIM,
+        };
+        self.by_key.insert(Arc::clone(key), entry);
+        self.tell(pool, StoreEvent::Turn(Arc::clone(key)));
+        true
+    }
+
+    fn tell(&mut self, pool: PoolId, event: StoreEvent) {
+        if let Some(mailbox) = self.pools.get_mut(&pool) {
+            mailbox.events.push_back(event);
+            if let Some(waker) = mailbox.waker.take() {
+                waker.wake();
+            }
+        }
     }
 
     fn renew(&mut self, renewal: &Renewal, now: Instant) -> bool {
         match self.live(&renewal.key, now) {
-            Some(entry) if entry.token == renewal.token => {
+            Some(entry) if entry.is_held_by(renewal.token) => {
                 entry.expires = now + renewal.ttl;
                 true
             }
@@ -95,23 +209,54 @@ impl Entries {
     fn release(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
         let found = self
             .live(key, now)
-            .is_some_and(|entry| entry.token == token);
-        if found {
+            .is_some_and(|entry| entry.is_held_by(token));
+        if found && !self.hand_on(key, now) {
             self.by_key.remove(key);
         }
         found
+    }
+
+    /// `pool` queues no more for `key`.
+    fn leave(&mut self, pool: PoolId, key: &Arc<str>, now: Instant) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.retain(|queued| *queued != pool);
+            if queue.is_empty() {
+                self.queues.remove(key);
+            }
+        }
+        let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
+        if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
+            self.by_key.remove(key);
+        }
+    }
+
+    /// `pool` is gone. What it holds stays until its ttl is over.
+    fn forget(&mut self, pool: PoolId, now: Instant) {
+        self.pools.remove(&pool);
+        let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
+        let keys = self.by_key.iter().filter(|(_, entry)| handed(entry));
+        let keys: Vec<_> = keys
+            .map(|(key, _)| key)
+            .chain(self.queues.keys())
+            .cloned()
+            .collect();
+        for key in keys {
+            self.leave(pool, &key, now);
+        }
     }
 
     fn live(&mut self, key: &Arc<str>, now: Instant) -> Option<&mut Entry> {
         self.by_key.get_mut(key).filter(|entry| now < entry.expires)
     }
 
-    fn next_fence(&mut self) -> Fence {
+    /// The first of `1 + spare` fences.
+    fn next_fence(&mut self, spare: u32) -> Fence {
         let micros = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
-        self.last_fence = micros.max(self.last_fence + 1);
-        Fence::new(self.last_fence)
+        let fence = micros.max(self.last_fence + 1);
+        self.last_fence = fence + u64::from(spare);
+        Fence::new(fence)
     }
 
     /// Forgets the keys of holders that died, now and then.
@@ -129,16 +274,58 @@ impl Entries {
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     space: Arc<Space>,
+    pool: PoolId,
     events: VecDeque<StoreEvent>,
     waker: Option<Waker>,
 }
 
 impl MemoryStore {
     pub(crate) fn new(space: Arc<Space>) -> Self {
+        let pool = {
+            let mut entries = space.entries();
+            entries.last_pool += 1;
+            let pool = PoolId(entries.last_pool);
+            entries.pools.insert(pool, Mailbox::default());
+            pool
+        };
         Self {
             space,
+            pool,
             events: VecDeque::new(),
             waker: None,
+        }
+    }
+
+    fn serve(&self, entries: &mut Entries, op: Op, now: Instant) -> Reply {
+        match op {
+            Op::Acquire {
+                key,
+                token,
+                ttl,
+                queue,
+                spare,
+                ..
+            } => {
+                let wish = Wish {
+                    key: &key,
+                    token,
+                    ttl,
+                    queue,
+                    spare,
+                };
+                entries.acquire(self.pool, &wish, now)
+            }
+            Op::Renew(renewals) => {
+                Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
+            }
+            Op::Release { key, token, .. } => Reply::Released {
+                found: entries.release(&key, token, now),
+                ordered: true,
+            },
+            Op::Leave { key } => {
+                entries.leave(self.pool, &key, now);
+                Reply::Left
+            }
         }
     }
 
@@ -153,18 +340,7 @@ impl LockStore for MemoryStore {
         let mut entries = space.entries();
         let now = space.clock.now();
         for request in batch {
-            let reply = match request.op {
-                Op::Acquire {
-                    key, token, ttl, ..
-                } => entries.acquire(&key, token, ttl, now),
-                Op::Renew(renewals) => {
-                    Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
-                }
-                Op::Release { key, token, .. } => Reply::Released {
-                    found: entries.release(&key, token, now),
-                    ordered: true,
-                },
-            };
+            let reply = self.serve(&mut entries, request.op, now);
             self.answer(request.id, reply);
         }
         if let Some(waker) = self.waker.take() {
@@ -176,8 +352,24 @@ impl LockStore for MemoryStore {
         if let Some(event) = self.events.pop_front() {
             return Poll::Ready(event);
         }
+        let mut entries = self.space.entries();
+        let Some(mailbox) = entries.pools.get_mut(&self.pool) else {
+            return Poll::Pending;
+        };
+        if let Some(event) = mailbox.events.pop_front() {
+            return Poll::Ready(event);
+        }
+        mailbox.waker = Some(cx.waker().clone());
         self.waker = Some(cx.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        let mut entries = self.space.entries();
+        let now = self.space.clock.now();
+        entries.forget(self.pool, now);
     }
 }
 
@@ -202,12 +394,14 @@ mod tests {
         for number in 0..5_000_u32 {
             let key: Arc<str> = number.to_string().into();
             let now = start + Duration::from_millis(number.into());
-            entries.acquire(
-                &key,
-                Token::random(Nonce::new()),
-                Duration::from_millis(100),
-                now,
-            );
+            let wish = Wish {
+                key: &key,
+                token: Token::random(Nonce::new()),
+                ttl: Duration::from_millis(100),
+                queue: false,
+                spare: 0,
+            };
+            entries.acquire(PoolId(1), &wish, now);
         }
         assert!(
             entries.by_key.len() <= 2 * SWEEP_EVERY,

@@ -32,7 +32,12 @@ pub(crate) use target::{Options, Target};
 /// - *Order.* Requests reach the server in the order of submission as long as one connection lasts.
 /// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the full ttl.
 /// - *Ownership.* Renew and release touch the key only where it carries the token; renewal never creates it.
-/// - *Fences* grow with every new acquisition of a key.
+/// - *Fences* grow with every new acquisition of a key, and no fence that was kept in reserve is given again.
+///
+/// What a store may offer: a queue of processes for each key, first come first served. It then answers
+/// [`Reply::Held`] with `queued`, hands a key that comes free to the first process in its queue for a short time
+/// ([`CLAIM`]), and tells that process with [`StoreEvent::Turn`]. The process confirms by asking again. An entry that shows no
+/// sign of life for [`FORGOTTEN`] is passed over.
 pub(crate) trait LockStore: Send {
     /// Hands requests to the transport, in order.
     fn submit(&mut self, batch: Vec<Request>);
@@ -58,12 +63,16 @@ pub(crate) struct Request {
 /// What a store can be asked.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Take `key` if it is free or carries `token`.
+    /// Take `key` if it is free, was handed to this process, or carries `token`.
     Acquire {
         key: Arc<str>,
         token: Token,
         ttl: Duration,
         owner: Arc<str>,
+        /// Whether this process wants a place in the key's queue if another has the key.
+        queue: bool,
+        /// So many fences after the first are kept for calls to which the key is passed on.
+        spare: u32,
     },
     /// Let each key live its ttl from now if it carries its token.
     Renew(Vec<Renewal>),
@@ -74,7 +83,15 @@ pub(crate) enum Op {
         /// Acquires with this token whose outcome is not known; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
+    /// This process wants no place in the queue of `key` any more; if the key was handed to it, the next gets it.
+    Leave { key: Arc<str> },
 }
+
+/// For so long a key that was handed to a process waits for it to confirm.
+pub(crate) const CLAIM: Duration = Duration::from_secs(1);
+
+/// A process in a queue that has not asked for so long is passed over.
+pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
 /// One key of a batch of renewals.
 #[derive(Debug, Clone)]
@@ -88,9 +105,20 @@ pub(crate) struct Renewal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// The lock was taken. No fence where the store promises none.
-    Acquired { fence: Option<Fence> },
-    /// Another token has the key, for so long at most where that is known.
-    Held { left: Option<Duration> },
+    Acquired {
+        fence: Option<Fence>,
+        /// So many fences after it are kept for this token.
+        spare: u32,
+        /// Whether other processes queue for the key, where the store has queues.
+        wanted: Option<bool>,
+    },
+    /// Another token has the key.
+    Held {
+        /// For so long at most, where that is known.
+        left: Option<Duration>,
+        /// Whether this process has a place in the key's queue and will be told when its turn comes.
+        queued: bool,
+    },
     /// Per key, whether it still carried its token.
     Renewed(Vec<bool>),
     /// The same, where nothing certain can be said of some keys.
@@ -104,6 +132,8 @@ pub(crate) enum Reply {
         /// of them can still take the key.
         ordered: bool,
     },
+    /// The process has no place in the queue now.
+    Left,
 }
 
 /// Why a request was not answered.
@@ -152,4 +182,8 @@ pub(crate) enum StoreEvent {
     Reply(OpId, Result<Reply, Failure>),
     /// The store can be reached again: what waits for it need not wait longer.
     Connected,
+    /// The key was handed to this process, for [`CLAIM`].
+    Turn(Arc<str>),
+    /// Another process has begun to queue for a key that this one holds.
+    Wanted(Arc<str>),
 }

@@ -33,7 +33,7 @@ pub struct Case {
 }
 
 /// All of them.
-pub const CASES: [Case; 15] = [
+pub const CASES: [Case; 17] = [
     case(
         "CountedFromReply",
         Kind::Overlap,
@@ -118,6 +118,18 @@ pub const CASES: [Case; 15] = [
         Kind::FalseLoss,
         "a body takes three times its ttl",
         takes_long,
+    ),
+    case(
+        "PassedOnWithoutEnd",
+        Kind::Overlap,
+        "a lock is passed on in a process late in its lease, and another process waits",
+        passed_on_late,
+    ),
+    case(
+        "FencePassedOn",
+        Kind::FenceOrder,
+        "calls of a process follow each other",
+        passed_on,
     ),
 ];
 
@@ -377,6 +389,25 @@ fn restarted(scene: &Scene) {
     scene.run(&server.url(), Lane::stays("k", 1_000, 10));
     server.restart();
     scene.run(&server.url(), Lane::stays("k", 1_000, 10));
+}
+
+fn passed_on_late(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
+    // The first ends before it is known that another will wait; the second passes its lock on to the third.
+    lane.copies = 3;
+    let first = scene.enter(&server.url(), lane);
+    scene.await_entries(2);
+    let second = scene.start(&server.url(), Lane::stays("k", 1_500, 100).waits(10_000));
+    finish(first);
+    finish(second);
+}
+
+fn passed_on(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
+    lane.copies = 4;
+    scene.run(&server.url(), lane);
 }
 
 fn takes_long(scene: &Scene) {

@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Fails if a loser leaves its minority behind, or if nobody ever gets a majority.
 async fn contend(of: usize) {
-    let nodes = Nodes::older_than(of, Duration::from_secs(10));
+    let nodes = Nodes::shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
         let mut calls = JoinSet::new();
@@ -37,7 +37,9 @@ async fn contend(of: usize) {
         }
         assert!(won <= 1, "{won} hold one lock");
         if won == 0 {
-            wait::until("nothing is left", SECOND, || left(&probes).is_empty());
+            wait::until("nothing is left", SECOND, || {
+                left(&probes, "hot").is_empty()
+            });
         }
         for probe in &probes {
             probe.delete(&format!("hot-{round}"));
@@ -57,19 +59,21 @@ async fn twenty_contenders_on_five_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_that_queue_all_come_through() {
-    let nodes = Nodes::start(3);
+    let nodes = Nodes::shared(3, TTL);
     let probes = nodes.probes();
     let mut calls = JoinSet::new();
     for _ in 0..20 {
         let pool = nodes.pool().await;
         calls.spawn(async move {
-            let request = pool.lock("hot").ttl(TTL).wait(SECOND * 30);
+            let request = pool.lock("queued").ttl(TTL).wait(SECOND * 30);
             let guard = request.acquire().await.expect("its turn comes");
             guard.release().await.expect("it is held");
         });
     }
     calls.join_all().await;
-    wait::until("nothing is left", SECOND, || left(&probes).is_empty());
+    wait::until("nothing is left", SECOND, || {
+        left(&probes, "queued").is_empty()
+    });
 }
 
 /// Fails if only the nodes that answered are cleaned.
@@ -88,21 +92,23 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     nodes.servers[0].resume();
     nodes.servers[1].resume();
     wait::until("the nodes that hung are cleaned", SECOND * 3, || {
-        left(&probes).is_empty()
+        count(&probes, "k") == 0
     });
 }
 
 #[tokio::test]
 async fn a_dropped_future_leaves_nothing_on_any_node() {
-    let nodes = Nodes::start(3);
+    let nodes = Nodes::shared(3, TTL);
     let probes = nodes.probes();
     let pool = nodes.pool().await;
     for number in 0..50_u64 {
-        let call = pool.lock(format!("k{number}")).ttl(TTL).acquire();
+        let call = pool.lock(format!("dropped-{number}")).ttl(TTL).acquire();
         let patience = Duration::from_micros(number * 40);
         let _ = tokio::time::timeout(patience, call).await;
     }
-    wait::until("nothing is left", SECOND, || left(&probes).is_empty());
+    wait::until("nothing is left", SECOND, || {
+        left(&probes, "dropped").is_empty()
+    });
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use leasehold::__test::conformance;
 use super::nodes::Nodes;
 
 async fn conforms(count: usize) {
-    let nodes = Nodes::older_than(count, Duration::from_secs(10));
+    let nodes = Nodes::shared(count, Duration::from_secs(10));
     conformance(&nodes.url_with("max_ttl=1s&node_timeout=1s")).await;
 }
 

@@ -9,7 +9,12 @@ use super::nodes::{Nodes, TTL};
 
 async fn pair(pool: &LockPool) -> Duration {
     let started = Instant::now();
-    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("it is free");
+    let guard = pool
+        .lock("pair")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("it is free");
     guard.release().await.expect("it is held");
     started.elapsed()
 }
@@ -23,7 +28,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[tokio::test]
 async fn a_pair() {
     let server = Server::start();
-    let nodes = Nodes::start(3);
+    let nodes = Nodes::shared(3, TTL);
     let one = LockPool::connect(&server.url()).await.expect("it answers");
     let three = nodes.pool().await;
     let (mut single, mut quorum) = (Vec::new(), Vec::new());

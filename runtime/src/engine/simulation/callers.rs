@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
-use crate::LockError;
 use crate::clock::Instant;
 use crate::engine::core::Signal;
 use crate::engine::ticket::{Order, TicketId, Watchdog};
 use crate::lease::Terms;
 use crate::token::Token;
+use crate::{Fence, LockError};
 
 impl World {
     pub(super) fn call(&mut self, node: usize) {
-        let ttl = self.random.millis(100, 2_000);
-        let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap());
+        // Only calls with the same ttl pass a lock on.
+        let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
         let max_hold = self.random.one_in(8).then(|| ttl * 2);
         let watchdog = self.random.one_in(2).then(|| Watchdog {
@@ -80,8 +80,13 @@ impl World {
         let now = self.now;
         match signal {
             Signal::Granted {
-                ticket, deadline, ..
-            } => self.granted(node, ticket, deadline),
+                ticket,
+                deadline,
+                fence,
+            } => {
+                self.granted(node, ticket, deadline);
+                self.check_fence(node, ticket, fence);
+            }
             Signal::Extended { ticket, deadline } => {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(before) = &mut caller.state
@@ -111,8 +116,13 @@ impl World {
     pub(super) fn granted(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
         self.outcome.granted += 1;
         let now = self.now;
-        let length = self.random.millis(0, 1_500);
-        let Some(caller) = self.nodes[node].callers.get_mut(&ticket) else {
+        let length = match self.random.below(3) {
+            0 => self.random.millis(0, 1_500),
+            // Short enough that calls follow each other within a lease.
+            _ => self.random.millis(0, 40),
+        };
+        let token = self.nodes[node].core.token_of(ticket);
+        let (Some(caller), Some(token)) = (self.nodes[node].callers.get_mut(&ticket), token) else {
             return self.violation(format!(
                 "core {node} granted {ticket:?}, which nobody asked for"
             ));
@@ -121,6 +131,9 @@ impl World {
             return;
         }
         caller.state = State::Inside(deadline);
+        // The lock may have been passed on by another call, under its token.
+        self.outcome.passed += usize::from(caller.token != token);
+        caller.token = token;
         let key = Arc::clone(&caller.key);
         self.at(now + length, Happening::End(node, ticket));
         let inside = |caller: &&Caller| {
@@ -136,6 +149,21 @@ impl World {
             .count();
         if holders > 1 {
             self.violation(format!("{holders} bodies run inside {key}"));
+        }
+    }
+
+    /// Each holder's fence is greater than those of all holders before it.
+    fn check_fence(&mut self, node: usize, ticket: TicketId, fence: Option<Fence>) {
+        let Some(caller) = self.nodes[node].callers.get(&ticket) else {
+            return;
+        };
+        let (Some(fence), false) = (fence, self.stolen.contains(&caller.token)) else {
+            return;
+        };
+        let key = Arc::clone(&caller.key);
+        let before = self.granted.insert(Arc::clone(&key), fence);
+        if Some(fence) <= before {
+            self.violation(format!("{key} was given with {fence:?} after {before:?}"));
         }
     }
 

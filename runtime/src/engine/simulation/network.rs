@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{Caller, Happening, State, World};
+use super::world::{Caller, Happening, Message, State, World};
 use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 use crate::token::Token;
 use crate::{LockError, StoreError};
@@ -44,7 +44,7 @@ impl World {
     }
 
     pub(super) fn arrive(&mut self, node: usize, epoch: u64, request: &Request) {
-        let reply = self.serve(&request.op);
+        let reply = self.serve(node, &request.op);
         let delay = self.delay();
         let now = self.now;
         let state = &mut self.nodes[node];
@@ -55,6 +55,24 @@ impl World {
         let at = (now + delay).max(state.to_core);
         state.to_core = at;
         self.at(at, Happening::Answer(node, epoch, request.id, Ok(reply)));
+    }
+
+    /// Publishes to a process that listens; whether it does. A message can be lost all the same.
+    pub(super) fn publish(&mut self, node: usize, message: Message) -> bool {
+        let delay = self.delay();
+        let now = self.now;
+        let lost = self.random.one_in(20);
+        let state = &mut self.nodes[node];
+        if !state.connected {
+            return false;
+        }
+        if !lost {
+            let at = (now + delay).max(state.to_core);
+            state.to_core = at;
+            let epoch = state.epoch;
+            self.at(at, Happening::Told(node, epoch, message));
+        }
+        true
     }
 
     pub(super) fn answer(

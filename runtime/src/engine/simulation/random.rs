@@ -18,6 +18,10 @@ impl Random {
         self.next() % bound
     }
 
+    pub(super) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap()
+    }
+
     pub(super) fn one_in(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
     }

@@ -1,25 +1,31 @@
-//! The server: one key, one value, one expiry.
+//! The server: one key, one value, one expiry, one queue of processes.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::{Caller, Entry, SERVER_TTL_PER_MILLE, State, World};
+use super::world::{Caller, Entry, Holder, Message, SERVER_TTL_PER_MILLE, State, World};
 use crate::Fence;
-use crate::store::{Op, Renewal, Reply};
+use crate::store::{CLAIM, FORGOTTEN, Op, Renewal, Reply};
 use crate::token::Token;
 
 impl World {
-    pub(super) fn serve(&mut self, op: &Op) -> Reply {
+    pub(super) fn serve(&mut self, node: usize, op: &Op) -> Reply {
         match op {
-            Op::Acquire {
-                key, token, ttl, ..
-            } => self.serve_acquire(key, *token, *ttl),
+            Op::Acquire { key, .. } => {
+                if self.live(key).is_none() {
+                    self.hand_on(key, Some(node));
+                }
+                self.serve_acquire(node, op)
+            }
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
             }
             Op::Release { key, token, after } => {
-                let found = self.live(key).is_some_and(|entry| entry.token == *token);
-                if found {
+                let found = self
+                    .live(key)
+                    .is_some_and(|entry| entry.token() == Some(*token));
+                if found && !self.hand_on(key, None) {
                     self.entries.remove(key);
                 }
                 Reply::Released {
@@ -27,33 +33,118 @@ impl World {
                     ordered: after.is_empty(),
                 }
             }
+            Op::Leave { key } => {
+                self.serve_leave(node, key);
+                Reply::Left
+            }
         }
     }
 
-    pub(super) fn serve_acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Reply {
-        let now = self.now;
-        if let Some(entry) = self.live(key) {
-            if entry.token != token {
-                let left = Some(entry.expires.since(now));
-                return Reply::Held { left };
-            }
-            entry.expires = now + on_server(ttl);
-            let fence = Some(entry.fence);
-            return Reply::Acquired { fence };
-        }
-        self.check_free(key, token);
-        self.last_fence += 1;
-        let fence = Fence::new(self.last_fence);
-        let expires = now + on_server(ttl);
-        let entry = Entry {
+    fn serve_acquire(&mut self, node: usize, op: &Op) -> Reply {
+        let Op::Acquire {
+            key,
             token,
-            fence,
-            expires,
+            ttl,
+            queue,
+            spare,
+            ..
+        } = op
+        else {
+            return Reply::Left;
+        };
+        let now = self.now;
+        let wanted = Some(self.queues.get(key).is_some_and(|queue| !queue.is_empty()));
+        if let Some(entry) = self.live(key) {
+            match entry.holder {
+                Holder::Token {
+                    token: held,
+                    fence,
+                    spare,
+                } if held == *token => {
+                    entry.expires = now + on_server(*ttl);
+                    let fence = Some(fence);
+                    return Reply::Acquired {
+                        fence,
+                        spare,
+                        wanted,
+                    };
+                }
+                Holder::Handed if entry.node == node => {}
+                _ => {
+                    let (left, holder) = (Some(entry.expires.since(now)), entry.node);
+                    if *queue {
+                        self.line_up(node, key, holder);
+                    }
+                    let queued = *queue;
+                    return Reply::Held { left, queued };
+                }
+            }
+        }
+        self.check_free(key, *token);
+        let fence = Fence::new(self.last_fence + 1);
+        self.last_fence += 1 + u64::from(*spare);
+        let entry = Entry {
+            holder: Holder::Token {
+                token: *token,
+                fence,
+                spare: *spare,
+            },
+            node,
+            expires: now + on_server(*ttl),
         };
         self.entries.insert(Arc::clone(key), entry);
         let before = self.fences.insert(Arc::clone(key), fence);
         assert!(before < Some(fence));
-        Reply::Acquired { fence: Some(fence) }
+        Reply::Acquired {
+            fence: Some(fence),
+            spare: *spare,
+            wanted,
+        }
+    }
+
+    fn line_up(&mut self, node: usize, key: &Arc<str>, holder: usize) {
+        let now = self.now;
+        let queue = self.queues.entry(Arc::clone(key)).or_default();
+        if let Some((_, seen)) = queue.iter_mut().find(|(queued, _)| *queued == node) {
+            *seen = now;
+        } else {
+            queue.push_back((node, now));
+            self.publish(holder, Message::Wanted(Arc::clone(key)));
+        }
+    }
+
+    /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.
+    fn hand_on(&mut self, key: &Arc<str>, asks: Option<usize>) -> bool {
+        let now = self.now;
+        while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
+            if FORGOTTEN < now.since(seen) {
+                continue;
+            }
+            if asks == Some(node) {
+                return false;
+            }
+            if self.publish(node, Message::Turn(Arc::clone(key))) {
+                let entry = Entry {
+                    holder: Holder::Handed,
+                    node,
+                    expires: now + CLAIM,
+                };
+                self.entries.insert(Arc::clone(key), entry);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn serve_leave(&mut self, node: usize, key: &Arc<str>) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.retain(|(queued, _)| *queued != node);
+        }
+        let handed =
+            |entry: &mut Entry| entry.node == node && matches!(entry.holder, Holder::Handed);
+        if self.live(key).is_some_and(handed) && !self.hand_on(key, None) {
+            self.entries.remove(key);
+        }
     }
 
     /// The server gives the key away: nobody else may still run inside it, now or later.
@@ -80,7 +171,7 @@ impl World {
     pub(super) fn serve_renew(&mut self, renewal: &Renewal) -> bool {
         let now = self.now;
         match self.live(&renewal.key) {
-            Some(entry) if entry.token == renewal.token => {
+            Some(entry) if entry.token() == Some(renewal.token) => {
                 entry.expires = now + on_server(renewal.ttl);
                 true
             }

@@ -1,7 +1,7 @@
 //! The simulated world: processes, callers, a server, and what happens when.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Outcome {
     pub(super) violations: Vec<String>,
     pub(super) granted: usize,
+    /// Locks that were passed on without asking the server.
+    pub(super) passed: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
     pub(super) cuts: usize,
@@ -44,6 +46,8 @@ pub(super) enum Happening {
     Arrive(usize, u64, Request),
     /// An answer arrives at a core.
     Answer(usize, u64, OpId, Result<Reply, Failure>),
+    /// A message of the server's arrives at a core.
+    Told(usize, u64, Message),
     /// A core's connection breaks.
     Cut(usize),
     Connected(usize),
@@ -55,10 +59,36 @@ pub(super) enum Happening {
     Pause(usize, Instant),
 }
 
+/// What the server says unasked.
+#[derive(Debug, Clone)]
+pub(super) enum Message {
+    Turn(Arc<str>),
+    Wanted(Arc<str>),
+}
+
 pub(super) struct Entry {
-    pub(super) token: Token,
-    pub(super) fence: Fence,
+    pub(super) holder: Holder,
+    pub(super) node: usize,
     pub(super) expires: Instant,
+}
+
+pub(super) enum Holder {
+    Token {
+        token: Token,
+        fence: Fence,
+        spare: u32,
+    },
+    /// Handed to the node, which has not confirmed.
+    Handed,
+}
+
+impl Entry {
+    pub(super) fn token(&self) -> Option<Token> {
+        match self.holder {
+            Holder::Token { token, .. } => Some(token),
+            Holder::Handed => None,
+        }
+    }
 }
 
 /// A caller, as its slot shows it.
@@ -103,8 +133,12 @@ pub(super) struct World {
     pub(super) last: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) entries: HashMap<Arc<str>, Entry>,
+    /// The nodes that queue for a key, and when each asked last.
+    pub(super) queues: HashMap<Arc<str>, VecDeque<(usize, Instant)>>,
     pub(super) last_fence: u64,
     pub(super) fences: HashMap<Arc<str>, Fence>,
+    /// The last fence that a caller was given.
+    pub(super) granted: HashMap<Arc<str>, Fence>,
     /// Tokens whose keys an operator deleted: no lock service keeps two holders apart then.
     pub(super) stolen: HashSet<Token>,
     pub(super) outcome: Outcome,
@@ -112,10 +146,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, bug: Option<Bug>) -> Self {
-        let limits = Limits {
-            io_timeout: IO_TIMEOUT,
-            max_waiters: 100,
-        };
+        let limits = Limits::of_tests(IO_TIMEOUT, 100);
         let node = |number: usize| Node {
             core: Core::new(limits, seed ^ number as u64).with_bug(bug),
             epoch: 1,
@@ -137,6 +168,8 @@ impl World {
             last: 0,
             nodes: (0..CORES).map(node).collect(),
             entries: HashMap::new(),
+            queues: HashMap::new(),
+            granted: HashMap::new(),
             last_fence: 0,
             fences: HashMap::new(),
             stolen: HashSet::new(),
@@ -149,7 +182,9 @@ impl World {
     pub(super) fn plan(&mut self) {
         let mut at = START;
         for _ in 0..CALLS {
-            at = at + self.random.millis(0, 200);
+            // One by one, or in a rush.
+            let longest = if self.random.one_in(3) { 200 } else { 10 };
+            at = at + self.random.millis(0, longest);
             let node = self.any_node();
             self.at(at, Happening::Call(node));
         }
@@ -203,7 +238,7 @@ impl World {
             Happening::Arrive(node, epoch, request) => return self.arrive(node, epoch, &request),
             Happening::Steal(key) => {
                 if let Some(entry) = self.entries.remove(&*format!("key{key}")) {
-                    self.stolen.insert(entry.token);
+                    self.stolen.extend(entry.token());
                 }
                 return;
             }
@@ -219,6 +254,7 @@ impl World {
             Happening::Call(node)
             | Happening::End(node, _)
             | Happening::Answer(node, ..)
+            | Happening::Told(node, ..)
             | Happening::Cut(node)
             | Happening::Connected(node)
             | Happening::Tick(node)
@@ -235,6 +271,7 @@ impl World {
             Happening::Call(node) => self.call(node),
             Happening::End(node, id) => self.end(node, id),
             Happening::Answer(node, epoch, op, result) => self.answer(node, epoch, op, result),
+            Happening::Told(node, epoch, message) => self.tell(node, epoch, &message),
             Happening::Cut(node) => self.cut(node),
             Happening::Connected(node) => {
                 self.nodes[node].connected = true;
@@ -244,6 +281,17 @@ impl World {
             Happening::Arrive(..) | Happening::Pause(..) | Happening::Steal(_) => {}
         }
         self.turn(node);
+    }
+
+    fn tell(&mut self, node: usize, epoch: u64, message: &Message) {
+        let state = &mut self.nodes[node];
+        if state.epoch != epoch {
+            return;
+        }
+        match message {
+            Message::Turn(key) => state.core.called(key, self.now),
+            Message::Wanted(key) => state.core.key_wanted(key, self.now),
+        }
     }
 
     /// What a driver does after each event.
@@ -291,14 +339,15 @@ impl World {
         let now = self.now;
         let mut found = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
-            for (id, caller) in &node.callers {
+            for caller in node.callers.values() {
                 let State::Over(at) = caller.state else {
                     continue;
                 };
                 let entry = self.entries.get(&caller.key);
-                let set =
-                    entry.is_some_and(|entry| entry.token == caller.token && now < entry.expires);
-                if set && now < at + caller.ttl && !node.core.knows(*id) {
+                let set = entry.is_some_and(|entry| {
+                    entry.token() == Some(caller.token) && now < entry.expires
+                });
+                if set && now < at + caller.ttl && !node.core.knows_token(caller.token) {
                     found.push(format!(
                         "core {number} forgot that it left {} on the server",
                         caller.key

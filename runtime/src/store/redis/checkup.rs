@@ -7,9 +7,9 @@ use std::time::Duration;
 use redis::Pipeline;
 
 use super::info::Info;
+use super::names::Names;
 use super::server::{Link, Server};
 use super::{reply, scripts};
-use crate::key::RESERVED;
 use crate::store::{Op, Renewal};
 use crate::token::{Nonce, Token};
 
@@ -17,12 +17,11 @@ use crate::token::{Nonce, Token};
 const TTL: Duration = Duration::from_secs(1);
 
 /// Warns of all that is found. Without an answer there is nothing to say: the first call will tell.
-pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, limit: Duration) {
-    let ops = trial(namespace);
-    let fence_key = scripts::fence_key(namespace);
+pub(super) async fn examine(link: &mut Link, server: &Server, names: &Names, limit: Duration) {
+    let ops = trial(names);
     let mut pipeline = Pipeline::new();
     for op in &ops {
-        pipeline.add_command(scripts::command(op, &fence_key));
+        pipeline.add_command(scripts::command(op, names, true));
     }
     let answers = link
         .connection
@@ -42,20 +41,17 @@ pub(super) async fn examine(link: &mut Link, server: &Server, namespace: &str, l
 }
 
 /// A lock's whole life.
-fn trial(namespace: &str) -> [Op; 3] {
+fn trial(names: &Names) -> [Op; 4] {
     let token = Token::random(Nonce::new());
-    let name = format!("{RESERVED}:check:{}", token.hex());
-    let key: Arc<str> = if namespace.is_empty() {
-        name.into()
-    } else {
-        format!("{namespace}:{name}").into()
-    };
+    let key: Arc<str> = names.trial(token).into();
     [
         Op::Acquire {
             key: Arc::clone(&key),
             token,
             ttl: TTL,
             owner: "check".into(),
+            queue: false,
+            spare: 0,
         },
         Op::Renew(vec![Renewal {
             key: Arc::clone(&key),
@@ -63,10 +59,11 @@ fn trial(namespace: &str) -> [Op; 3] {
             ttl: TTL,
         }]),
         Op::Release {
-            key,
+            key: Arc::clone(&key),
             token,
             after: Vec::new(),
         },
+        Op::Leave { key },
     ]
 }
 

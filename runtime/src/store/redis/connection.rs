@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::info::Info;
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
+use super::names::Names;
 use super::scripts;
 use super::server::{Link, Server};
 use super::{checkup, reply};
@@ -45,7 +47,7 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 /// Locks on one server.
 pub(crate) struct RedisStore {
     server: Server,
-    fence_key: String,
+    names: Arc<Names>,
     io_timeout: Duration,
     line: Option<Line>,
     /// Replaced because they were silent; what they still answer is welcome.
@@ -81,12 +83,13 @@ impl RedisStore {
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
     pub(crate) async fn start(server: Server, options: &Options) -> (Self, Result<(), Failure>) {
-        let link = server.clone().connect(options.io_timeout).await;
-        let mut store = Self::unconnected(server, options);
+        let limit = options.io_timeout;
+        let names = Arc::new(Names::new(&options.namespace));
+        let link = reach(server.clone(), Arc::clone(&names), limit).await;
+        let mut store = Self::unconnected(server, names, limit);
         let connected = match link {
             Ok(mut link) => {
-                let limit = options.io_timeout;
-                checkup::examine(&mut link, &store.server, &options.namespace, limit).await;
+                checkup::examine(&mut link, &store.server, &store.names, limit).await;
                 store.adopt(link);
                 Ok(())
             }
@@ -101,11 +104,11 @@ impl RedisStore {
         (store, connected)
     }
 
-    fn unconnected(server: Server, options: &Options) -> Self {
+    fn unconnected(server: Server, names: Arc<Names>, io_timeout: Duration) -> Self {
         Self {
             server,
-            fence_key: scripts::fence_key(&options.namespace),
-            io_timeout: options.io_timeout,
+            names,
+            io_timeout,
             line: None,
             retired: Vec::new(),
             connecting: FuturesUnordered::new(),
@@ -157,7 +160,7 @@ impl RedisStore {
         let mut requests = Vec::with_capacity(batch.len());
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.fence_key));
+            pipeline.add_command(scripts::command(&request.op, &self.names, line.listening));
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -168,9 +171,11 @@ impl RedisStore {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = places().all(|place| place == Some(epoch));
                     let elsewhere = places().flatten().find(|place| *place != epoch);
-                    stray.extend(elsewhere.map(|place| (place, scripts::release(key, *token))));
+                    stray.extend(
+                        elsewhere.map(|place| (place, scripts::release(key, *token, &self.names))),
+                    );
                 }
-                Op::Renew(_) => {}
+                Op::Renew(_) | Op::Leave { .. } => {}
             }
             requests.push(Sent {
                 id: request.id,
@@ -303,8 +308,8 @@ impl RedisStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        self.connecting
-            .push(Box::pin(self.server.clone().connect(limit)));
+        let (server, names) = (self.server.clone(), Arc::clone(&self.names));
+        self.connecting.push(Box::pin(reach(server, names, limit)));
     }
 
     fn pause(&mut self) -> Duration {
@@ -336,7 +341,7 @@ impl RedisStore {
             self.answered(batch);
             moved = true;
         }
-        if let Some(epoch) = self.poll_ended(cx) {
+        if let Some(epoch) = self.poll_pushes(cx) {
             self.lost(epoch, disconnected());
             moved = true;
         }
@@ -347,12 +352,14 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
-    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<Epoch> {
+    /// Takes what the server sent unasked; the connection whose end it was.
+    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Epoch> {
         let line = self.line.as_mut()?;
         while let Poll::Ready(Some(push)) = line.pushes.poll_recv(cx) {
             if push.kind == PushKind::Disconnection {
                 return Some(line.epoch);
             }
+            self.events.extend(reply::message(&push));
         }
         None
     }
@@ -399,13 +406,20 @@ impl LockStore for RedisStore {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         while self.events.is_empty() {
-            if !self.advance(cx) {
+            if !self.advance(cx) && self.events.is_empty() {
                 self.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
+}
+
+/// A connection that listens for this process's turns, if the server lets it.
+async fn reach(server: Server, names: Arc<Names>, limit: Duration) -> Result<Link, Failure> {
+    let mut link = server.connect(limit).await?;
+    link.listen(&names.channel(), limit).await;
+    Ok(link)
 }
 
 fn disconnected() -> Failure {

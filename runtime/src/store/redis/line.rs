@@ -36,6 +36,8 @@ pub(super) struct Line {
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// What the server said of itself.
     pub(super) info: Option<Info>,
+    /// Whether this process is told on this connection that its turn has come.
+    pub(super) listening: bool,
     connection: MultiplexedConnection,
     /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
     /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
@@ -93,6 +95,7 @@ impl Line {
             epoch,
             pushes: link.pushes,
             info: link.info,
+            listening: link.listening,
             connection: link.connection,
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,

@@ -7,6 +7,7 @@ mod checkup;
 mod connection;
 mod info;
 mod line;
+mod names;
 mod reply;
 mod scripts;
 mod server;

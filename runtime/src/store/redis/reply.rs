@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, Value};
+use redis::{ErrorKind, PushInfo, RedisError, Value};
 
-use crate::store::{Failure, Op, Reply, Retry};
+use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
 /// What the server's error codes mean for us: the code, whether to try again, and what to do about it.
@@ -80,7 +80,7 @@ const CODES: &[(&str, Retry, &str)] = &[
         "NOPERM",
         Retry::Never,
         "the user lacks a permission; it needs the commands eval, evalsha, script|load, get, set, del, \
-        pexpire, pttl and time, on the namespace's keys",
+        pexpire, pttl, time and publish, on the namespace's keys and channels",
     ),
     (
         "WRONGTYPE",
@@ -103,26 +103,28 @@ pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
             Op::Acquire { .. } => acquired(&value),
             Op::Renew(renewals) => renewed(&value, renewals.len()),
             Op::Release { .. } => released(&value),
+            Op::Leave { .. } => integer(&value).map(|_| Reply::Left),
         }
         .ok_or_else(|| garbage("an answer of another shape")),
     }
 }
 
 fn acquired(value: &Value) -> Option<Reply> {
-    let [taken, detail] = array(value)? else {
-        return None;
-    };
-    if integer(taken)? == 1 {
-        let fence = u64::try_from(integer(detail)?).ok()?;
-        return Some(Reply::Acquired {
-            fence: Some(Fence::new(fence)),
-        });
+    match array(value)? {
+        [taken, fence, spare, waiting] if integer(taken)? == 1 => Some(Reply::Acquired {
+            fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
+            spare: u32::try_from(integer(spare)?).ok()?,
+            wanted: Some(integer(waiting)? > 0),
+        }),
+        [taken, left, queued] if integer(taken)? == 0 => Some(Reply::Held {
+            // Negative: another client's lock without a ttl, or one that expired in this moment.
+            left: u64::try_from(integer(left)?)
+                .ok()
+                .map(Duration::from_millis),
+            queued: integer(queued)? == 1,
+        }),
+        _ => None,
     }
-    // Negative: another client's lock without a ttl, or one that expired in this moment.
-    let left = u64::try_from(integer(detail)?)
-        .ok()
-        .map(Duration::from_millis);
-    Some(Reply::Held { left })
 }
 
 fn renewed(value: &Value, count: usize) -> Option<Reply> {
@@ -276,4 +278,17 @@ fn first_line(text: &str) -> String {
         .chars()
         .take(120)
         .collect()
+}
+
+/// What a message to this process's channel says.
+pub(super) fn message(push: &PushInfo) -> Option<StoreEvent> {
+    let [_, Value::BulkString(text)] = &push.data[..] else {
+        return None;
+    };
+    let (kind, key) = std::str::from_utf8(text).ok()?.split_at_checked(1)?;
+    match kind {
+        "t" => Some(StoreEvent::Turn(key.into())),
+        "w" => Some(StoreEvent::Wanted(key.into())),
+        _ => None,
+    }
 }

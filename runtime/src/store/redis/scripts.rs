@@ -6,33 +6,35 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
+use super::names::Names;
 use super::reply;
-use crate::key::RESERVED;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
 
-static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&acquire_code()));
-static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&renew_code()));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&release_code()));
+/// A script together with the functions of the queue.
+macro_rules! with_queue {
+    ($file:literal) => {
+        concat!(include_str!("queue.lua"), include_str!($file))
+    };
+}
 
-fn all() -> [(&'static Script, Cow<'static, str>); 3] {
+const ACQUIRE_CODE: &str = with_queue!("acquire.lua");
+const RENEW_CODE: &str = include_str!("renew.lua");
+const RELEASE_CODE: &str = with_queue!("release.lua");
+const LEAVE_CODE: &str = with_queue!("leave.lua");
+
+static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
+static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
+static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
+
+fn all() -> [(&'static Script, &'static str); 4] {
     [
-        (&ACQUIRE, acquire_code()),
-        (&RENEW, renew_code()),
-        (&RELEASE, release_code()),
+        (&ACQUIRE, ACQUIRE_CODE),
+        (&RENEW, RENEW_CODE),
+        (&RELEASE, RELEASE_CODE),
+        (&LEAVE, LEAVE_CODE),
     ]
-}
-
-fn acquire_code() -> Cow<'static, str> {
-    code(include_str!("acquire.lua"))
-}
-
-fn renew_code() -> Cow<'static, str> {
-    code(include_str!("renew.lua"))
-}
-
-fn release_code() -> Cow<'static, str> {
-    code(include_str!("release.lua"))
 }
 
 #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
@@ -46,14 +48,14 @@ fn code(code: &'static str) -> Cow<'static, str> {
     use crate::seeded::{Bug, active};
 
     let (sound, broken) = match active() {
-        Some(Bug::NotIdempotent) => ("string.sub(value, 1, 32) ~= ARGV[1]", "true"),
+        Some(Bug::NotIdempotent) => ("value and string.sub(value, 1, 32) == ARGV[1]", "false"),
         Some(Bug::FenceFromCounter) => ("time[1] * 1000000 + time[2]", "0"),
         Some(Bug::RenewWithoutCompare) => ("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true"),
         Some(Bug::RenewBySet) => (
             "if type(value)",
             "redis.call('SET', key, ARGV[2 * i - 1]); if true or type(value)",
         ),
-        Some(Bug::DeleteWithoutCompare) => ("string.sub(value, 1, 32) == ARGV[1]", "true"),
+        Some(Bug::DeleteWithoutCompare) => ("string.sub(value, 1, 32) ~= ARGV[1]", "false"),
         _ => return code.into(),
     };
     code.replace(sound, broken).into()
@@ -63,7 +65,7 @@ fn code(code: &'static str) -> Cow<'static, str> {
 pub(super) fn load() -> Pipeline {
     let mut pipeline = Pipeline::new();
     for (_, code) in all() {
-        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(&*code).to_owned());
+        pipeline.add_command(cmd("SCRIPT").arg("LOAD").arg(&*self::code(code)).to_owned());
     }
     pipeline
 }
@@ -89,37 +91,55 @@ fn loaded(answers: &[Value]) -> bool {
             .all(|(answer, (script, _))| hash(answer, script))
 }
 
-/// The key of the namespace's fence counter: one, however many locks there are.
-pub(super) fn fence_key(namespace: &str) -> String {
-    if namespace.is_empty() {
-        format!("{RESERVED}:fence")
-    } else {
-        format!("{namespace}:{RESERVED}:fence")
-    }
-}
-
-/// The command for `op`.
-pub(super) fn command(op: &Op, fence_key: &str) -> Cmd {
+/// The command for `op` on a connection that listens for this process's turns, or does not.
+pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     match op {
         Op::Acquire {
             key,
             token,
             ttl,
             owner,
-        } => call(&ACQUIRE, 2)
+            queue,
+            spare,
+        } => call(&ACQUIRE, 3)
             .arg(&**key)
-            .arg(fence_key)
+            .arg(names.fences())
+            .arg(names.queue(key))
             .arg(token.hex())
             .arg(millis(*ttl))
             .arg(&**owner)
+            .arg(names.process())
+            .arg(place(*queue, listening))
+            .arg(*spare)
+            .arg(names.channels())
             .to_owned(),
         Op::Renew(renewals) => renew(renewals),
-        Op::Release { key, token, .. } => release(key, *token),
+        Op::Release { key, token, .. } => release(key, *token, names),
+        Op::Leave { key } => call(&LEAVE, 2)
+            .arg(&**key)
+            .arg(names.queue(key))
+            .arg(names.process())
+            .arg(names.channels())
+            .to_owned(),
     }
 }
 
-pub(super) fn release(key: &str, token: Token) -> Cmd {
-    call(&RELEASE, 1).arg(key).arg(token.hex()).to_owned()
+/// How a process queues.
+fn place(queue: bool, listening: bool) -> &'static str {
+    match (queue, listening) {
+        (false, _) => "",
+        (true, true) => "+",
+        (true, false) => "-",
+    }
+}
+
+pub(super) fn release(key: &str, token: Token, names: &Names) -> Cmd {
+    call(&RELEASE, 2)
+        .arg(key)
+        .arg(names.queue(key))
+        .arg(token.hex())
+        .arg(names.channels())
+        .to_owned()
 }
 
 fn renew(renewals: &[Renewal]) -> Cmd {

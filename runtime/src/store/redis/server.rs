@@ -37,6 +37,26 @@ pub(super) struct Link {
     pub(super) round_trip: Duration,
     /// What the server said of itself when the connection was made, if it may be asked.
     pub(super) info: Option<Info>,
+    /// Whether what is published for this process arrives here.
+    pub(super) listening: bool,
+}
+
+impl Link {
+    /// Subscribes to `channel`. Where the server does not permit it, or speaks only RESP2, this process looks from time to time
+    /// instead of being told.
+    pub(super) async fn listen(&mut self, channel: &str, limit: Duration) {
+        if self.pushes.is_closed() {
+            return;
+        }
+        self.listening = match timeout(limit, self.connection.subscribe(channel)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the server refuses SUBSCRIBE; calls that wait look from time to time instead of being told");
+                false
+            }
+            Err(_) => false,
+        };
+    }
 }
 
 impl Server {
@@ -108,6 +128,7 @@ impl Server {
             pushes,
             round_trip: Duration::ZERO,
             info: None,
+            listening: false,
         })
     }
 

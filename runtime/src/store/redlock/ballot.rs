@@ -59,6 +59,8 @@ pub(super) enum Question {
         key: Arc<str>,
         token: Token,
         ttl: Duration,
+        /// How often the lock may be passed on inside the process.
+        spare: u32,
         tally: Tally,
     },
     /// One tally for each key.
@@ -66,9 +68,9 @@ pub(super) enum Question {
     Release {
         /// Whether the caller must know that no acquire can still set the key.
         uncertain: bool,
-        found: bool,
-        /// How many answered, and how many of them after every acquire.
+        /// How many answered, how many of them had the key, and how many were asked behind every acquire.
         answered: usize,
+        found: usize,
         ordered: usize,
     },
 }
@@ -128,7 +130,9 @@ impl Ballot {
                     self.void(node, Trouble::Young);
                 }
             }
-            (Question::Acquire { tally, .. }, Reply::Held { left }) => tally.cast(Vote::No(*left)),
+            (Question::Acquire { tally, .. }, Reply::Held { left, .. }) => {
+                tally.cast(Vote::No(*left));
+            }
             (Question::Renew(tallies), Reply::Renewed(kept)) => {
                 for (tally, kept) in tallies.iter_mut().zip(kept) {
                     tally.cast(if *kept { Vote::Yes } else { Vote::No(None) });
@@ -146,8 +150,8 @@ impl Ballot {
                     ordered: behind,
                 },
             ) => {
-                *found |= *one;
                 *answered += 1;
+                *found += usize::from(*one);
                 *ordered += usize::from(*behind);
             }
             // An answer to another question: the node is out of its mind.
@@ -167,11 +171,18 @@ impl Ballot {
     /// What the nodes have decided together, as the answer to the one who asked; nothing while it is open.
     pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         match &self.question {
-            Question::Acquire { tally, .. } => match tally.acquired() {
+            Question::Acquire { tally, spare, .. } => match tally.acquired() {
                 Verdict::Open => None,
                 // Independent nodes have no fence in common.
-                Verdict::Yes => Some(Ok(Reply::Acquired { fence: None })),
-                Verdict::No(left) => Some(Ok(Reply::Held { left })),
+                Verdict::Yes => Some(Ok(Reply::Acquired {
+                    fence: None,
+                    spare: *spare,
+                    wanted: None,
+                })),
+                Verdict::No(left) => Some(Ok(Reply::Held {
+                    left,
+                    queued: false,
+                })),
                 Verdict::Unknown => Some(Err(self.no_quorum(names))),
             },
             Question::Renew(tallies) => self.renewed(tallies, names),
@@ -199,8 +210,8 @@ impl Ballot {
     fn released(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         let Question::Release {
             uncertain,
-            found,
             answered,
+            found,
             ordered,
         } = self.question
         else {
@@ -211,8 +222,10 @@ impl Ballot {
             return None;
         }
         Some(if enough {
-            let ordered = ordered == self.nodes;
-            Ok(Reply::Released { found, ordered })
+            Ok(Reply::Released {
+                found: found >= majority(self.nodes),
+                ordered: ordered == self.nodes,
+            })
         } else {
             Err(self.no_quorum(names))
         })

@@ -37,6 +37,29 @@ struct Seat {
     outbox: Vec<Request>,
 }
 
+/// A lock that the engine wants.
+struct Wanted {
+    key: Arc<str>,
+    token: Token,
+    ttl: Duration,
+    owner: Arc<str>,
+    spare: u32,
+}
+
+impl Wanted {
+    /// What a node is asked.
+    fn op(&self, wire: Token) -> Op {
+        Op::Acquire {
+            key: Arc::clone(&self.key),
+            token: wire,
+            ttl: self.ttl,
+            owner: Arc::clone(&self.owner),
+            queue: false,
+            spare: 0,
+        }
+    }
+}
+
 /// All nodes, and what they are asked.
 pub(super) struct Panel {
     names: Vec<String>,
@@ -107,40 +130,44 @@ impl Panel {
                 token,
                 ttl,
                 owner,
-            } => self.acquire(id, &key, token, ttl, &owner, patience, now),
+                spare,
+                // There is no queue across independent nodes: who waits asks again after a random pause.
+                queue: _,
+            } => {
+                let wanted = Wanted {
+                    key,
+                    token,
+                    ttl,
+                    owner,
+                    spare,
+                };
+                self.acquire(id, &wanted, patience, now);
+            }
             Op::Renew(renewals) => self.renew(id, renewals, patience, now),
             Op::Release { key, token, after } => {
                 self.release(id, &key, token, !after.is_empty(), now);
             }
+            Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "they are the fields of one request"
-    )]
-    fn acquire(
-        &mut self,
-        id: OpId,
-        key: &Arc<str>,
-        token: Token,
-        ttl: Duration,
-        owner: &Arc<str>,
-        patience: Duration,
-        now: Instant,
-    ) {
-        let longest_ttl = self.observe(ttl);
-        let (wire, undecided) = self.claims.ask(key, token, id, ttl, now);
+    fn acquire(&mut self, id: OpId, wanted: &Wanted, patience: Duration, now: Instant) {
+        let Wanted {
+            key, token, ttl, ..
+        } = wanted;
+        let longest_ttl = self.observe(*ttl);
+        let (wire, undecided) = self.claims.ask(key, *token, id, *ttl, now);
         if let Some(earlier) = undecided {
             self.supersede(earlier);
         }
         let question = Question::Acquire {
             key: Arc::clone(key),
-            token,
-            ttl,
+            token: *token,
+            ttl: *ttl,
+            spare: wanted.spare,
             tally: Tally::new(self.seats.len()),
         };
-        let mut ballot = self.ballot(question, ttl, now);
+        let mut ballot = self.ballot(question, *ttl, now);
         for (node, seat) in self.seats.iter_mut().enumerate() {
             if let Some(why) = seat.standing.unfit() {
                 ballot.skip(node, unfit(why));
@@ -151,12 +178,7 @@ impl Panel {
             }
             ballot.waiting.insert(node);
             seat.unsettled.insert(id);
-            let op = Op::Acquire {
-                key: Arc::clone(key),
-                token: wire,
-                ttl,
-                owner: Arc::clone(owner),
-            };
+            let op = wanted.op(wire);
             seat.outbox.push(Request { id, op, patience });
         }
         self.open(id, ballot, now);
@@ -189,8 +211,8 @@ impl Panel {
     fn release(&mut self, id: OpId, key: &Arc<str>, token: Token, uncertain: bool, now: Instant) {
         let question = Question::Release {
             uncertain,
-            found: false,
             answered: 0,
+            found: 0,
             ordered: 0,
         };
         let ttl = self.remove_everywhere(key, token, Some(id), now);

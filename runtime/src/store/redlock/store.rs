@@ -135,6 +135,8 @@ impl RedlockStore {
                 match event {
                     StoreEvent::Reply(id, result) => self.panel.answer(node, id, &result, now),
                     StoreEvent::Connected => self.panel.connected(node, now),
+                    // No node is asked for a place in its queue.
+                    StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                 }
             }
             // A connection can be replaced without a word.

@@ -1,0 +1,89 @@
+//! Passing a lock on from one call of this process to the next, without asking the store.
+//!
+//! The key keeps its token, and the token moves to the next call together with what is left of the lease. That is safe because
+//! nothing else has changed hands: the lease is counted from the same request, both calls have the same ttl (so no request of the
+//! old one that is still under way can shorten the new one's), and the fence comes from a block that the store gave away with the
+//! lock. Where any of this is not so, the lock is released and asked for anew.
+
+use super::core::{Core, Signal};
+use super::ticket::{Stage, Ticket, TicketId};
+use crate::clock::Instant;
+use crate::seeded::seeded;
+
+impl Core {
+    /// Passes the lock that `id` holds to the next call that waits for it; whether there was one that may have it.
+    pub(super) fn pass_on(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
+        let Some(heir) = self.heir(id, now) else {
+            return false;
+        };
+        let Some(holder) = self.tickets.remove(&id) else {
+            return false;
+        };
+        let Stage::Held(lease) = holder.stage else {
+            return false;
+        };
+        let key = holder.order.key;
+        let Some(queue) = self.queues.get_mut(&key) else {
+            return false;
+        };
+        let fence = match queue.passing.next_fence() {
+            _ if seeded!(self, FencePassedOn) => lease.fence,
+            fence => fence,
+        };
+        queue.remove(heir);
+        queue.holder = Some(heir);
+        if let Some(ticket) = self.tickets.get_mut(&heir) {
+            ticket.order.token = holder.order.token;
+            ticket.taken = true;
+        }
+        if awaited {
+            self.signal(Signal::Released {
+                ticket: id,
+                confirmed: true,
+            });
+        }
+        let sent = if seeded!(self, PassedOnWithoutEnd) {
+            now
+        } else {
+            lease.sent
+        };
+        self.grant(heir, sent, fence, now);
+        true
+    }
+
+    /// The next call in the queue, if the lock of `id` may be passed on to it.
+    fn heir(&self, id: TicketId, now: Instant) -> Option<TicketId> {
+        let holder = self.tickets.get(&id)?;
+        let Stage::Held(lease) = &holder.stage else {
+            return None;
+        };
+        let terms = holder.order.terms;
+        let queue = self.queues.get(&holder.order.key)?;
+        let longest = self.limits.longest_turn.unwrap_or(terms.ttl() / 4);
+        let heir = *queue.waiting.front()?;
+        let ticket = self.tickets.get(&heir)?;
+        // At least half of the ttl is left, so that the next call is not worse off than with a lock of its own.
+        let enough = now + terms.ttl() / 2 <= terms.soft(lease.sent)
+            && queue
+                .passing
+                .may_go_on(self.limits.max_passes, longest, now);
+        let may = queue.holder == Some(id)
+            && (enough || seeded!(self, PassedOnWithoutEnd))
+            && ticket.order.terms.ttl() == terms.ttl()
+            && now < ticket.budget
+            && is_settled(holder)
+            && !lease.renewing
+            && is_untried(ticket);
+        may.then_some(heir)
+    }
+}
+
+/// Whether nothing of the holder's is under way that could act later.
+fn is_settled(holder: &Ticket) -> bool {
+    holder.open.is_empty()
+}
+
+/// Whether the call has left nothing at the store under the token that it would lose.
+fn is_untried(ticket: &Ticket) -> bool {
+    matches!(ticket.stage, Stage::Queued) && ticket.open.is_empty() && !ticket.taken
+}
