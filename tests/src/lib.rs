@@ -4,6 +4,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`quorum`] | several independent servers |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`probe`] | who looks at a key, apart from the code under test |
@@ -20,6 +21,7 @@ pub mod probe;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;

@@ -66,4 +66,6 @@ bugs! {
     watchdog_asleep: WatchdogAsleep,
     passed_on_without_end: PassedOnWithoutEnd,
     fence_passed_on: FencePassedOn,
+    quorum_of_answers: QuorumOfAnswers,
+    no_quarantine: NoQuarantine,
 }

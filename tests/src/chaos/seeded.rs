@@ -4,6 +4,7 @@
 //! then be without a violation.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::job::{Job, Lane, Work};
 use crate::oracle::{Kind, Note, Report};
 use crate::probe::Probe;
 use crate::proxy::{After, Mode, Proxy};
+use crate::quorum::{self, Quorum};
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
@@ -33,7 +35,7 @@ pub struct Case {
 }
 
 /// All of them.
-pub const CASES: [Case; 17] = [
+pub const CASES: [Case; 19] = [
     case(
         "CountedFromReply",
         Kind::Overlap,
@@ -130,6 +132,18 @@ pub const CASES: [Case; 17] = [
         Kind::FenceOrder,
         "calls of a process follow each other",
         passed_on,
+    ),
+    case(
+        "QuorumOfAnswers",
+        Kind::Overlap,
+        "each of two processes reaches a node of three that the other does not reach",
+        split,
+    ),
+    case(
+        "NoQuarantine",
+        Kind::Overlap,
+        "one node of three is restarted empty while another has missed the lock",
+        forgetful,
     ),
 ];
 
@@ -408,6 +422,55 @@ fn passed_on(scene: &Scene) {
     let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
     lane.copies = 4;
     scene.run(&server.url(), lane);
+}
+
+fn split(scene: &Scene) {
+    let nodes = Quorum::older_than(3, Duration::from_secs(2));
+    // The first reaches node 0 only.
+    let first = Lane::stays("k", 2_000, 1_500);
+    let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
+    // With the bug it is inside by then.
+    wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
+    let second = Lane::stays("k", 2_000, 100).waits(8_000);
+    let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
+    finish(second);
+    finish(first);
+}
+
+/// A worker that has connected to all nodes and reaches some of them no more when it begins.
+fn cut_off_from(
+    scene: &Scene,
+    nodes: &Quorum,
+    away: Range<usize>,
+    lane: Lane,
+) -> (Hand, Vec<Proxy>) {
+    let servers = nodes.servers.iter();
+    let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
+    let url = quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms");
+    let hand = scene
+        .crew
+        .spawn_gated(scene.job(&url, lane), scene.bug, || {
+            for proxy in &proxies[away] {
+                proxy.set(Mode::Refuse);
+                proxy.cut();
+            }
+        });
+    (hand, proxies)
+}
+
+fn forgetful(scene: &Scene) {
+    let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
+    let url = nodes.url();
+    let stays = Lane::stays("k", 3_000, 2_500);
+    let missing = |nodes: &Quorum| nodes.servers[2].pause();
+    let job = scene.job(&url, stays);
+    let first = scene.crew.spawn_gated(job, scene.bug, || missing(&nodes));
+    scene.await_entries(1);
+    nodes.servers[1].restart();
+    nodes.servers[2].resume();
+    let second = Lane::stays("k", 3_000, 100).waits(15_000);
+    finish(scene.start(&url, second));
+    finish(first);
 }
 
 fn takes_long(scene: &Scene) {

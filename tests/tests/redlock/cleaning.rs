@@ -6,19 +6,21 @@ use leasehold::LockError;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::nodes::{Nodes, TTL, count, left};
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Fails if a loser leaves its minority behind, or if nobody ever gets a majority.
 async fn contend(of: usize) {
-    let nodes = Nodes::shared(of, SECOND * 10);
+    let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
     for round in 0..5 {
         let mut calls = JoinSet::new();
         for _ in 0..20 {
             // A pool for each, so that the queue of a process does not decide.
-            let pool = nodes.pool().await;
+            let pool = pool(nodes).await;
             calls.spawn(async move {
                 let request = pool.lock(format!("hot-{round}"));
                 let won = request.ttl(SECOND * 10).acquire().await;
@@ -59,11 +61,11 @@ async fn twenty_contenders_on_five_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_that_queue_all_come_through() {
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let probes = nodes.probes();
     let mut calls = JoinSet::new();
     for _ in 0..20 {
-        let pool = nodes.pool().await;
+        let pool = pool(nodes).await;
         calls.spawn(async move {
             let request = pool.lock("queued").ttl(TTL).wait(SECOND * 30);
             let guard = request.acquire().await.expect("its turn comes");
@@ -79,9 +81,9 @@ async fn contenders_that_queue_all_come_through() {
 /// Fails if only the nodes that answered are cleaned.
 #[tokio::test]
 async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
-    let nodes = Nodes::older_than(3, SECOND * 10);
+    let nodes = Quorum::older_than(3, SECOND * 10);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     nodes.servers[0].pause();
     nodes.servers[1].pause();
     let call = pool.lock("k").ttl(SECOND * 10).acquire();
@@ -98,9 +100,9 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
 
 #[tokio::test]
 async fn a_dropped_future_leaves_nothing_on_any_node() {
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(nodes).await;
     for number in 0..50_u64 {
         let call = pool.lock(format!("dropped-{number}")).ttl(TTL).acquire();
         let patience = Duration::from_micros(number * 40);
@@ -113,9 +115,9 @@ async fn a_dropped_future_leaves_nothing_on_any_node() {
 
 #[tokio::test]
 async fn a_release_reaches_every_node() {
-    let nodes = Nodes::start(5);
+    let nodes = nodes(5);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("it is free");
     wait::until("all nodes have it", TTL / 2, || count(&probes, "k") == 5);
     nodes.servers[4].pause();

@@ -6,13 +6,13 @@ use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
 
-use super::nodes::{Nodes, TTL, count, values};
+use super::nodes::{TTL, count, pool, shared};
 
 #[tokio::test]
 async fn all_nodes_carry_one_token() {
-    let nodes = Nodes::shared(5, TTL);
+    let nodes = shared(5, TTL);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(nodes).await;
     let guard = pool
         .lock("token")
         .ttl(TTL)
@@ -27,9 +27,9 @@ async fn all_nodes_carry_one_token() {
     wait::until("all nodes have it", TTL / 2, || {
         count(&probes, "token") == 5
     });
-    let tokens: Vec<_> = values(&probes, "token")
-        .into_iter()
-        .map(|value| value.expect("it is there").token)
+    let tokens: Vec<_> = probes
+        .iter()
+        .map(|probe| probe.value("token").expect("it is there").token)
         .collect();
     assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
     for probe in &probes {
@@ -42,9 +42,9 @@ async fn all_nodes_carry_one_token() {
 /// The lock of a client such as redsync: `SET NX PX` on each node.
 #[tokio::test]
 async fn another_client_with_a_majority_excludes_us() {
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(nodes).await;
     assert!(probes[0].take("foreign", TTL * 20) && probes[1].take("foreign", TTL * 20));
     let error = pool.lock("foreign").ttl(TTL).acquire().await;
     let error = error.expect_err("another has it");
@@ -65,9 +65,9 @@ async fn another_client_with_a_majority_excludes_us() {
 
 #[tokio::test]
 async fn we_exclude_another_client() {
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(nodes).await;
     let guard = pool
         .lock("ours")
         .ttl(TTL)
@@ -85,9 +85,9 @@ async fn we_exclude_another_client() {
 /// Waiting is looking again: a release by a client that knows nothing of us is found.
 #[tokio::test]
 async fn a_waiter_finds_another_clients_release() {
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(nodes).await;
     for probe in &probes {
         assert!(probe.take("waiter", TTL * 60));
     }

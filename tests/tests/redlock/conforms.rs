@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold::__test::conformance;
 
-use super::nodes::Nodes;
+use super::nodes::shared;
 
 async fn conforms(count: usize) {
-    let nodes = Nodes::shared(count, Duration::from_secs(10));
+    let nodes = shared(count, Duration::from_secs(10));
     conformance(&nodes.url_with("max_ttl=1s&node_timeout=1s")).await;
 }
 

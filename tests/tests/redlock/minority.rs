@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool};
 use leasehold_tests::wait;
 
-use super::nodes::{Nodes, TTL, count, left};
+use super::nodes::{TTL, builder, count, left, nodes, pool};
 
 /// Takes and releases so many locks; says how long the slowest took to be taken.
 async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
@@ -22,8 +22,8 @@ async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
 
 /// Fails if one node's error is taken for the answer.
 async fn down(of: usize, away: usize) {
-    let mut nodes = Nodes::start(of);
-    let pool = nodes.pool().await;
+    let mut nodes = nodes(of);
+    let pool = pool(&nodes).await;
     take(&pool, "before", 3).await;
     for node in 0..away {
         nodes.servers[node].kill();
@@ -43,8 +43,8 @@ async fn two_of_five_are_down() {
 
 /// Fails if a request waits for the node that does not answer.
 async fn hung(of: usize, away: usize) {
-    let nodes = Nodes::start(of);
-    let pool = nodes.pool().await;
+    let nodes = nodes(of);
+    let pool = pool(&nodes).await;
     take(&pool, "before", 3).await;
     for node in 0..away {
         nodes.servers[node].pause();
@@ -75,9 +75,9 @@ async fn two_of_five_hang() {
 
 #[tokio::test]
 async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
-    let mut nodes = Nodes::start(3);
+    let mut nodes = nodes(3);
     nodes.servers[2].kill();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     take(&pool, "without", 3).await;
     nodes.servers[2].restart();
     let probes = nodes.probes();
@@ -95,8 +95,8 @@ async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
 
 #[tokio::test]
 async fn without_a_majority_there_is_no_lock() {
-    let mut nodes = Nodes::start(3);
-    let pool = nodes.builder().io_timeout(Duration::from_millis(400));
+    let mut nodes = nodes(3);
+    let pool = builder(&nodes).io_timeout(Duration::from_millis(400));
     let pool = pool.connect().await.expect("the nodes answer");
     nodes.servers[0].kill();
     nodes.servers[1].pause();

@@ -6,7 +6,9 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 
-use super::nodes::{Nodes, TTL};
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, builder};
 
 async fn refusal(url: &str) -> LockError {
     LockPool::connect(url)
@@ -28,7 +30,7 @@ async fn too_few_nodes() {
 
 #[tokio::test]
 async fn one_server_under_two_names() {
-    let nodes = Nodes::young(3);
+    let nodes = Quorum::young(3);
     let [a, b, _] = [0, 1, 2].map(|node| nodes.servers[node].port());
     misconfigured(
         &format!("redlock://127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{a}"),
@@ -41,7 +43,7 @@ async fn one_server_under_two_names() {
 
 #[tokio::test]
 async fn a_replica() {
-    let nodes = Nodes::young(2);
+    let nodes = Quorum::young(2);
     let replica = ServerOptions::new().replica_of(&nodes.servers[0]).start();
     let url = nodes
         .url()
@@ -51,7 +53,7 @@ async fn a_replica() {
 
 #[tokio::test]
 async fn a_member_of_a_cluster() {
-    let nodes = Nodes::young(2);
+    let nodes = Quorum::young(2);
     let member = ServerOptions::new()
         .option("cluster-enabled", &["yes"])
         .start();
@@ -63,7 +65,7 @@ async fn a_member_of_a_cluster() {
 
 #[tokio::test]
 async fn a_majority_that_is_away() {
-    let mut nodes = Nodes::young(3);
+    let mut nodes = Quorum::young(3);
     nodes.servers[0].kill();
     nodes.servers[1].kill();
     let error = refusal(&nodes.url()).await;
@@ -78,7 +80,7 @@ async fn a_majority_that_is_away() {
 
 #[tokio::test]
 async fn one_wrong_password() {
-    let nodes = Nodes::young(2);
+    let nodes = Quorum::young(2);
     let locked = ServerOptions::new().password("hunter2").start();
     let url = nodes
         .url()
@@ -106,8 +108,8 @@ async fn the_password_of_the_first_node_goes_for_all() {
 /// A node is not yet trusted; who waits gets the lock when it is.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
-    let nodes = Nodes::young(3);
-    let pool = nodes.builder().io_timeout(Duration::from_millis(300));
+    let nodes = Quorum::young(3);
+    let pool = builder(&nodes).io_timeout(Duration::from_millis(300));
     let pool = pool.connect().await.expect("the nodes answer");
     let error = pool.lock("k").ttl(TTL).acquire().await;
     let error = error

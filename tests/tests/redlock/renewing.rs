@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use leasehold::LockError;
 use leasehold_tests::probe::Probe;
 
-use super::nodes::{Nodes, TTL, count};
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, count, nodes, pool};
 
 #[tokio::test]
 async fn a_majority_keeps_a_lock() {
-    let mut nodes = Nodes::start(3);
+    let mut nodes = nodes(3);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     let request = pool.lock("k").ttl(TTL).watchdog();
     let guard = request.acquire().await.expect("it is free");
     nodes.servers[2].kill();
@@ -23,9 +25,9 @@ async fn a_majority_keeps_a_lock() {
 
 #[tokio::test]
 async fn a_lock_that_a_minority_has_lost_is_still_held() {
-    let nodes = Nodes::start(3);
+    let nodes = nodes(3);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     let request = pool.lock("k").ttl(TTL).watchdog();
     let guard = request.acquire().await.expect("it is free");
     probes[0].steal("k", TTL * 60);
@@ -39,9 +41,9 @@ async fn a_lock_that_a_minority_has_lost_is_still_held() {
 #[tokio::test]
 async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     let ttl = TTL * 6;
-    let nodes = Nodes::older_than(3, ttl);
+    let nodes = Quorum::older_than(3, ttl);
     let probes = nodes.probes();
-    let pool = nodes.pool().await;
+    let pool = pool(&nodes).await;
     let request = pool
         .lock("k")
         .ttl(ttl)
@@ -60,8 +62,8 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
     let ttl = TTL * 2;
-    let nodes = Nodes::older_than(3, ttl);
-    let pool = nodes.pool().await;
+    let nodes = Quorum::older_than(3, ttl);
+    let pool = pool(&nodes).await;
     let request = pool.lock("k").ttl(ttl).watchdog();
     let guard = request.acquire().await.expect("it is free");
     let started = Instant::now();

@@ -5,7 +5,9 @@ use leasehold_tests::clock;
 use leasehold_tests::recorder::Recorder;
 use leasehold_tests::wait;
 
-use super::nodes::{Nodes, TTL, count};
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, count, nodes, pool};
 
 /// Holds for about half a ttl, many times over.
 async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
@@ -25,8 +27,8 @@ async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
 /// One node loses its lock by a restart, and another never had it: two of three would say yes to a second holder.
 #[tokio::test]
 async fn a_node_that_was_restarted_empty_does_not_vote() {
-    let mut nodes = Nodes::older_than(3, TTL * 3);
-    let (one, two) = (nodes.pool().await, nodes.pool().await);
+    let mut nodes = Quorum::older_than(3, TTL * 3);
+    let (one, two) = (pool(&nodes).await, pool(&nodes).await);
     for round in 0..3 {
         let key = format!("k{round}");
         nodes.servers[2].pause();
@@ -52,8 +54,8 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
 #[tokio::test]
 async fn a_second_connection_is_no_second_chance() {
     let ttl = TTL * 6;
-    let mut nodes = Nodes::older_than(3, ttl);
-    let (one, two) = (nodes.pool().await, nodes.pool().await);
+    let mut nodes = Quorum::older_than(3, ttl);
+    let (one, two) = (pool(&nodes).await, pool(&nodes).await);
     nodes.servers[2].pause();
     let guard = one.lock("k").ttl(ttl).acquire().await.expect("it is free");
     nodes.servers[1].restart();
@@ -80,9 +82,9 @@ async fn a_second_connection_is_no_second_chance() {
 /// Restarts one after the other under load, with the oracle watching.
 #[tokio::test(flavor = "multi_thread")]
 async fn restarts_under_load_let_nobody_overlap() {
-    let mut nodes = Nodes::start(3);
+    let mut nodes = nodes(3);
     let recorder = Recorder::new();
-    let pools = [nodes.pool().await, nodes.pool().await, nodes.pool().await];
+    let pools = [pool(&nodes).await, pool(&nodes).await, pool(&nodes).await];
     let until = clock::in_future(TTL * 15);
     let restarting = async {
         for round in 0.. {

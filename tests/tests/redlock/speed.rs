@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::LockPool;
 use leasehold_tests::server::Server;
 
-use super::nodes::{Nodes, TTL};
+use super::nodes::{TTL, pool, shared};
 
 async fn pair(pool: &LockPool) -> Duration {
     let started = Instant::now();
@@ -28,9 +28,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[tokio::test]
 async fn a_pair() {
     let server = Server::start();
-    let nodes = Nodes::shared(3, TTL);
+    let nodes = shared(3, TTL);
     let one = LockPool::connect(&server.url()).await.expect("it answers");
-    let three = nodes.pool().await;
+    let three = pool(nodes).await;
     let (mut single, mut quorum) = (Vec::new(), Vec::new());
     for _ in 0..500 {
         single.push(pair(&one).await);
