@@ -6,6 +6,9 @@
 //! cargo run --example trait_method
 //! cargo run --example background_job
 //! cargo run --example custom_error
+//! cargo run --example bank_transfer
+//! cargo run --example read_mostly_catalog
+//! cargo run --example rate_of_n
 //! ```
 //!
 //! They need no server. The order service, with a database, is the package next door:

@@ -1,5 +1,7 @@
 //! What the README shows in tables, where no documentation test compiles it.
 
+use std::sync::Arc;
+
 use leasehold::{LockError, LockPool, distributed_lock};
 
 const README: &str = include_str!("../../README.md");
@@ -58,6 +60,34 @@ fn skipped(_: LockError) -> bool {
     false
 }
 
+#[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = "10s", wait = "2s")]
+async fn transfer(from: u64, to: u64) -> Result<(), LockError> {
+    charge_fee(from).await
+}
+
+#[distributed_lock(key = "account:<id>", ttl = "10s", reentrant)]
+async fn charge_fee(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "catalog:<name>", ttl = "10s", wait = "2s", shared)]
+async fn show(name: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "partner:<name>", ttl = "30s", wait = "10s", permits = 3)]
+async fn ask(name: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, detach)]
+async fn pay(shop: Arc<Shop>, id: u64) -> Result<(), LockError> {
+    drop(shop);
+    Ok(())
+}
+
+struct Shop;
+
 #[distributed_lock(key = "report:<day>", ttl = "1m", on_lost = "continue", guard = lock)]
 async fn report(day: u32) -> Result<(), LockError> {
     lock.check()
@@ -80,6 +110,10 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
         send_invoices().await?;
         warehouse.take("kettle").await?;
         assert!(refresh("prices").await);
+        transfer(7, 3).await?;
+        show("books").await?;
+        ask("bank").await?;
+        pay(Arc::new(Shop), 42).await?;
         report(7).await
     };
     locks.scope(all).await.expect("nobody else holds them");
@@ -103,7 +137,7 @@ fn every_function_in_the_table_is_one_of_these() {
         );
         rows += 1;
     }
-    assert_eq!(rows, 8);
+    assert_eq!(rows, 13);
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub(crate) const OPTIONS: [&str; 14] = [
 ];
 
 /// What other lock libraries call our options.
-const OTHER_NAMES: [(&str, &str); 22] = [
+const OTHER_NAMES: [(&str, &str); 26] = [
+    ("keys", "key"),
     ("name", "key"),
     ("id", "key"),
     ("resource", "key"),
@@ -50,6 +51,9 @@ const OTHER_NAMES: [(&str, &str); 22] = [
     ("read", "shared"),
     ("max_holders", "permits"),
     ("limit", "permits"),
+    ("recursive", "reentrant"),
+    ("spawn", "detach"),
+    ("background", "detach"),
     ("store", "pool"),
 ];
 
@@ -92,16 +96,15 @@ pub(crate) enum PoolArg {
 /// The options as they were written; `None` where an option is absent or was wrong.
 #[derive(Default)]
 pub(crate) struct Args {
-    pub(crate) key: Option<KeyArg>,
-    /// `key = ["a", "b"]`: the place of the array.
-    pub(crate) keys: Option<Span>,
+    /// Several for `key = ["a", "b"]`.
+    pub(crate) key: Option<Vec<KeyArg>>,
     pub(crate) ttl: Option<At<Length>>,
     pub(crate) watchdog: Option<At<Watchdog>>,
     pub(crate) max_hold: Option<At<Length>>,
     pub(crate) wait: Option<At<Length>>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) shared: Option<Span>,
-    pub(crate) permits: Option<Span>,
+    pub(crate) permits: Option<At<u32>>,
     pub(crate) reentrant: Option<Span>,
     pub(crate) detach: Option<Span>,
     pub(crate) continue_on_lost: bool,
@@ -150,7 +153,7 @@ impl Args {
         }
         let span = option.span();
         let name = option.name.clone();
-        match self.set(option, span, diagnostics) {
+        match self.set(option, span) {
             Ok(()) => self.written.push(name),
             Err(Problem::Value(messages)) => {
                 self.written.push(name);
@@ -166,19 +169,11 @@ impl Args {
     }
 
     /// The one place where an option's name meets its field and the form of its value.
-    fn set(
-        &mut self,
-        option: &RawOption,
-        span: Span,
-        diagnostics: &Diagnostics,
-    ) -> Result<(), Problem> {
+    fn set(&mut self, option: &RawOption, span: Span) -> Result<(), Problem> {
         let at = |value| At { value, span };
         let watchdog = |value| At { value, span };
         match option.name.to_string().as_str() {
-            "key" => match value::key(option, diagnostics)? {
-                Some(key) => self.key = Some(key),
-                None => self.keys = Some(span),
-            },
+            "key" => self.key = Some(value::key(option)?),
             "ttl" => self.ttl = Some(at(value::ttl(option)?)),
             "watchdog" => self.watchdog = Some(watchdog(value::watchdog(option)?)),
             "max_hold" => self.max_hold = Some(at(value::length(option)?)),

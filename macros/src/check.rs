@@ -4,6 +4,7 @@ use proc_macro2::Span;
 use syn::{Expr, Ident};
 
 use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
+use crate::borrow::Borrow;
 use crate::diag::{Diagnostics, Message};
 use crate::duration;
 use crate::names::{key_expression, key_names};
@@ -11,11 +12,17 @@ use crate::target::{Returns, Target};
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
-    pub(crate) key: KeyArg,
+    /// At least one.
+    pub(crate) keys: Vec<KeyArg>,
     pub(crate) ttl: Length,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
+    pub(crate) reentrant: bool,
+    /// Where the user wrote `detach`.
+    pub(crate) detach: Option<Span>,
+    pub(crate) shared: bool,
+    pub(crate) permits: Option<u32>,
     pub(crate) continue_on_lost: bool,
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
@@ -31,18 +38,20 @@ pub(crate) fn check(
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
-    let rules: [Rule; 5] = [
+    let rules: [Rule; 6] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
         shared_or_permits,
+        hold_is_exclusive,
         not_yet,
     ];
     for rule in rules {
         rule(&args, diagnostics);
     }
     let target = target?;
-    let rules: [TargetRule; 5] = [
+    let rules: [TargetRule; 6] = [
+        detach_owns_its_arguments,
         never_needs_on_error,
         hold_needs_a_result,
         guard_is_new,
@@ -54,11 +63,15 @@ pub(crate) fn check(
     }
     let value = |at: At<Length>| at.value;
     Some(LockSpec {
-        key: args.key?,
+        keys: args.key?,
         ttl: args.ttl?.value,
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
+        reentrant: args.reentrant.is_some(),
+        detach: args.detach,
+        shared: args.shared.is_some(),
+        permits: args.permits.map(|permits| permits.value),
         continue_on_lost: args.continue_on_lost,
         on_error: args.on_error,
         guard: args.guard,
@@ -178,11 +191,23 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
 }
 
 fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
-    if let (Some(_), Some(permits)) = (args.shared, args.permits) {
+    if let (Some(_), Some(permits)) = (args.shared, &args.permits) {
         let message = Message::new("`shared` and `permits` exclude each other").help(
             "`shared` is for many readers or one writer, `permits` for a fixed number of holders",
         );
-        diagnostics.error(permits, &message);
+        diagnostics.error(permits.span, &message);
+    }
+}
+
+/// A share that is kept after its call would keep out a writer, or use up a place, for nobody.
+fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
+    let permits = args.permits.as_ref().map(|permits| permits.span);
+    for (option, span) in [("shared", args.shared), ("permits", permits)] {
+        if let (Some(span), Some(_)) = (span, &args.hold) {
+            let message = Message::new(format!("`hold` and `{option}` exclude each other"))
+                .help("`hold` keeps the whole lock after success; leave one of them out");
+            diagnostics.error(span, &message);
+        }
     }
 }
 
@@ -193,47 +218,37 @@ fn not_yet(args: &Args, diagnostics: &Diagnostics) {
         .as_ref()
         .and(args.name_of("hold"))
         .map(Ident::span);
-    for (option, span, instead) in [
-        (
-            "shared",
-            args.shared,
-            "leave it out: the lock is then exclusive, which is safe for readers too",
-        ),
-        (
-            "permits",
-            args.permits,
-            "leave it out: there is then one holder at a time",
-        ),
-        (
-            "reentrant",
-            args.reentrant,
-            "move the work into a function without the attribute, and call that one while the lock is held",
-        ),
-        (
-            "hold",
-            hold,
-            "leave it out, and refuse late duplicates with a unique key in the database",
-        ),
-        (
-            "detach",
-            args.detach,
-            "leave it out, and await `tokio::spawn(the_locked_call)` where the caller may go away",
-        ),
-        (
-            "an array of keys",
-            args.keys,
-            "lock one key that stands for all of them",
-        ),
-    ] {
+    for (option, span, instead) in [(
+        "hold",
+        hold,
+        "leave it out, and refuse late duplicates with a unique key in the database",
+    )] {
         if let Some(span) = span {
-            let option = if option.contains(' ') {
-                option.to_owned()
-            } else {
-                format!("`{option}`")
-            };
-            let message = Message::new(format!("{option} is not supported yet")).help(instead);
+            let message = Message::new(format!("`{option}` is not supported yet")).help(instead);
             diagnostics.error(span, &message);
         }
+    }
+}
+
+fn detach_owns_its_arguments(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    if args.detach.is_none() {
+        return;
+    }
+    for Borrow { name, span } in &target.borrows {
+        let (what, help) = match name.as_deref() {
+            Some("self") => (
+                "`self`".to_owned(),
+                "take `self: Arc<Self>`, or detach a function that takes what it needs by value",
+            ),
+            name => (
+                name.map_or_else(|| "this argument".to_owned(), |name| format!("`{name}`")),
+                "take it by value, such as `String` for `&str`, or share it as an `Arc`",
+            ),
+        };
+        let message = Message::new(format!(
+            "a detached body can outlive its caller, and {what} is borrowed from the caller"
+        ));
+        diagnostics.error(*span, &message.help(help));
     }
 }
 

@@ -26,14 +26,14 @@ fn here() -> Span {
 //     async fn create(id: u64) -> Result<Order, Error> {
 //         static SITE: Site = Site { function: "shop::create", file: file!(), line: line!() };
 //         let call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
-//         let body = pin!({
+//         let body = pin!(Some({
 //             let lock = call.handle();
-//             Some(async move {
+//             async move {
 //                 if let Some(ret) = None::<Result<Order, Error>> { return ret; }
 //                 let _ = &id;
 //                 { BODY }
-//             })
-//         });
+//             }
+//         }));
 //         let out = call.run(body).await;
 //         match out {
 //             Ok(ret) => ret,
@@ -43,15 +43,32 @@ fn here() -> Span {
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let site = site(&spec.target.name);
     let call = call(spec);
-    let body = body(spec);
     let result = result(spec);
+    let run = run(spec, &body(spec));
     spec.target.fill(quote_spanned! {here()=>
         #site
         let __leasehold_call = #call;
-        let __leasehold_body = ::leasehold::__private::core::pin::pin!(#body);
-        let __leasehold_out = __leasehold_call.run(__leasehold_body).await;
+        #run
         #result
     })
+}
+
+/// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
+fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
+    let Some(detach) = spec.detach else {
+        return quote_spanned! {here()=>
+            let __leasehold_body = ::leasehold::__private::core::pin::pin!(
+                ::leasehold::__private::core::option::Option::Some(#body)
+            );
+            let __leasehold_out = __leasehold_call.run(__leasehold_body).await;
+        };
+    };
+    // What such a body may not be is said at the flag that demands it.
+    let run = quote_spanned!(here().located_at(detach)=> run_detached);
+    quote_spanned! {here()=>
+        let __leasehold_body = #body;
+        let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
+    }
 }
 
 fn site(name: &Ident) -> TokenStream {
@@ -68,16 +85,16 @@ fn site(name: &Ident) -> TokenStream {
 }
 
 fn call(spec: &LockSpec) -> TokenStream {
-    let key = match &spec.key {
-        KeyArg::Template(template) => key(spec, &template.value, template.span),
-        KeyArg::Expression(expression) => {
-            let expression = borrowed(spec, expression);
-            quote_spanned!(here()=> ::leasehold::__private::key(#expression))
-        }
-    };
     let ttl = length(spec, &spec.ttl);
-    let mut call = quote_spanned! {here()=>
-        ::leasehold::__private::Call::new(&__LEASEHOLD_SITE, #key, #ttl)
+    let keys = spec.keys.iter().map(|key| one_key(spec, key));
+    let mut call = if let [_] = spec.keys.as_slice() {
+        quote_spanned! {here()=>
+            ::leasehold::__private::Call::new(&__LEASEHOLD_SITE, #(#keys)*, #ttl)
+        }
+    } else {
+        quote_spanned! {here()=>
+            ::leasehold::__private::Call::new_all(&__LEASEHOLD_SITE, [#(#keys),*], #ttl)
+        }
     };
     match &spec.watchdog {
         Some(Watchdog::Every(interval)) => {
@@ -95,6 +112,15 @@ fn call(spec: &LockSpec) -> TokenStream {
         let wait = length(spec, wait);
         call.extend(quote_spanned!(here()=> .wait(#wait)));
     }
+    if spec.reentrant {
+        call.extend(quote_spanned!(here()=> .reentrant()));
+    }
+    if spec.shared {
+        call.extend(quote_spanned!(here()=> .shared()));
+    }
+    if let Some(permits) = spec.permits {
+        call.extend(quote_spanned!(here()=> .permits(#permits)));
+    }
     if spec.continue_on_lost {
         call.extend(quote_spanned!(here()=> .continue_on_lost()));
     }
@@ -107,6 +133,16 @@ fn call(spec: &LockSpec) -> TokenStream {
         None => {}
     }
     call
+}
+
+fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
+    match key {
+        KeyArg::Template(template) => built_key(spec, &template.value, template.span),
+        KeyArg::Expression(expression) => {
+            let expression = borrowed(spec, expression);
+            quote_spanned!(here()=> ::leasehold::__private::key(#expression))
+        }
+    }
 }
 
 /// An expression of the user's; under `#[async_trait]` its `self` is `__self`.
@@ -135,7 +171,7 @@ fn length(spec: &LockSpec, length: &Length) -> TokenStream {
     }
 }
 
-fn key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream {
+fn built_key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream {
     let pieces = template.pieces.iter().map(|piece| match piece {
         Piece::Text(text) => quote_spanned!(here()=> __leasehold_key.literal(#text);),
         Piece::Value(placeholder) => {
@@ -204,15 +240,12 @@ fn body(spec: &LockSpec) -> TokenStream {
     );
     inside.set_span(spec.target.async_span);
     let asynchronous = quote_spanned!(spec.target.async_span=> async move #inside);
-    let future = quote_spanned! {here()=>
-        ::leasehold::__private::core::option::Option::Some(#asynchronous)
-    };
     match &spec.guard {
         Some(name) => quote_spanned! {here()=> {
             let #name = __leasehold_call.handle();
-            #future
+            #asynchronous
         }},
-        None => future,
+        None => asynchronous,
     }
 }
 
@@ -237,7 +270,7 @@ fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
             || tokens::uses(spec.target.body.stream(), &tokens::plain(&binding.ident))
-            || key_uses(&spec.key, &binding.name)
+            || spec.keys.iter().any(|key| key_uses(key, &binding.name))
     };
     let statement = |binding: &Binding| {
         let (ident, cfg) = (&binding.ident, &binding.cfg);

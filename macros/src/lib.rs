@@ -7,6 +7,7 @@
 
 mod args;
 mod async_trait;
+mod borrow;
 mod boxed;
 mod check;
 mod diag;

@@ -9,13 +9,18 @@ use crate::template::{Placeholder, Template};
 use crate::tokens;
 
 pub(crate) fn key_names(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    let Some(KeyArg::Template(At {
+    for key in args.key.iter().flatten() {
+        if let KeyArg::Template(template) = key {
+            names(template, target, diagnostics);
+        }
+    }
+}
+
+fn names(template: &At<Template>, target: &Target, diagnostics: &Diagnostics) {
+    let At {
         value: template,
         span,
-    })) = &args.key
-    else {
-        return;
-    };
+    } = template;
     for placeholder in template.placeholders() {
         if target.binding(&placeholder.root).is_none() {
             diagnostics.error(*span, &unknown_name(placeholder, target));
@@ -103,9 +108,14 @@ fn is_habit(inside: &str) -> bool {
 /// A template in an expression is not one: `key = "order:<id>".to_owned()` would be one lock for
 /// all orders.
 pub(crate) fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    let Some(KeyArg::Expression(expression)) = &args.key else {
-        return;
-    };
+    for key in args.key.iter().flatten() {
+        if let KeyArg::Expression(expression) = key {
+            expression_strings(expression, target, diagnostics);
+        }
+    }
+}
+
+fn expression_strings(expression: &syn::Expr, target: &Target, diagnostics: &Diagnostics) {
     for literal in tokens::strings(expression.to_token_stream()) {
         let text = literal.value();
         let names = text

@@ -88,7 +88,7 @@ fn skip(input: ParseStream<'_>) {
 
 /// The value without parentheses and without the invisible groups of `macro_rules`: a literal
 /// inside them is still a literal, and a template.
-fn peel(value: Expr) -> Expr {
+pub(crate) fn peel(value: Expr) -> Expr {
     match value {
         Expr::Group(group) => peel(*group.expr),
         Expr::Paren(paren) => match peel((*paren.expr).clone()) {

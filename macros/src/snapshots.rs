@@ -42,7 +42,7 @@ fn every_option() {
     check(
         "every_option",
         r#"
-key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, on_lost = "continue", on_error = |_| None, guard = lock, pool = self.locks
+key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, reentrant, on_lost = "continue", on_error = |_| None, guard = lock, pool = self.locks
 async fn take(&self, pair: (u64, u64)) -> Option<impl Display> {
     lock.check().ok()?;
     Some(self.store.take(pair.0).await)
@@ -70,6 +70,32 @@ fn save<'life0, 'async_trait>(
         let __ret: Result<u64, Error> = { __self.store(id + other).await };
         __ret
     })
+}
+"#,
+    );
+}
+
+#[test]
+fn detached() {
+    check(
+        "detached",
+        r#"
+key = "order:<id>", ttl = "10s", detach, guard = lock
+async fn create(self: Arc<Self>, id: u64) -> Result<impl Display, Error> {
+    self.store(id, lock.fence()).await
+}
+"#,
+    );
+}
+
+#[test]
+fn several_keys() {
+    check(
+        "several_keys",
+        r#"
+key = ["account:<from>", account(to)], ttl = "5s"
+async fn transfer(from: u64, to: &Account) -> Result<(), Error> {
+    book(from, to).await
 }
 "#,
     );

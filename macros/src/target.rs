@@ -7,6 +7,7 @@ use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{Attribute, FnArg, Pat, ReturnType, Signature, Type, Visibility};
 
+use crate::borrow::{self, Borrow};
 use crate::boxed;
 use crate::diag::{Diagnostics, Message};
 use crate::tokens;
@@ -25,6 +26,8 @@ pub(crate) struct Target {
     /// The names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// The parameters that borrow from the caller.
+    pub(crate) borrows: Vec<Borrow>,
 }
 
 /// Tokens before and after a hole, and the delimiters of the hole.
@@ -190,6 +193,7 @@ impl Item {
         };
         Ok(Target {
             name: self.signature.ident.clone(),
+            borrows: borrow::borrows(&self.signature),
             bindings: bindings(&self.signature),
             frames: vec![Frame::around(&self.body, self.head, TokenStream::new())],
             async_span: asyncness.span(),
@@ -207,6 +211,7 @@ impl Item {
         let mut frames = vec![Frame::around(&self.body, self.head, TokenStream::new())];
         frames.extend(found.frames);
         Ok(Target {
+            borrows: borrow::borrows(&self.signature),
             name: self.signature.ident,
             frames,
             body: found.body,

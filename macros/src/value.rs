@@ -5,44 +5,76 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
 use crate::args::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
-use crate::diag::{Diagnostics, Message, closest};
+use crate::diag::{Message, closest};
 use crate::duration;
-use crate::raw::RawOption;
+use crate::raw::{self, RawOption};
 use crate::template::Template;
 
 const MIN_TTL: u64 = 100;
 const MAX_TTL: u64 = 24 * 3_600_000;
 
-/// A template, an expression, or (`None`) an array of templates, each of which is checked.
-pub(crate) fn key(
-    option: &RawOption,
-    diagnostics: &Diagnostics,
-) -> Result<Option<KeyArg>, Problem> {
+/// The most keys of one call; the runtime draws the same line.
+const MAX_KEYS: usize = 16;
+
+/// A template, an expression, or an array of them.
+pub(crate) fn key(option: &RawOption) -> Result<Vec<KeyArg>, Problem> {
     match required(option, "key = \"order:<id>\"")? {
-        Expr::Array(array) => {
-            if array.elems.is_empty() {
-                let message = Message::new("this array has no keys");
-                return Err(Problem::new(
-                    array.span(),
-                    message.help("name what is locked"),
-                ));
-            }
-            for element in &array.elems {
-                if let Expr::Lit(literal) = element {
-                    one_key(&literal.lit, element)
-                        .map_or_else(|problem| report(problem, diagnostics), drop);
-                }
-            }
-            Ok(None)
-        }
-        Expr::Lit(literal) => one_key(&literal.lit, &Expr::Lit(literal.clone())).map(Some),
-        other => Ok(Some(KeyArg::Expression(Box::new(other.clone())))),
+        Expr::Array(array) => keys(array),
+        one => one_key(one).map(|key| vec![key]),
     }
 }
 
-fn one_key(literal: &Lit, whole: &Expr) -> Result<KeyArg, Problem> {
-    let Lit::Str(text) = literal else {
-        return Ok(KeyArg::Expression(Box::new(whole.clone())));
+fn keys(array: &syn::ExprArray) -> Result<Vec<KeyArg>, Problem> {
+    let count = array.elems.len();
+    if count == 0 {
+        let message = Message::new("this array has no keys").help("name what is locked");
+        return Err(Problem::new(array.span(), message));
+    }
+    if count > MAX_KEYS {
+        let what = format!("one call locks at most {MAX_KEYS} keys, and these are {count}");
+        let message = Message::new(what).help("lock one key that stands for all of them");
+        return Err(Problem::new(array.span(), message));
+    }
+    let (mut keys, mut errors) = (Vec::with_capacity(count), Vec::new());
+    for element in &array.elems {
+        match one_key(&raw::peel(element.clone())) {
+            Ok(key) => {
+                errors.extend(twice(&keys, &key));
+                keys.push(key);
+            }
+            Err(Problem::Value(messages)) => errors.extend(messages),
+            Err(Problem::Name) => {}
+        }
+    }
+    if errors.is_empty() {
+        Ok(keys)
+    } else {
+        Err(Problem::Value(errors))
+    }
+}
+
+/// A template that stands in the array already.
+fn twice(before: &[KeyArg], key: &KeyArg) -> Option<(Span, Message)> {
+    let KeyArg::Template(At { value, span }) = key else {
+        return None;
+    };
+    let same = |other: &KeyArg| matches!(other, KeyArg::Template(other) if other.value == *value);
+    before.iter().any(same).then(|| {
+        let message = Message::new("this key is in the array twice");
+        (
+            *span,
+            message.help("keep one of them; was another argument meant?"),
+        )
+    })
+}
+
+fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
+    let Expr::Lit(syn::ExprLit {
+        lit: Lit::Str(text),
+        ..
+    }) = value
+    else {
+        return Ok(KeyArg::Expression(Box::new(value.clone())));
     };
     let span = text.span();
     match Template::parse(&text.value()) {
@@ -53,14 +85,6 @@ fn one_key(literal: &Lit, whole: &Expr) -> Result<KeyArg, Problem> {
                 .map(|message| (span, message))
                 .collect(),
         )),
-    }
-}
-
-fn report(problem: Problem, diagnostics: &Diagnostics) {
-    if let Problem::Value(messages) = problem {
-        for (span, message) in messages {
-            diagnostics.error(span, &message);
-        }
     }
 }
 
@@ -166,14 +190,17 @@ pub(crate) fn flag(option: &RawOption) -> Result<Span, Problem> {
     }
 }
 
-pub(crate) fn permits(option: &RawOption) -> Result<Span, Problem> {
+pub(crate) fn permits(option: &RawOption) -> Result<At<u32>, Problem> {
     let value = required(option, "permits = 3")?;
     let count = match option.literal() {
         Some(Lit::Int(number)) => number.base10_parse::<u32>().ok(),
         _ => None,
     };
     match count {
-        Some(1..) => Ok(option.name.span()),
+        Some(value @ 1..) => Ok(At {
+            value,
+            span: option.name.span(),
+        }),
         _ => Err(Problem::new(
             value.span(),
             Message::new("`permits` is a whole number of at least 1").help("write `permits = 3`"),

@@ -2,32 +2,26 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Slot;
+use crate::detach::run_detached;
+use crate::engine::Share;
 use crate::gate::{OnLost, run_inside};
-use crate::guard::Hold;
 use crate::key::Key;
+use crate::locks::Locks;
 use crate::request::{Beat, Settings};
+use crate::site::{At, Site};
+use crate::take::{Taken, take};
 use crate::{LockError, LockHandle, LockPool, installed};
 
-/// Where an annotated function stands.
-#[derive(Debug)]
-pub struct Site {
-    /// Its path, `shop::orders::create_order`.
-    pub function: &'static str,
-    /// `file!()`.
-    pub file: &'static str,
-    /// `line!()`.
-    pub line: u32,
-}
+/// A detached call of an annotated function.
+pub type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
 #[derive(Debug)]
 pub struct Call {
     parts: Box<Parts>,
-    slot: Arc<Slot>,
+    locks: Locks,
 }
 
 #[derive(Debug)]
@@ -48,9 +42,19 @@ enum PoolChoice {
 impl Call {
     /// A call that locks `key` for `ttl`; nothing is sent yet.
     pub fn new(site: &'static Site, key: Key, ttl: Duration) -> Self {
-        let (name, invalid) = match key.finish() {
-            Ok(name) => (name, None),
-            Err(error) => (String::new(), Some(error)),
+        Self::with(site, key.finish().map(Locks::one), ttl)
+    }
+
+    /// A call that locks all of `keys`.
+    pub fn new_all<const N: usize>(site: &'static Site, keys: [Key; N], ttl: Duration) -> Self {
+        let names: Result<Vec<String>, LockError> = keys.into_iter().map(Key::finish).collect();
+        Self::with(site, names.and_then(Locks::all), ttl)
+    }
+
+    fn with(site: &'static Site, locks: Result<Locks, LockError>, ttl: Duration) -> Self {
+        let (locks, invalid) = match locks {
+            Ok(locks) => (locks, None),
+            Err(error) => (Locks::one(String::new()), Some(error)),
         };
         let settings = Settings {
             ttl: Some(ttl),
@@ -64,7 +68,7 @@ impl Call {
                 settings,
                 pool,
             }),
-            slot: Slot::new(name.into()),
+            locks,
         }
     }
 
@@ -96,6 +100,27 @@ impl Call {
         self
     }
 
+    /// `reentrant`
+    #[must_use]
+    pub fn reentrant(mut self) -> Self {
+        self.parts.settings.reentrant = true;
+        self
+    }
+
+    /// `shared`
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.parts.settings.share = Some(Share::Reader);
+        self
+    }
+
+    /// `permits = 3`
+    #[must_use]
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.parts.settings.share = Some(Share::Permit(permits));
+        self
+    }
+
     /// `on_lost = "continue"`
     #[must_use]
     pub fn continue_on_lost(mut self) -> Self {
@@ -119,17 +144,28 @@ impl Call {
 
     /// `guard = lock`: the handle fills in at the grant.
     pub fn handle(&self) -> LockHandle {
-        LockHandle::new(Arc::clone(&self.slot))
+        LockHandle::new(self.locks.clone())
     }
 
     /// Takes the lock, runs the body inside it, and releases it.
     pub async fn run<F: Future>(self, body: Pin<&mut Option<F>>) -> Result<F::Output, LockError> {
         let on_lost = self.parts.settings.on_lost;
-        let hold = self.take().await?;
-        run_inside(hold, body, on_lost).await
+        run_inside(self.take().await?, body, on_lost).await
     }
 
-    async fn take(self) -> Result<Hold, LockError> {
+    /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes away.
+    ///
+    /// Boxed, so that the body's type is not a part of the future's: what it must be is then demanded once, here.
+    pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let on_lost = self.parts.settings.on_lost;
+        Box::pin(run_detached(self.take(), body, on_lost))
+    }
+
+    async fn take(self) -> Result<Taken, LockError> {
         let parts = *self.parts;
         if let Some(error) = parts.invalid {
             return Err(error);
@@ -139,9 +175,6 @@ impl Call {
             PoolChoice::Named(name) => installed::named(name)?,
             PoolChoice::Given(pool) => pool,
         };
-        let order = parts
-            .settings
-            .order(&pool, self.slot.name(), parts.site.function)?;
-        Hold::take(pool, self.slot, order).await
+        take(pool, self.locks, &parts.settings, At::Function(parts.site)).await
     }
 }

@@ -63,15 +63,15 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This call path holds the key already and would wait for itself. Not returned yet: it comes with `reentrant`, and until
-    /// then such a call waits until its `wait` is over, or is refused as [`Contended`](Self::Contended).
+    /// This call is nested in a body that holds the key, and would wait for itself. Nothing was sent. A nested call that is meant to run
+    /// inside the lock says so with `reentrant`.
     #[error(
-        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant` or use another key"
+        "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key"
     )]
     WouldDeadlock {
         /// The key without its namespace.
         key: String,
-        /// `file:line` of the call that holds it.
+        /// `file:line` of the annotated function, or of the `pool.lock(…)`, that holds it.
         held_at: String,
     },
 

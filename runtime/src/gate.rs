@@ -6,10 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
-use crate::LockError;
-use crate::engine::Slot;
-use crate::guard::Hold;
 use crate::seeded::seeded;
+use crate::take::Taken;
+use crate::{LockError, path};
 
 /// How a body ended, if its lease lasted.
 enum End<T> {
@@ -25,16 +24,16 @@ enum End<T> {
 ///
 /// The body is dropped before the release, however it ends; if this future is dropped, likewise.
 pub(crate) async fn run_inside<F: Future>(
-    hold: Hold,
+    taken: Taken,
     body: Pin<&mut Option<F>>,
     on_lost: OnLost,
 ) -> Result<F::Output, LockError> {
     let end = {
-        // Declared after `hold`, so dropped before it.
+        // Declared after `taken`, so dropped before it.
         let mut body = Body(body);
-        let end = poll_while_live(&mut body, hold.slot(), on_lost).await;
+        let end = poll_while_live(&mut body, &taken, on_lost).await;
         if seeded!(ReleasedBeforeDrop) {
-            hold.release().await;
+            taken.release().await;
             return match end? {
                 End::Returned(value) => Ok(value),
                 End::Panicked(panic) => resume_unwind(panic),
@@ -44,12 +43,12 @@ pub(crate) async fn run_inside<F: Future>(
     };
     match end {
         Ok(End::Returned(value)) => {
-            hold.release().await;
+            taken.release().await;
             Ok(value)
         }
         // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
         Ok(End::Panicked(panic)) => {
-            hold.release().await;
+            taken.release().await;
             resume_unwind(panic)
         }
         Err(lost) => Err(lost),
@@ -77,22 +76,31 @@ impl<F> Drop for Body<'_, F> {
 
 async fn poll_while_live<F: Future>(
     body: &mut Body<'_, F>,
-    slot: &Slot,
+    taken: &Taken,
     on_lost: OnLost,
 ) -> Result<End<F::Output>, LockError> {
+    let locks = taken.locks();
+    let mut left = taken.left();
     let mut started = false;
     poll_fn(|cx| {
         // Registered before the look, so that a loss in between wakes this task.
-        slot.register(cx);
+        taken.register(cx);
+        if left
+            .as_mut()
+            .is_some_and(|left| left.as_mut().poll(cx).is_ready())
+        {
+            left = None;
+        }
         let guarded = (on_lost == OnLost::Cancel || !started) && !seeded!(NoGate);
-        if guarded && !slot.is_live() {
-            return Poll::Ready(Err(slot.lost_error()));
+        if guarded && !locks.is_live() {
+            return Poll::Ready(Err(locks.lost_error()));
         }
         started = true;
         let Some(future) = body.0.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(slot.lost_error()));
+            return Poll::Ready(Err(locks.lost_error()));
         };
-        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        let poll = || path::inside(locks, || future.poll(cx));
+        match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(End::Returned(value))),
             Ok(Poll::Pending) => Poll::Pending,
             Err(panic) => Poll::Ready(Ok(End::Panicked(panic))),

@@ -96,9 +96,7 @@ pub fn pool() -> Result<LockPool, LockError> {
 
 /// The pool for a call that names none.
 pub(crate) fn current() -> Result<LockPool, LockError> {
-    SCOPED
-        .try_with(LockPool::clone)
-        .ok()
+    scoped()
         .or_else(|| INSTALLED.get().cloned())
         .ok_or(LockError::NotInstalled)
 }
@@ -110,6 +108,11 @@ pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
             "no lock pool is installed as `{name}`; at the start of the program add `pool.install_as(\"{name}\")?;`"
         ))
     })
+}
+
+/// The pool of the innermost scope.
+pub(crate) fn scoped() -> Option<LockPool> {
+    SCOPED.try_with(LockPool::clone).ok()
 }
 
 pub(crate) async fn scope<F: Future>(pool: LockPool, future: F) -> F::Output {

@@ -3,18 +3,23 @@
 
 mod call;
 mod clock;
+mod detach;
 mod engine;
 mod error;
 mod fence;
 mod gate;
 mod guard;
+mod hold;
 mod installed;
 mod interop;
 mod key;
 mod lease;
+mod locks;
+mod path;
 mod pool;
 mod request;
 mod seeded;
+mod site;
 #[cfg_attr(
     not(feature = "redis"),
     allow(
@@ -24,6 +29,7 @@ mod seeded;
     )
 )]
 mod store;
+mod take;
 mod token;
 
 #[doc(hidden)]

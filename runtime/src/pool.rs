@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -33,7 +35,19 @@ pub struct LockPool {
     inner: Arc<Inner>,
 }
 
+/// Tells pools apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolId(u64);
+
+impl PoolId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 struct Inner {
+    id: PoolId,
     engine: Engine,
     nonce: Nonce,
     namespace: String,
@@ -84,8 +98,34 @@ impl LockPool {
     }
 
     /// A request for the lock `key`, to be given a ttl and acquired.
+    #[track_caller]
     pub fn lock(&self, key: impl Into<String>) -> LockRequest {
-        LockRequest::new(self.clone(), key.into())
+        LockRequest::new(self.clone(), vec![key.into()], Location::caller())
+    }
+
+    /// A request for several locks, from 1 to 16: all of them or none.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
+    /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(Duration::from_secs(10)).acquire().await?;
+    /// for (key, fence) in guard.fences() {
+    ///     println!("{key} with {fence:?}"); // first account:3, then account:7
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Each key is locked once, and they are asked for one after the other in their order as strings, so that two calls never wait for each
+    /// other in a circle. What was taken is let go if one cannot be had; `wait` is one budget for all. There is one guard: its lease
+    /// is over when the first of them is, and then the body is dropped. Every key has its own [fence](crate::LockGuard::fences).
+    ///
+    /// Without a watchdog nobody renews the first leases while the call waits for the others. So that its body begins with at least half a
+    /// ttl, a call whose first lease gets older than that begins again, for as long as its `wait` lasts.
+    #[track_caller]
+    pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
+        let keys = keys.into_iter().map(K::into).collect();
+        LockRequest::new(self.clone(), keys, Location::caller())
     }
 
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
@@ -107,6 +147,10 @@ impl LockPool {
     ) -> ShutdownReport {
         // An engine that is gone holds nothing.
         begun.await.unwrap_or_default()
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.inner.id
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -188,6 +232,7 @@ impl LockPoolBuilder {
     /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
     /// | `rediss://…` | the same over TLS (feature `tls`) |
     /// | `redis+unix:///path` | the same over a Unix socket |
+    /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -277,6 +322,7 @@ impl LockPoolBuilder {
         let engine = engine::start(self.place, self.limits, clock, connecting).await?;
         Ok(LockPool {
             inner: Arc::new(Inner {
+                id: PoolId::next(),
                 engine,
                 nonce: Nonce::new(),
                 namespace: self.namespace,

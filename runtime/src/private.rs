@@ -4,8 +4,9 @@
 use std::fmt::Display;
 
 use crate::LockError;
-pub use crate::call::{Call, Site};
+pub use crate::call::Call;
 pub use crate::key::Key;
+pub use crate::site::Site;
 pub use core;
 
 /// A value that can stand in a key: everything that is `Display`.

@@ -1,15 +1,18 @@
 //! A lock to take: what the attribute says, as a builder.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Order, Slot, Watchdog};
+use crate::detach::run_detached;
+use crate::engine::{Share, Watchdog};
 use crate::gate::{OnLost, run_inside};
-use crate::guard::Hold;
 use crate::lease::Terms;
-use crate::{LockError, LockGuard, LockPool, key};
+use crate::locks::Locks;
+use crate::site::At;
+use crate::take::{Taken, take};
+use crate::{LockError, LockGuard, LockPool};
 
 /// How to take and keep a lock.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +22,17 @@ pub(crate) struct Settings {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) wait: Option<Duration>,
     pub(crate) on_lost: OnLost,
+    pub(crate) share: Option<Share>,
+    pub(crate) reentrant: bool,
+}
+
+/// The settings, checked and complete.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) terms: Terms,
+    pub(crate) watchdog: Option<Watchdog>,
+    pub(crate) wait: Duration,
+    pub(crate) share: Option<Share>,
 }
 
 /// When a watchdog renews.
@@ -30,25 +44,22 @@ pub(crate) enum Beat {
 }
 
 impl Settings {
-    /// The order for the engine, or what is wrong with the settings.
-    pub(crate) fn order(
-        &self,
-        pool: &LockPool,
-        name: &Arc<str>,
-        function: &str,
-    ) -> Result<Order, LockError> {
+    /// What is to be done, or what is wrong with the settings.
+    pub(crate) fn plan(&self, pool: &LockPool) -> Result<Plan, LockError> {
         let ttl = self.ttl.ok_or_else(|| {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
-        Ok(Order {
-            key: pool.full_key(name),
-            name: Arc::clone(name),
-            token: pool.token(),
-            owner: pool.owner(function),
+        if self.share == Some(Share::Permit(0)) {
+            return Err(LockError::config(
+                "`permits` is at least 1: with none, nobody could ever enter",
+            ));
+        }
+        Ok(Plan {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pool.default_wait()),
+            share: self.share,
         })
     }
 
@@ -81,7 +92,7 @@ impl Settings {
     }
 }
 
-/// A lock to take, made by [`LockPool::lock`].
+/// A lock to take, made by [`LockPool::lock`] and [`LockPool::lock_all`].
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -96,15 +107,17 @@ impl Settings {
 #[must_use = "nothing is locked before `acquire` or `run`"]
 pub struct LockRequest {
     pool: LockPool,
-    key: String,
+    keys: Vec<String>,
+    at: &'static Location<'static>,
     settings: Settings,
 }
 
 impl LockRequest {
-    pub(crate) fn new(pool: LockPool, key: String) -> Self {
+    pub(crate) fn new(pool: LockPool, keys: Vec<String>, at: &'static Location<'static>) -> Self {
         Self {
             pool,
-            key,
+            keys,
+            at,
             settings: Settings::default(),
         }
     }
@@ -134,6 +147,20 @@ impl LockRequest {
         self
     }
 
+    /// Takes a share of the lock: many readers, or one that takes the lock without this. A reader that comes while a writer
+    /// queues, queues behind it. Each reader has a lease of its own. Default: exclusive.
+    pub fn shared(mut self) -> Self {
+        self.settings.share = Some(Share::Reader);
+        self
+    }
+
+    /// Takes one of `permits` places; each has a lease of its own. All that use the key must say the same number: with a smaller
+    /// one than others who are inside, or with zero, the call fails with [`LockError::Config`]. Default: exclusive.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.settings.share = Some(Share::Permit(permits));
+        self
+    }
+
     /// How long to queue for a lock that is held; a hard budget, I/O included. Zero tries once. Default:
     /// the pool's.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -141,7 +168,19 @@ impl LockRequest {
         self
     }
 
-    /// Takes the lock.
+    /// If this call is nested in a body that holds the key, enters that body's lock instead of being refused with
+    /// [`LockError::WouldDeadlock`]: with no round trip, on the lease of the body, with its deadline and fence, whatever `ttl`,
+    /// `watchdog` and `max_hold` say here. Calls that are nested side by side in one body, as branches of a `join!`, take turns, for as long
+    /// as the lease lasts. Elsewhere the call takes the lock as any other. Default: off.
+    ///
+    /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and the attribute make
+    /// a body: what is called while a [`LockGuard`] is alive is not nested in it, and waits for it.
+    pub fn reentrant(mut self) -> Self {
+        self.settings.reentrant = true;
+        self
+    }
+
+    /// Takes the lock; of several keys all or none.
     ///
     /// Cancel safe: a dropped future leaves no place in the queue and no lock.
     ///
@@ -149,7 +188,8 @@ impl LockRequest {
     ///
     /// [`LockError::Contended`], [`LockError::TimedOut`] or [`LockError::QueueFull`] if others have it,
     /// [`LockError::Unavailable`] if the store does not serve, [`LockError::InvalidKey`], [`LockError::ShuttingDown`],
-    /// and [`LockError::Config`] for a ttl, interval or `max_hold` that is not possible.
+    /// [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key,
+    /// and [`LockError::Config`] for a ttl, interval, `max_hold` or number of keys that is not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.take().await.map(LockGuard::new)
     }
@@ -162,13 +202,30 @@ impl LockRequest {
     /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the body's end.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let body = pin!(Some(body));
-        let hold = self.take().await?;
-        run_inside(hold, body, OnLost::Cancel).await
+        run_inside(self.take().await?, body, OnLost::Cancel).await
     }
 
-    async fn take(self) -> Result<Hold, LockError> {
-        let name: Arc<str> = key::check(self.key)?.into();
-        let order = self.settings.order(&self.pool, &name, "")?;
-        Hold::take(self.pool, Slot::new(name), order).await
+    /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside the lock, which is
+    /// then released. Once the lock is held the body is a task of the caller's tokio runtime.
+    ///
+    /// Cancel safe while it waits for the lock: nothing runs then. A body that panics does so in the caller, if it is still there. The
+    /// task is in the present tracing span and [`LockPool::scope`]; it is nested in no lock but its own. A call that
+    /// enters a lock as [`reentrant`](Self::reentrant) is a part of that body, and ends with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); [`LockError::Config`] outside of a tokio runtime; [`LockError::Lost`] also if the runtime shut down before the
+    /// body's end.
+    pub async fn run_detached<F>(self, body: F) -> Result<F::Output, LockError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        run_detached(self.take(), body, OnLost::Cancel).await
+    }
+
+    async fn take(self) -> Result<Taken, LockError> {
+        let locks = Locks::checked(self.keys)?;
+        take(self.pool, locks, &self.settings, At::Call(self.at)).await
     }
 }

@@ -5,17 +5,23 @@
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`quorum`] | several independent servers |
+//! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
+//! | [`transfer`] | money that is moved between accounts, for locks on two keys |
 //! | [`probe`] | who looks at a key, apart from the code under test |
 //! | [`recorder`] | who saw two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
+//! | [`blocked`] | a runtime none of whose workers can run anything |
+//! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
+pub mod blocked;
 pub mod chaos;
 pub mod clock;
+pub mod lateness;
 pub mod oracle;
 pub mod probe;
 pub mod process;
@@ -26,5 +32,7 @@ pub mod random;
 pub mod recorder;
 pub mod redis_probe;
 pub mod server;
+pub mod stores;
+pub mod transfer;
 pub mod wait;
 pub mod worker;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::{LockPool, LockPoolBuilder};
+
 /// How often a condition is looked at.
 const STEP: Duration = Duration::from_millis(2);
 
@@ -56,4 +58,20 @@ pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut(
 pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
     let ended = tokio::time::timeout(limit, future).await;
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
+}
+
+/// Connects; a busy machine may miss a short time-out, so there are further tries for half a minute.
+///
+/// # Panics
+///
+/// When none of them succeeds.
+pub async fn connected(builder: LockPoolBuilder) -> LockPool {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match builder.clone().connect().await {
+            Ok(pool) => return pool,
+            Err(error) if Instant::now() > end => panic!("{error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
 }

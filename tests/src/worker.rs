@@ -48,6 +48,16 @@ pub enum Scenario {
         /// How long each stays inside, in microseconds.
         stay_us: u64,
     },
+    /// Moves money between the accounts in the store, each move under the locks of both of its accounts, until all processes together
+    /// have made so many moves. See [`transfer`](crate::transfer).
+    Transfer {
+        /// How many tasks.
+        tasks: u32,
+        /// How many moves.
+        moves: u64,
+        /// Where the choice of accounts begins.
+        seed: u64,
+    },
     /// Takes no lock: calls `init_from_env` and tells the outcome.
     InitFromEnv,
 }

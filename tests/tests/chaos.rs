@@ -53,6 +53,7 @@ requirements! {
     ownership: 8 Redis,
     ownership_in_memory: 8 Memory,
     sql: 10 Redis,
+    sql_in_memory: 10 Memory,
     kills: 12 Redis,
     error_classes: 18 Redis,
     keys: 21 Memory,

@@ -7,7 +7,8 @@ use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
-const SHORT: Duration = Duration::from_millis(150);
+/// How long a client waits for an answer, be there one or none.
+const SHORT: Duration = Duration::from_millis(400);
 const LONG: Duration = Duration::from_secs(5);
 
 fn client(url: &str) -> Connection {

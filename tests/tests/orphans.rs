@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::random::Random;
@@ -14,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// An orphan lives no longer than its ttl, and this much.
 const SLACK: Duration = Duration::from_millis(200);
+const LIMIT: Duration = Duration::from_secs(5);
 const IO_TIMEOUT: Duration = Duration::from_millis(200);
 
 fn runtime() -> Runtime {
@@ -24,8 +26,7 @@ fn runtime() -> Runtime {
 }
 
 async fn connect(url: &str) -> LockPool {
-    let pool = LockPool::builder().url(url).io_timeout(IO_TIMEOUT);
-    pool.connect().await.expect("the server answers")
+    wait::connected(LockPool::builder().url(url).io_timeout(IO_TIMEOUT)).await
 }
 
 #[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]
@@ -64,6 +65,7 @@ fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
             .map(|thread| thread.join().expect("no panic"));
         slow.sum::<u32>()
     });
+    let excuse = Excuse::begin();
     let total = TIMES * THREADS;
     eprintln!("{slow} of {total} orphans lived longer than 100 ms");
     assert!(
@@ -71,9 +73,11 @@ fn an_acquisition_dropped_at_a_random_moment_leaves_nothing() {
         "{slow} of {total} lived longer than 100 ms"
     );
     let probe = server.probe();
-    wait::until("all are gone", Duration::from_secs(2) + SLACK, || {
-        probe.keys("lock:dropped-*").is_empty()
-    });
+    wait::until(
+        "all are gone",
+        Duration::from_secs(2) + SLACK + excuse.so_far(),
+        || probe.keys("lock:dropped-*").is_empty(),
+    );
 }
 
 fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Random) -> u32 {
@@ -92,8 +96,12 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
         assert!(ended.is_err(), "the body never ends: {ended:?}");
+        let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
-        slow += u32::from(seen > Duration::from_millis(100));
+        let slow_now = seen > Duration::from_millis(100);
+        // On a busy machine it gets the time that the machine has lost.
+        let excused = || wait::try_until(excuse.so_far(), || !probe.exists(&key)).is_some();
+        slow += u32::from(slow_now && !excused());
     }
     slow
 }
@@ -124,6 +132,7 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
     for number in 0..20 {
         let key = format!("fails-{thread}-{number}");
         proxy.set(DELAY);
+        let excuse = Excuse::begin();
         let fault = random.below(6);
         let phase = random.duration(Duration::from_millis(8));
         let patience = random.duration(Duration::from_millis(400));
@@ -144,9 +153,15 @@ fn fails_at_random(server: &Server, thread: u32, mut random: Random) {
         drop(outcome);
         // A stalled request may run only now.
         let what = format!("{key} (fault {fault} after {phase:?}, patience {patience:?})");
-        wait::until(&what, TTL + SLACK, || !probe.exists(&key));
+        let gone = || {
+            let limit = TTL + SLACK;
+            if wait::try_until(limit, || !probe.exists(&key)).is_none() {
+                wait::until(&what, excuse.so_far(), || !probe.exists(&key));
+            }
+        };
+        gone();
         runtime.block_on(works_again(&pool, &key, &what));
-        wait::until(&what, TTL + SLACK, || !probe.exists(&key));
+        gone();
     }
 }
 
@@ -163,7 +178,7 @@ fn fail(proxy: &Proxy, fault: u64) {
 
 async fn works_again(pool: &LockPool, key: &str, what: &str) {
     let request = pool.lock(key).ttl(Duration::from_secs(1));
-    let guard = request.wait(Duration::from_secs(5)).acquire().await;
+    let guard = request.wait(Duration::from_secs(10)).acquire().await;
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
@@ -185,7 +200,7 @@ async fn reply_lost(server: &Server, after: After, times: u64) {
         let key = format!("reply-lost-{after:?}-{number}");
         proxy.lose_replies(&key, 1, after);
         let request = pool.lock(&*key).ttl(Duration::from_secs(20));
-        let acquired = request.wait(Duration::from_secs(2)).acquire().await;
+        let acquired = request.wait(Duration::from_secs(10)).acquire().await;
         let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
         assert_eq!(proxy.counts().lost, number + 1, "{key}: its reply was lost");
         let value = probe.value(&key).expect("it is locked");
@@ -210,7 +225,8 @@ async fn without_queueing_a_lost_reply_is_never_contention() {
             Ok(guard) => drop(guard),
             Err(error) => assert!(!error.is_contention(), "{key}: {error}"),
         }
-        let limit = Duration::from_secs(1);
+        // The ttl is far longer.
+        let limit = Duration::from_secs(5);
         wait::until_async(&key, limit, || !probe.exists(&key)).await;
     }
 }
@@ -237,14 +253,19 @@ async fn an_acquisition_that_arrives_after_everything_is_removed() {
 /// A request is stuck in the network while its connection ends; the caller has given up, or has had the lock
 /// by a second request and has released it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
-    const LATE: Duration = Duration::from_millis(600);
+    const LATE: Duration = Duration::from_millis(1_500);
     let pool = LockPool::builder().url(proxy.url()).namespace(&name);
     let pool = pool.connect().await.expect("the server answers");
-    proxy.set(Mode::Stall);
+    proxy.set(Mode::Delay {
+        least: LATE,
+        jitter: Duration::ZERO,
+    });
+    let before = proxy.counts().commands;
     let request = pool.lock("late").ttl(Duration::from_secs(20));
-    let call = tokio::spawn(request.wait(Duration::from_secs(5)).acquire());
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    proxy.hang_up(LATE);
+    let call = tokio::spawn(request.wait(Duration::from_secs(10)).acquire());
+    let sent = || proxy.counts().commands > before;
+    wait::until_async("the first request is on its way", LIMIT, sent).await;
+    proxy.hang_up(Duration::ZERO);
     if gives_up {
         call.abort();
     }
@@ -262,13 +283,12 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
     let fence = format!("{name}:%leasehold:fence");
     let before = probe.get(&fence);
     let arrives = || probe.get(&fence) != before;
-    wait::until_async("the first request arrives", LATE * 2, arrives).await;
+    wait::until_async("the first request arrives", LATE + LIMIT, arrives).await;
     // The ttl is far longer.
-    let limit = Duration::from_millis(1_700);
-    wait::until_async("it is removed", limit, || !probe.exists(&key)).await;
+    wait::until_async("it is removed", LIMIT, || !probe.exists(&key)).await;
 }
 
-#[distributed_lock(key = "<key>", ttl = "2s", pool = pool)]
+#[distributed_lock(key = "<key>", ttl = "5s", pool = pool)]
 async fn returns(pool: &LockPool, key: &str, inside: impl FnOnce()) -> Result<u32, LockError> {
     inside();
     Ok(7)
@@ -283,14 +303,15 @@ async fn a_release_that_fails_is_tried_again_and_is_nobodys_error() {
         let proxy = Proxy::start(server.address());
         let pool = connect(&proxy.url()).await;
         let key = format!("release-{number}");
-        let started = Instant::now();
+        let (started, excuse) = (Instant::now(), Excuse::begin());
         let ended = returns(&pool, &key, || fail(&proxy, fault)).await;
         let took = started.elapsed();
         assert_eq!(ended, Ok(7), "fault {fault}");
         // At most ttl/10 is spent on a release; the rest is for a busy machine.
-        assert!(took < Duration::from_millis(500), "fault {fault}: {took:?}");
+        let most = Duration::from_millis(800) + excuse.so_far();
+        assert!(took < most, "fault {fault}: {took:?}");
         proxy.pass();
-        let limit = Duration::from_millis(1_200);
+        let limit = Duration::from_secs(4).saturating_sub(started.elapsed());
         wait::until_async("released before it expires", limit, || !probe.exists(&key)).await;
     }
 }

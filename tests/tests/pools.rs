@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
@@ -14,7 +15,7 @@ use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
 
 async fn connect(url: &str) -> LockPool {
     LockPool::connect(url).await.expect("the store opens")
@@ -164,9 +165,9 @@ async fn use_shared(name: &str) {
         let guard = take(pool, &format!("{name}-{number}")).await;
         guard.release().await.expect("still held");
     }
-    let request = pool.lock(name).ttl(Duration::from_millis(500)).watchdog();
+    let request = pool.lock(name).ttl(Duration::from_secs(2)).watchdog();
     let renewed = request
-        .run(tokio::time::sleep(Duration::from_millis(900)))
+        .run(tokio::time::sleep(Duration::from_millis(2_500)))
         .await;
     assert_eq!(renewed, Ok(()));
 }
@@ -199,7 +200,7 @@ async fn a_shutdown_waits_for_holders_and_refuses_the_rest() {
         tokio::task::yield_now().await;
         let shutdown = tokio::spawn({
             let pool = pool.clone();
-            async move { pool.shutdown(Duration::from_millis(600)).await }
+            async move { pool.shutdown(Duration::from_secs(2)).await }
         });
         let queued = wait::within("the waiter is told", LIMIT, waiter).await;
         let queued = queued.expect("no panic");
@@ -313,12 +314,13 @@ async fn ten_thousand_locks_are_released_in_two_seconds() {
         held.extend(task.expect("no panic"));
     }
     assert_eq!(probe.keys("lock:many*").len(), HELD);
-    let started = Instant::now();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     let dropping = std::thread::spawn(move || drop(held));
     let report = pool.shutdown(Duration::from_secs(2)).await;
     let took = started.elapsed();
     dropping.join().expect("no panic");
-    assert!(took < Duration::from_millis(2_300), "{took:?}");
+    let most = Duration::from_millis(2_300) + excuse.so_far();
+    assert!(took < most, "{took:?}");
     let unreleased = report.still_held + report.unconfirmed;
     assert!(report.released + unreleased <= HELD, "{report:?}");
     assert_eq!(
@@ -341,7 +343,6 @@ async fn a_dropped_pool_still_releases() {
         drop(pool);
         drop(guard);
         let wire = format!("lock:{key}");
-        let limit = Duration::from_secs(1);
-        wait::until_async(&wire, limit, || probe.get(&wire).is_none()).await;
+        wait::until_async(&wire, LIMIT, || probe.get(&wire).is_none()).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_tests::chaos::seeded::CASES;
+use leasehold_tests::chaos::seeded::{CASES, UNCHECKED};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
@@ -40,6 +40,7 @@ macro_rules! bugs {
         fn all_are_played() {
             let played = [$(stringify!($bug)),+].map(str::to_owned);
             let mut seeded = leasehold::__test::bugs();
+            seeded.push(UNCHECKED.to_owned());
             seeded.sort();
             let mut played = Vec::from(played);
             played.sort();
@@ -68,4 +69,5 @@ bugs! {
     fence_passed_on: FencePassedOn,
     quorum_of_answers: QuorumOfAnswers,
     no_quarantine: NoQuarantine,
+    fence_unchecked: FenceUnchecked,
 }

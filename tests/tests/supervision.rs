@@ -75,7 +75,7 @@ async fn a_demoted_master_is_not_stormed() {
     assert!((1..60).contains(&opened), "{opened} connections in 3 s");
 
     replicate(&probe, "NO", "ONE");
-    let guard = take(&pool, "promoted", Duration::from_secs(3)).await;
+    let guard = take(&pool, "promoted", LONG).await;
     guard.release().await.expect("still held");
 }
 
@@ -237,7 +237,7 @@ async fn a_busy_process_lets_others_in() {
     };
     for _ in 0..6 {
         wait::until_async("the other process is inside", LONG, busy).await;
-        let guard = take(&pool, "busy", Duration::from_secs(5)).await;
+        let guard = take(&pool, "busy", LONG).await;
         guard.release().await.expect("still held");
     }
 }

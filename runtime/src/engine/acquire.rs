@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
 use super::queue::{KeyQueue, MOST_SPARE, Passing, Place};
-use super::ticket::{Lease, Order, Stage, Ticket, TicketId};
+use super::ticket::{Lease, Order, Share, Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Reply, Retry};
 use crate::{Fence, LockError, StoreError};
+
+/// So many calls that share a lock ask for it at once.
+const MOST_TOGETHER: usize = 64;
 
 impl Core {
     pub(super) fn enter(&mut self, id: TicketId, order: Order, now: Instant) {
@@ -67,6 +70,10 @@ impl Core {
         if queue.holder.is_some() {
             return Some(order.contended(self.holder_left(queue, now)));
         }
+        if order.share.is_some() {
+            // What kept another out need not keep this one out.
+            return None;
+        }
         // While the head asks, its answer will serve this call as well.
         let head = queue
             .waiting
@@ -86,7 +93,7 @@ impl Core {
         }
     }
 
-    /// Lets the head of the queue ask, if it may.
+    /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it.
     pub(super) fn pump(&mut self, key: &Arc<str>, now: Instant) {
         let Some(queue) = self.queues.get(key) else {
             return;
@@ -102,10 +109,26 @@ impl Core {
         let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
             return;
         };
-        if queue.ask_at <= now && matches!(self.tickets[&head].stage, Stage::Queued) {
-            self.ask(head, now);
+        if queue.ask_at <= now {
+            for id in self.asking_together(queue) {
+                self.ask(id, now);
+            }
         }
         self.arm(head);
+    }
+
+    fn asking_together(&self, queue: &KeyQueue) -> Vec<TicketId> {
+        let shares = |id: &&TicketId| self.tickets[*id].order.share.is_some();
+        let together = queue.waiting.iter().take(MOST_TOGETHER).take_while(shares);
+        let together = together.count().max(1);
+        let queued = |id: &TicketId| matches!(self.tickets[id].stage, Stage::Queued);
+        queue
+            .waiting
+            .iter()
+            .copied()
+            .take(together)
+            .filter(queued)
+            .collect()
     }
 
     /// The key is likely free: the next in its queue asks at once.
@@ -160,13 +183,23 @@ impl Core {
             spare =
                 u32::try_from(local.waiting.len() - 1).map_or(MOST_SPARE, |n| n.min(MOST_SPARE));
         }
-        let op = Op::Acquire {
-            key: Arc::clone(&order.key),
-            token: order.token,
-            ttl: order.terms.ttl(),
-            owner: Arc::clone(&order.owner),
-            queue,
-            spare,
+        let (key, token, ttl) = (Arc::clone(&order.key), order.token, order.terms.ttl());
+        let op = match order.share {
+            Some(kind) => Op::Join {
+                key,
+                token,
+                ttl,
+                limit: kind.limit(),
+                queue,
+            },
+            None => Op::Acquire {
+                key,
+                token,
+                ttl,
+                owner: Arc::clone(&order.owner),
+                queue,
+                spare,
+            },
         };
         let flight = Flight::Acquire {
             ticket: id,
@@ -208,15 +241,19 @@ impl Core {
                 spare,
                 wanted,
             }) if in_time && now < ticket.order.terms.soft(sent) => {
-                let key = Arc::clone(&ticket.order.key);
+                let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.passing = Passing::begin(fence, spare, wanted, now);
-                    queue.granted(id, now);
+                    queue.granted(id, share.is_some(), now);
                 }
                 self.grant(id, sent, fence, now);
             }
             // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
+            Ok(Reply::Limited(limit)) if current => {
+                let error = ticket.order.limited(limit);
+                self.fail(id, error, now);
+            }
             Ok(Reply::Held { left, queued }) if current => self.contended(id, left, queued, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
@@ -256,14 +293,21 @@ impl Core {
         } else {
             ticket.deadline(&lease)
         };
-        let key = Arc::clone(&ticket.order.key);
+        let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
         ticket.stage = Stage::Held(lease);
         self.signal(Signal::Granted {
             ticket: id,
             deadline,
             fence,
         });
-        self.refuse_single_tries(&key, Some(deadline.since(now)), now);
+        let answer = Answer {
+            share,
+            granted: true,
+        };
+        self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
+        if share.is_some() {
+            self.pump(&key, now);
+        }
         self.arm(id);
     }
 
@@ -281,29 +325,39 @@ impl Core {
             return;
         };
         ticket.stage = Stage::Queued;
-        let key = Arc::clone(&ticket.order.key);
+        let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.held(left, queued, now, |pause| self.jitter.around(pause));
             if queue.place == Place::Called {
                 queue.ask_at = now;
             }
         }
-        self.refuse_single_tries(&key, left, now);
+        let answer = Answer {
+            share,
+            granted: false,
+        };
+        self.refuse_single_tries(&key, answer, left, now);
         self.pump(&key, now);
     }
 
     /// One answer serves all calls of this process that asked for the same key and do not queue.
-    fn refuse_single_tries(&mut self, key: &Arc<str>, left: Option<Duration>, now: Instant) {
+    fn refuse_single_tries(
+        &mut self,
+        key: &Arc<str>,
+        answer: Answer,
+        left: Option<Duration>,
+        now: Instant,
+    ) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
-        let waits = |id: &TicketId| {
+        let stays = |id: &TicketId| {
             self.tickets
                 .get(id)
-                .is_some_and(|ticket| ticket.order.waits())
+                .is_some_and(|ticket| ticket.order.waits() || !answer.refuses(&ticket.order))
         };
         let (kept, refused): (VecDeque<TicketId>, VecDeque<TicketId>) =
-            queue.waiting.drain(..).partition(waits);
+            queue.waiting.drain(..).partition(stays);
         queue.waiting = kept;
         for id in refused {
             let error = self.tickets[&id].order.contended(left);
@@ -390,6 +444,25 @@ impl Core {
     pub(super) fn fail(&mut self, id: TicketId, error: LockError, now: Instant) {
         self.signal(Signal::Failed(id, error));
         self.leave(id, false, now);
+    }
+}
+
+/// What the store said to one call, which tells others something as well.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// What was asked for.
+    share: Option<Share>,
+    granted: bool,
+}
+
+impl Answer {
+    /// Whether a call that tries once would be refused, too.
+    fn refuses(self, order: &Order) -> bool {
+        match order.share {
+            None => true,
+            share if self.granted => self.share.is_none() && share.is_some(),
+            share => self.share == share,
+        }
     }
 }
 

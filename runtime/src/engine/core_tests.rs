@@ -32,6 +32,7 @@ fn order(number: u64, wait: Duration) -> Order {
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
+        share: None,
     }
 }
 

@@ -46,6 +46,16 @@ impl Core {
 
     pub(super) fn send_renewals(&mut self, now: Instant) {
         let due = std::mem::take(&mut self.renewals);
+        let is_share = |id: &TicketId| {
+            let ticket = self.tickets.get(id);
+            ticket.is_some_and(|ticket| ticket.order.share.is_some())
+        };
+        let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(is_share);
+        self.send_batches(&locks, Op::Renew, now);
+        self.send_batches(&shares, Op::Stay, now);
+    }
+
+    fn send_batches(&mut self, due: &[TicketId], op: fn(Vec<Renewal>) -> Op, now: Instant) {
         for batch in due.chunks(BATCH) {
             let mut tickets = Vec::with_capacity(batch.len());
             let mut renewals = Vec::with_capacity(batch.len());
@@ -65,7 +75,7 @@ impl Core {
             }
             if !renewals.is_empty() {
                 let flight = Flight::Renew { tickets, sent: now };
-                self.send(Op::Renew(renewals), patience, flight);
+                self.send(op(renewals), patience, flight);
             }
         }
     }

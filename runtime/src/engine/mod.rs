@@ -31,4 +31,4 @@ pub(crate) use jitter::Jitter;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};
-pub(crate) use ticket::{Order, TicketId, Watchdog};
+pub(crate) use ticket::{Order, Share, TicketId, Watchdog};

@@ -71,6 +71,8 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
+            && holder.order.share.is_none()
+            && ticket.order.share.is_none()
             && is_settled(holder)
             && !lease.renewing
             && is_untried(ticket);

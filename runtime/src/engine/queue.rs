@@ -91,6 +91,9 @@ impl KeyQueue {
         self.settled();
         self.turn = None;
         self.held_until = left.map(|left| now + left);
+        if queued && self.place == Place::None {
+            self.place = Place::Queued;
+        }
         let pause = spread(if queued {
             SLOW_POLL
         } else {
@@ -113,14 +116,16 @@ impl KeyQueue {
         self.ask_at = now + spread(self.pause(FIRST_RETRY, LONGEST_RETRY));
     }
 
-    /// `ticket` has the key.
-    pub(super) fn granted(&mut self, ticket: TicketId, now: Instant) {
+    /// `ticket` has the key, or a share of it.
+    pub(super) fn granted(&mut self, ticket: TicketId, shared: bool, now: Instant) {
         self.settled();
         self.freed(now);
         self.remove(ticket);
-        self.holder = Some(ticket);
-        self.turn.get_or_insert(now);
         self.place = Place::None;
+        if !shared {
+            self.holder = Some(ticket);
+            self.turn.get_or_insert(now);
+        }
     }
 
     /// Takes `ticket` out of the queue; nearly always it is the first.

@@ -92,10 +92,11 @@ impl Core {
         let pause = pause(cleanup.tries);
         cleanup.tries += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
-        let op = Op::Release {
-            key: Arc::clone(&ticket.order.key),
-            token: ticket.order.token,
-            after: ticket.open.clone(),
+        let (key, token) = (Arc::clone(&ticket.order.key), ticket.order.token);
+        let after = ticket.open.clone();
+        let op = match ticket.order.share {
+            Some(_) => Op::Part { key, token, after },
+            None => Op::Release { key, token, after },
         };
         let certain = ticket.open.is_empty();
         let flight = Flight::Release {

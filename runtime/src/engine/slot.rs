@@ -67,10 +67,6 @@ impl Slot {
         let _ = self.clock.set(clock);
     }
 
-    pub(crate) fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.state().fence
     }

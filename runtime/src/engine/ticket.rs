@@ -34,6 +34,27 @@ pub(crate) struct Order {
     pub(crate) watchdog: Option<Watchdog>,
     /// How long to queue; zero is one try.
     pub(crate) wait: Duration,
+    /// A share of the lock instead of all of it.
+    pub(crate) share: Option<Share>,
+}
+
+/// With whom a lock is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// With all others that read.
+    Reader,
+    /// With so many in all.
+    Permit(u32),
+}
+
+impl Share {
+    /// How many shares there may be at most; 0 for no bound.
+    pub(crate) fn limit(self) -> u32 {
+        match self {
+            Self::Reader => 0,
+            Self::Permit(limit) => limit,
+        }
+    }
 }
 
 /// An order on its way.
@@ -102,6 +123,16 @@ impl Order {
     /// Whether the caller queues for a lock that is held.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
+    }
+
+    /// Others count more holders than this call does.
+    pub(super) fn limited(&self, limit: u32) -> LockError {
+        let asked = self.share.map_or(0, Share::limit);
+        LockError::config(format!(
+            "`permits = {asked}` on the key `{}`, which others hold with `permits = {limit}`; give all functions of a key the \
+             same number",
+            self.name
+        ))
     }
 
     pub(super) fn contended(&self, retry_after: Option<Duration>) -> LockError {

@@ -59,9 +59,32 @@ enum State {
     },
     /// Handed to the pool, which has not confirmed yet.
     Handed,
+    /// At most `limit` shares, 0 for no bound, and when each ends.
+    Shared {
+        limit: u32,
+        shares: HashMap<Token, Instant>,
+    },
 }
 
 impl Entry {
+    /// When there may be room: a bounded share ends, or the lock does.
+    fn next_end(&self) -> Instant {
+        match &self.state {
+            State::Shared { limit, shares } if *limit > 0 => {
+                shares.values().min().copied().unwrap_or(self.expires)
+            }
+            _ => self.expires,
+        }
+    }
+
+    /// Removes the shares that have ended; whether anything is left.
+    fn prune(&mut self, now: Instant) -> bool {
+        if let State::Shared { shares, .. } = &mut self.state {
+            shares.retain(|_, end| now < *end);
+        }
+        now < self.expires
+    }
+
     fn is_held_by(&self, with: Token) -> bool {
         matches!(self.state, State::Held { token, .. } if token == with)
     }
@@ -92,7 +115,7 @@ impl Space {
     }
 }
 
-/// An acquire, as a [`MemoryStore`] was asked for it.
+/// An acquire or a join, as a [`MemoryStore`] was asked for it.
 struct Wish<'a> {
     key: &'a Arc<str>,
     token: Token,
@@ -100,6 +123,10 @@ struct Wish<'a> {
     queue: bool,
     spare: u32,
 }
+
+/// A join's part that an acquire has not: how many shares there may be.
+#[derive(Clone, Copy)]
+struct Limit(u32);
 
 impl Entries {
     fn acquire(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
@@ -148,11 +175,113 @@ impl Entries {
         }
     }
 
+    fn join(&mut self, pool: PoolId, wish: &Wish<'_>, limit: Limit, now: Instant) -> Reply {
+        self.sweep(now);
+        let Limit(most) = limit;
+        let key = wish.key;
+        if self.live(key, now).is_none() {
+            self.hand_on(key, now);
+        }
+        let first = self
+            .queues
+            .get(key)
+            .and_then(|queue| queue.front().copied());
+        let my_turn = first.is_none_or(|first| first == pool);
+        let mut shares = HashMap::new();
+        let mut limit = most;
+        let mut ends = now + wish.ttl;
+        if let Some(entry) = self.live(key, now) {
+            match &mut entry.state {
+                State::Shared {
+                    limit: known,
+                    shares: others,
+                } => {
+                    let again = others.contains_key(&wish.token);
+                    if !again && 0 < most && most < *known {
+                        return Reply::Limited(*known);
+                    }
+                    let same_kind = (most == 0) == (*known == 0);
+                    limit = most.max(*known);
+                    let room = limit == 0 || others.len() < limit as usize;
+                    if !(again || same_kind && room && my_turn) {
+                        return self.refuse(pool, wish, now);
+                    }
+                    shares = std::mem::take(others);
+                    ends = ends.max(entry.expires);
+                }
+                State::Handed if entry.pool == pool => {}
+                _ => return self.refuse(pool, wish, now),
+            }
+        }
+        shares.insert(wish.token, now + wish.ttl);
+        if first == Some(pool) {
+            self.unqueue(pool, key);
+        }
+        let entry = Entry {
+            state: State::Shared { limit, shares },
+            pool,
+            expires: ends,
+        };
+        self.by_key.insert(Arc::clone(key), entry);
+        self.invite(key);
+        Reply::Acquired {
+            fence: Some(self.next_fence(0)),
+            spare: 0,
+            wanted: Some(self.queues.contains_key(key)),
+        }
+    }
+
+    /// Tells the first that queues for a key that there may be room for it.
+    fn invite(&mut self, key: &Arc<str>) {
+        let first = self
+            .queues
+            .get(key)
+            .and_then(|queue| queue.front().copied());
+        if let Some(first) = first {
+            self.tell(first, StoreEvent::Turn(Arc::clone(key)));
+        }
+    }
+
+    fn stay(&mut self, renewal: &Renewal, now: Instant) -> bool {
+        let Some(entry) = self.live(&renewal.key, now) else {
+            return false;
+        };
+        let State::Shared { shares, .. } = &mut entry.state else {
+            return false;
+        };
+        let Some(end) = shares.get_mut(&renewal.token) else {
+            return false;
+        };
+        *end = now + renewal.ttl;
+        entry.expires = entry.expires.max(*end);
+        true
+    }
+
+    fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
+        let Some(entry) = self.live(key, now) else {
+            return false;
+        };
+        let State::Shared { shares, .. } = &mut entry.state else {
+            return false;
+        };
+        if shares.remove(&token).is_none() {
+            return false;
+        }
+        if let Some(last) = shares.values().max() {
+            entry.expires = *last;
+            self.invite(key);
+        } else {
+            self.by_key.remove(key);
+            self.hand_on(key, now);
+        }
+        true
+    }
+
     fn refuse(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
         let Some(entry) = self.by_key.get(wish.key) else {
             return Reply::Left;
         };
-        let left = Some(entry.expires.since(now));
+        let left = Some(entry.next_end().since(now));
         let holder = entry.pool;
         if wish.queue {
             let queue = self.queues.entry(Arc::clone(wish.key)).or_default();
@@ -218,15 +347,19 @@ impl Entries {
 
     /// `pool` queues no more for `key`.
     fn leave(&mut self, pool: PoolId, key: &Arc<str>, now: Instant) {
+        self.unqueue(pool, key);
+        let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
+        if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
+            self.by_key.remove(key);
+        }
+    }
+
+    fn unqueue(&mut self, pool: PoolId, key: &Arc<str>) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.retain(|queued| *queued != pool);
             if queue.is_empty() {
                 self.queues.remove(key);
             }
-        }
-        let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
-        if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
-            self.by_key.remove(key);
         }
     }
 
@@ -246,7 +379,8 @@ impl Entries {
     }
 
     fn live(&mut self, key: &Arc<str>, now: Instant) -> Option<&mut Entry> {
-        self.by_key.get_mut(key).filter(|entry| now < entry.expires)
+        let entry = self.by_key.get_mut(key)?;
+        entry.prune(now).then_some(entry)
     }
 
     /// The first of `1 + spare` fences.
@@ -320,6 +454,29 @@ impl MemoryStore {
             }
             Op::Release { key, token, .. } => Reply::Released {
                 found: entries.release(&key, token, now),
+                ordered: true,
+            },
+            Op::Join {
+                key,
+                token,
+                ttl,
+                limit,
+                queue,
+            } => {
+                let wish = Wish {
+                    key: &key,
+                    token,
+                    ttl,
+                    queue,
+                    spare: 0,
+                };
+                entries.join(self.pool, &wish, Limit(limit), now)
+            }
+            Op::Stay(renewals) => {
+                Reply::Renewed(renewals.iter().map(|one| entries.stay(one, now)).collect())
+            }
+            Op::Part { key, token, .. } => Reply::Released {
+                found: entries.part(&key, token, now),
                 ordered: true,
             },
             Op::Leave { key } => {

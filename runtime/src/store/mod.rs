@@ -83,6 +83,25 @@ pub(crate) enum Op {
         /// Acquires with this token whose outcome is not known; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
+    /// Take a share of `key` if it is free, was handed to this process, or is shared and has room, or if `token` has a share.
+    Join {
+        key: Arc<str>,
+        token: Token,
+        ttl: Duration,
+        /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares exclude each other.
+        limit: u32,
+        /// As for [`Op::Acquire`].
+        queue: bool,
+    },
+    /// Let each share live its ttl from now if its token has one that has not ended.
+    Stay(Vec<Renewal>),
+    /// Give up the share of `key` that `token` has.
+    Part {
+        key: Arc<str>,
+        token: Token,
+        /// Joins with this token whose outcome is not known; see [`Reply::Released::ordered`].
+        after: Vec<OpId>,
+    },
     /// This process wants no place in the queue of `key` any more; if the key was handed to it, the next gets it.
     Leave { key: Arc<str> },
 }
@@ -132,6 +151,8 @@ pub(crate) enum Reply {
         /// of them can still take the key.
         ordered: bool,
     },
+    /// Others share the key and count up to so many, which is more than was asked for.
+    Limited(u32),
     /// The process has no place in the queue now.
     Left,
 }

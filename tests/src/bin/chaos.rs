@@ -1,16 +1,22 @@
 //! The full run of the fault harness, for people: `scripts/chaos --help`.
 
+use std::alloc::System;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold_tests::chaos::ground::{Ground, Requirement, Size, Store};
 use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
+
+/// Counts what is allocated, for the soak.
+#[global_allocator]
+static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Faults against real servers and processes, with an oracle that watches: every requirement of
 /// docs/reliability.md with its full number. Exit code 1: a promise was broken.
@@ -42,17 +48,18 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// How long the whole run may take, about; the exclusion run gets what the others leave, at least a minute.
+    /// How long the whole run may take, about; the exclusion run gets what the others leave, and goes on for up to
+    /// twenty minutes until it has reached its numbers.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
-    /// How many sections the exclusion run wants; it ends with them or with the time.
+    /// How many sections the exclusion run wants.
     #[arg(long, default_value_t = 1_000_000)]
     sections: u64,
     /// Repeats the schedule of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these requirements; can be given several times.
-    #[arg(long)]
+    /// Only these requirements, as `1,5,6`.
+    #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
     /// Only this store.
     #[arg(long)]
@@ -90,7 +97,7 @@ fn main() -> ExitCode {
         Some(Other::Check { file }) => check(&file),
         Some(Other::Bugs) => bugs(&command.full),
         Some(Other::Worker { job }) => {
-            worker::main(&job);
+            worker::main(&job, || HEAP.allocated());
             true
         }
     };
@@ -259,9 +266,9 @@ fn play(requirement: Requirement, ground: &Ground) -> Row {
         took: started.elapsed(),
         outcome,
     };
-    let result = if row.outcome.passed() { "pass" } else { "FAIL" };
     println!(
-        "{result} {:2} {:?} {:.0?} {}: {}",
+        "{} {:2} {:?} {:.0?} {}: {}",
+        row.outcome.result(),
         requirement.number,
         ground.store,
         row.took,

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
 use leasehold_tests::clock;
+use leasehold_tests::random::Random;
+use leasehold_tests::transfer::{ACCOUNTS, Bank};
 use leasehold_tests::worker::{Event, Job, Scenario};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
@@ -93,8 +96,36 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
             }
             Ok(())
         }
+        Scenario::Transfer { tasks, moves, seed } => move_money(*tasks, *moves, *seed).await,
         Scenario::InitFromEnv => Ok(()),
     }
+}
+
+async fn move_money(tasks: u32, moves: u64, seed: u64) -> Result<(), LockError> {
+    let bank = Arc::new(Bank::open(&job().url));
+    let mut all = JoinSet::new();
+    for task in 0..tasks {
+        let (bank, mut random) = (Arc::clone(&bank), Random::new(seed + u64::from(task)));
+        all.spawn(async move {
+            while bank.moves() < moves {
+                let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+                transfer(&bank, from, to, random.below(10)).await?;
+            }
+            Ok(())
+        });
+    }
+    while let Some(task) = all.join_next().await {
+        task.expect("no panic")?;
+    }
+    Ok(())
+}
+
+#[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = ttl(), watchdog)]
+async fn transfer(bank: &Bank, from: u64, to: u64, amount: u64) -> Result<(), LockError> {
+    let before = bank.balances(from, to);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    bank.move_from(before, amount);
+    Ok(())
 }
 
 async fn keep_busy(key: &str, stay: Duration) -> Result<(), LockError> {

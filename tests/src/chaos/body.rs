@@ -11,16 +11,23 @@ use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
 
 use super::job::Work;
 use super::ledger::Ledger;
+use super::shop::{Sale, Shop};
 use crate::oracle::{History, Note};
 use crate::random::Random;
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
+
+/// How many bodies have begun in this process.
+pub(super) fn begun() -> u64 {
+    NEXT_HOLDER.load(Ordering::Relaxed)
+}
 
 /// What the bodies of a process share.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) history: History,
     pub(super) ledger: Ledger,
+    pub(super) shop: Option<Shop>,
 }
 
 /// One call.
@@ -100,7 +107,7 @@ struct Body<'a> {
     holder: u64,
     fence: u64,
     /// The end of the lease as confirmed last; the handle forgets it when the lease is over.
-    deadline: AtomicU64,
+    deadline: Arc<AtomicU64>,
 }
 
 impl<'a> Body<'a> {
@@ -111,7 +118,7 @@ impl<'a> Body<'a> {
         let body = Self {
             holder: (u64::from(std::process::id()) << 32) | number,
             fence: lock.fence().map_or(0, u64::from),
-            deadline: AtomicU64::new(deadline),
+            deadline: Arc::new(AtomicU64::new(deadline)),
             errand,
             lock,
         };
@@ -169,7 +176,23 @@ impl<'a> Body<'a> {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
+            Work::Sell { .. } => self.sell().await,
             Work::Block { ms } => std::thread::sleep(Duration::from_millis(ms)),
+        }
+    }
+
+    async fn sell(&self) {
+        let sale = Sale {
+            desk: Arc::clone(&self.errand.desk),
+            key: self.errand.key.clone(),
+            holder: self.holder,
+            lock: self.lock.clone(),
+            deadline: Arc::clone(&self.deadline),
+        };
+        Arc::new(sale).sell().await;
+        loop {
+            self.deadline();
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

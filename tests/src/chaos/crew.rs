@@ -56,6 +56,7 @@ impl Crew {
             seed: self.seed,
             io_timeout_ms: 1_000,
             gate: None,
+            gauge: None,
             threads: 2,
             lanes,
         }
@@ -135,6 +136,11 @@ impl Crew {
     /// When it cannot be read.
     pub fn report(&self) -> Report {
         oracle::check_file(self.history.path()).expect("the history is there")
+    }
+
+    /// Where everything is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The file.

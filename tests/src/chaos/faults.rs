@@ -15,31 +15,55 @@ use crate::server::Server;
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
     pub(super) proxy: Option<&'a Proxy>,
-    pub(super) random: Random,
+    pub(super) spans: Spans,
     /// The ttl of its locks: faults are shorter and longer than this.
     pub(super) ttl: Duration,
     /// At most so long between two faults.
     pub(super) pause: Duration,
+    /// Whether it may be killed.
+    pub(super) mortal: bool,
     /// Ends the schedule.
     pub(super) over: &'a AtomicBool,
 }
 
+/// How long faults last.
+pub(super) struct Spans {
+    pub(super) random: Random,
+    /// Always as long as they may.
+    pub(super) longest: bool,
+}
+
+impl Spans {
+    pub(super) fn new(random: Random) -> Self {
+        Self {
+            random,
+            longest: false,
+        }
+    }
+
+    fn up_to(&mut self, most: Duration) -> Duration {
+        let span = self.random.duration(most);
+        if self.longest { most } else { span }
+    }
+}
+
+/// What can happen to a process; the rest happens to its network.
+const TO_PROCESS: u64 = 4;
+const KILL: u64 = 2;
+const TO_BOTH: u64 = 14;
+
 impl Lane<'_> {
     /// Faults, one after the other, with pauses.
-    pub(super) fn run(mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
+    pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
-            std::thread::sleep(self.random.duration(self.pause));
-            let kinds = if self.proxy.is_some() { 14 } else { 4 };
-            match self.random.below(kinds) {
-                0 => self.stop(&mut hand, self.ttl / 2),
-                1 => self.stop(&mut hand, self.ttl * 5 / 2),
-                2 => {
+            std::thread::sleep(self.spans.up_to(self.pause));
+            match self.spans.random.below(self.kinds()) {
+                KILL if self.mortal => {
                     self.crew.fault("SIGKILL of a worker");
                     hand.process().kill();
                     hand = respawn();
                 }
-                3 => self.stop(&mut hand, self.ttl),
-                kind => self.network(kind),
+                kind => self.strike(kind, &mut hand),
             }
             if hand.has_ended() {
                 hand = respawn();
@@ -51,16 +75,42 @@ impl Lane<'_> {
         hand
     }
 
+    /// Everything but a kill once, each as long as it may last: a stop beyond all leases is among it.
+    pub(super) fn each(&mut self, hand: &mut Hand) {
+        self.spans.longest = true;
+        for kind in (0..self.kinds()).filter(|kind| *kind != KILL) {
+            self.strike(kind, hand);
+        }
+        self.spans.longest = false;
+    }
+
+    fn kinds(&self) -> u64 {
+        if self.proxy.is_some() {
+            TO_BOTH
+        } else {
+            TO_PROCESS
+        }
+    }
+
+    fn strike(&mut self, kind: u64, hand: &mut Hand) {
+        match kind {
+            0 => self.stop(hand, self.ttl / 2),
+            1 => self.stop(hand, self.ttl * 5 / 2),
+            2 | 3 => self.stop(hand, self.ttl),
+            kind => self.network(kind),
+        }
+    }
+
     fn stop(&mut self, hand: &mut Hand, most: Duration) {
         self.crew.fault("SIGSTOP of a worker");
         hand.process().pause();
-        std::thread::sleep(self.random.duration(most));
+        std::thread::sleep(self.spans.up_to(most));
         hand.process().resume();
     }
 
     fn network(&mut self, kind: u64) {
         let Some(proxy) = self.proxy else { return };
-        let jitter = self.random.duration(Duration::from_millis(60));
+        let jitter = self.spans.up_to(Duration::from_millis(60));
         let delay = Mode::Delay {
             least: jitter / 4,
             jitter,
@@ -82,8 +132,9 @@ impl Lane<'_> {
             }
             12 => {
                 self.crew.fault("reply lost after execution");
-                let after = [After::Cut, After::Silence][usize::from(self.random.below(2) == 0)];
-                proxy.lose_replies("EVALSHA", 1 + self.random.below(3), after);
+                let random = &mut self.spans.random;
+                let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
+                proxy.lose_replies("EVALSHA", 1 + random.below(3), after);
             }
             _ => {
                 // Requests that arrive after their client has gone.
@@ -99,42 +150,61 @@ impl Lane<'_> {
     fn mode(&mut self, proxy: &Proxy, kind: &str, mode: Mode) {
         self.crew.fault(kind);
         proxy.set(mode);
-        std::thread::sleep(self.random.duration(self.ttl * 3 / 2));
+        std::thread::sleep(self.spans.up_to(self.ttl * 3 / 2));
         proxy.pass();
     }
 }
 
-/// Faults of the server, until `over`.
-pub(super) fn of_server(
-    crew: &Crew,
-    server: &mut Server,
-    mut random: Random,
-    ttl: Duration,
-    pause: Duration,
-    over: &AtomicBool,
-) {
-    while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(random.duration(pause));
-        match random.below(8) {
+/// A server to which things happen.
+pub(super) struct Struck<'a> {
+    pub(super) crew: &'a Crew,
+    pub(super) server: &'a mut Server,
+    pub(super) spans: Spans,
+    pub(super) ttl: Duration,
+}
+
+impl Struck<'_> {
+    /// Faults, one after the other, until `over`.
+    pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(self.spans.up_to(pause));
+            let kind = self.spans.random.below(8);
+            self.strike(kind);
+        }
+    }
+
+    /// Everything once, each as long as it may last.
+    pub(super) fn each(&mut self) {
+        self.spans.longest = true;
+        for kind in [0, 2, 4, 7] {
+            self.strike(kind);
+        }
+        self.spans.longest = false;
+    }
+
+    fn strike(&mut self, kind: u64) {
+        match kind {
             0 | 1 => {
-                crew.fault("SIGSTOP of the server");
-                server.pause();
-                std::thread::sleep(random.duration(ttl * 6 / 5));
-                server.resume();
+                self.crew.fault("SIGSTOP of the server");
+                self.server.pause();
+                std::thread::sleep(self.spans.up_to(self.ttl * 6 / 5));
+                self.server.resume();
             }
             2 | 3 => {
-                crew.fault("CLIENT KILL");
-                let mut kill = cmd("CLIENT");
-                kill.arg(&["KILL", "TYPE", "NORMAL", "SKIPME", "YES"]);
-                tell(server, &kill);
+                self.crew.fault("CLIENT KILL");
+                for kind in ["NORMAL", "PUBSUB"] {
+                    let mut kill = cmd("CLIENT");
+                    kill.arg(&["KILL", "TYPE", kind, "SKIPME", "YES"]);
+                    tell(self.server, &kill);
+                }
             }
             4..=6 => {
-                crew.fault("SCRIPT FLUSH");
-                tell(server, cmd("SCRIPT").arg("FLUSH"));
+                self.crew.fault("SCRIPT FLUSH");
+                tell(self.server, cmd("SCRIPT").arg("FLUSH"));
             }
             _ => {
-                crew.fault("SIGKILL and restart of the server");
-                server.restart();
+                self.crew.fault("SIGKILL and restart of the server");
+                self.server.restart();
             }
         }
     }

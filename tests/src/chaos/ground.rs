@@ -1,6 +1,6 @@
 //! What every requirement is given.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,13 @@ use std::time::Duration;
 use leasehold::LockPool;
 use tokio::runtime::{Builder, Runtime};
 
-use super::control;
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
+use crate::lateness;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
 use crate::server::Server;
+use crate::wait;
 
 /// Which store the locks are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,7 +75,7 @@ pub(super) const REDIS: &[Store] = &[Store::Redis];
 impl Requirement {
     /// Runs it; a panic is a failure.
     pub fn outcome(&self, ground: &Ground) -> Outcome {
-        control::start();
+        lateness::start();
         let sheet = Sheet::new();
         let ended = catch_unwind(AssertUnwindSafe(|| (self.run)(ground, &sheet)));
         if let Err(panic) = ended {
@@ -154,7 +155,7 @@ pub(super) fn local_runtime() -> Runtime {
 }
 
 pub(super) async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the store answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 /// Does `lane` on so many threads; each takes numbers below `total` until none is left, or something panics.
@@ -172,9 +173,17 @@ pub(super) fn on_threads(
         .ok()
     };
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (random, lane, take) = (random.fork(), &lane, &take);
-            scope.spawn(move || lane(thread, random, take));
+        let lanes: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (random, lane, take) = (random.fork(), &lane, &take);
+                scope.spawn(move || lane(thread, random, take))
+            })
+            .collect();
+        for lane in lanes {
+            if let Err(panic) = lane.join() {
+                // With its text, which the end of the scope would not keep.
+                resume_unwind(panic);
+            }
         }
     });
 }

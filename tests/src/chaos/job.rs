@@ -19,6 +19,8 @@ pub struct Job {
     pub io_timeout_ms: u64,
     /// After connecting it makes this file with the ending `ready` and waits for the one with `go`.
     pub gate: Option<PathBuf>,
+    /// The file to which it tells the size of its heap.
+    pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
     /// What runs side by side.
@@ -28,8 +30,10 @@ pub struct Job {
 /// Calls of an annotated function, one after the other, over a pool of the lane's own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
-    /// The keys; each call takes one at random.
+    /// The keys; each call takes one at random, unless `in_turn`.
     pub keys: Vec<String>,
+    /// The first copy always takes the first key, the second the second, and so on.
+    pub in_turn: bool,
     /// So many tasks do the same, over one pool.
     pub copies: u32,
     /// The ttl, in milliseconds.
@@ -53,6 +57,7 @@ impl Lane {
     pub fn stays(key: &str, ttl_ms: u64, stay_ms: u64) -> Self {
         Self {
             keys: vec![key.to_owned()],
+            in_turn: false,
             copies: 1,
             ttl_ms,
             wait_ms: 0,
@@ -97,6 +102,11 @@ pub enum Work {
         ms: u64,
         /// The body's destructor takes so long.
         slow_drop_ms: u64,
+    },
+    /// Sells one from the shop and stays for good; when the lease is over, a task that it has left behind writes too.
+    Sell {
+        /// Whether the shop compares fences.
+        checked: bool,
     },
     /// Blocks its thread in one poll.
     Block {

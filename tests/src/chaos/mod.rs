@@ -2,10 +2,10 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `body`, `ledger` | what a worker process does, and the resource that its locks protect |
+//! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `faults` | what is made to fail, from a seed |
-//! | `control` | how late this machine wakes threads, which delays are judged against |
+//! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
 //! | `r01_…` to `r25_…` | the requirements |
@@ -14,9 +14,9 @@
 
 mod body;
 mod canary;
-mod control;
 pub mod crew;
 mod faults;
+mod gauge;
 pub mod ground;
 pub mod job;
 mod ledger;
@@ -42,6 +42,7 @@ mod r23_checks;
 mod r25_soak;
 pub mod seeded;
 pub mod sheet;
+mod shop;
 pub mod table;
 pub mod worker;
 

@@ -13,7 +13,7 @@ use leasehold::__test::now;
 
 use super::body::nanos;
 use super::crew::{Crew, Hand};
-use super::faults::{self, Lane as FaultLane};
+use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
@@ -35,6 +35,8 @@ const FAULTS: u64 = 500;
 const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 const TTL: Duration = Duration::from_millis(600);
 const WORKERS: usize = 4;
+/// A full run that has not reached its numbers goes on for so long.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
@@ -87,12 +89,13 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
     let over = AtomicBool::new(false);
     let hands = std::thread::scope(|scope| {
         let lanes = proxies.iter().map(|proxy| {
-            let lane = FaultLane {
+            let mut lane = FaultLane {
                 crew,
                 proxy: Some(proxy),
-                random: random.fork(),
+                spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
+                mortal: true,
                 over: &over,
             };
             let mut seeds = random.fork();
@@ -104,9 +107,14 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
             })
         });
         let lanes: Vec<_> = lanes.collect();
-        let of_server = random.fork();
-        let (server, over, pause) = (&mut server, &over, pause(ground) * 2);
-        scope.spawn(move || faults::of_server(crew, server, of_server, TTL, pause, over));
+        let mut struck = Struck {
+            crew,
+            server: &mut server,
+            spans: Spans::new(random.fork()),
+            ttl: TTL,
+        };
+        let (over, pause) = (&over, pause(ground) * 2);
+        scope.spawn(move || struck.run(pause, over));
         until_enough(ground, crew.history());
         over.store(true, Ordering::Relaxed);
         lanes
@@ -122,31 +130,38 @@ fn in_memory(ground: &Ground, crew: &Crew) {
     let mut random = ground.random(2);
     let over = AtomicBool::new(false);
     let born = AtomicU64::new(0);
-    let lane = FaultLane {
-        crew,
-        proxy: None,
-        random: random.fork(),
-        ttl: TTL,
-        pause: pause(ground),
-        over: &over,
-    };
     let (over, born) = (&over, &born);
     std::thread::scope(|scope| {
-        let mut seeds = random.fork();
-        let lane = scope.spawn(move || {
-            let mut start = || {
-                let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
-                let mut job = job(crew, "memory://chaos", &prefix, seeds.next_u64());
-                // Pools of one process, in the place of processes.
-                job.lanes.extend(job.lanes.clone());
-                crew.spawn(&job, None)
+        // While one process is stopped, the other works.
+        let lanes = (0..2).map(|_| {
+            let mut lane = FaultLane {
+                crew,
+                proxy: None,
+                spans: Spans::new(random.fork()),
+                ttl: TTL,
+                pause: pause(ground),
+                mortal: true,
+                over,
             };
-            let hand = start();
-            lane.run(hand, start)
+            let mut seeds = random.fork();
+            scope.spawn(move || {
+                let mut start = || {
+                    let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
+                    let mut job = job(crew, "memory://chaos", &prefix, seeds.next_u64());
+                    // Pools of one process, in the place of processes.
+                    job.lanes.extend(job.lanes.clone());
+                    crew.spawn(&job, None)
+                };
+                let hand = start();
+                lane.run(hand, start)
+            })
         });
+        let lanes: Vec<_> = lanes.collect();
         until_enough(ground, crew.history());
         over.store(true, Ordering::Relaxed);
-        lane.join().expect("no panic").finish();
+        for lane in lanes {
+            lane.join().expect("no panic").finish();
+        }
     });
 }
 
@@ -155,6 +170,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
         keys: (0..keys)
             .map(|number| format!("{prefix}{kind}{number}"))
             .collect(),
+        in_turn: false,
         copies,
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 3_000,
@@ -177,13 +193,21 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     }
 }
 
+/// How long the sections may take: a full run goes on until its numbers are reached, but not for good.
+fn limit(ground: &Ground) -> Duration {
+    match ground.size {
+        Size::Full => ground.time.max(PATIENCE),
+        Size::Small => ground.time,
+    }
+}
+
 /// Waits until the numbers are reached, or the time is over.
 fn until_enough(ground: &Ground, history: &Path) {
     let started = Instant::now();
     let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
     let (mut sections, mut faults) = (0, 0);
     let mut line = Vec::new();
-    while started.elapsed() < ground.time {
+    while started.elapsed() < limit(ground) {
         std::thread::sleep(Duration::from_millis(200));
         while lines
             .read_until(b'\n', &mut line)

@@ -1,8 +1,6 @@
 //! Requirement 4: with the store black-holed the loss is signalled by S, and before D even with every worker
 //! of the user's runtime blocked.
 
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use leasehold::__test::{deadline, now};
@@ -10,9 +8,10 @@ use leasehold::LockHandle;
 use tokio::runtime::Runtime;
 
 use super::body::nanos;
-use super::control;
 use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
 use super::sheet::Sheet;
+use crate::blocked::Blocked;
+use crate::lateness;
 use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
 
@@ -40,7 +39,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let request = pool.lock(format!("loss-{number}")).ttl(TTL).watchdog();
             let guard = runtime.block_on(request.acquire()).expect("it is free");
             std::thread::sleep(random.duration(TTL));
-            let blocked = (number % 2 == 1).then(|| block(&runtime));
+            let blocked = (number % 2 == 1).then(|| Blocked::all(&runtime));
             sheet.faults("black hole", 1);
             proxy.set(Mode::BlackHole);
             observe(sheet, &runtime, &guard.handle(), blocked.is_some());
@@ -76,7 +75,7 @@ fn observe(sheet: &Sheet, runtime: &Runtime, handle: &LockHandle, blocked: bool)
         runtime.block_on(told).expect("no panic")
     };
     let late = Duration::from_nanos(told.saturating_sub(last - nanos(MARGIN)));
-    let busy = control::worst_since(started);
+    let busy = lateness::worst_since(started);
     sheet.signal(late);
     if blocked {
         sheet.check(told < last + nanos(busy), || {
@@ -88,20 +87,4 @@ fn observe(sheet: &Sheet, runtime: &Runtime, handle: &LockHandle, blocked: bool)
             format!("told {late:?} after S, while others were woken {busy:?} late")
         });
     }
-}
-
-fn block(runtime: &Runtime) -> Vec<Sender<()>> {
-    let all = Arc::new(Barrier::new(WORKERS + 1));
-    let ends = (0..WORKERS).map(|_| {
-        let (end, ended) = channel::<()>();
-        let all = Arc::clone(&all);
-        runtime.spawn(async move {
-            all.wait();
-            let _ = ended.recv();
-        });
-        end
-    });
-    let ends = ends.collect();
-    all.wait();
-    ends
 }

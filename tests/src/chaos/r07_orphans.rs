@@ -7,12 +7,13 @@ use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::body::nanos;
-use super::control;
 use super::ground::{Ground, REDIS, Requirement, local_runtime, on_threads};
 use super::sheet::Sheet;
+use crate::lateness;
 use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
+use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 7,
@@ -38,11 +39,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let proxy = Proxy::start(server.address());
         let probe = server.probe().namespace("lock:");
         let runtime = local_runtime();
-        let connecting = LockPool::builder()
-            .url(proxy.url())
-            .io_timeout(SLACK)
-            .connect();
-        let pool = runtime.block_on(connecting).expect("the server answers");
+        let builder = LockPool::builder().url(proxy.url()).io_timeout(SLACK);
+        let pool = runtime.block_on(wait::connected(builder));
         while let Some(number) = next() {
             let key = format!("orphan-{number}");
             proxy.set(Mode::Delay {
@@ -73,7 +71,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let last = last_seen(&probe, &key, due, if fails { TTL + SLACK } else { SOON });
-            let busy = control::worst_since(due);
+            let busy = lateness::worst_since(due);
             sheet.release(last);
             if last > TTL + SLACK + busy {
                 sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));

@@ -1,15 +1,19 @@
-//! Requirement 10: a table that checks the fence takes nothing from a holder that slept through its lease.
+//! Requirement 10: a table that checks fences takes nothing from holders that slept through their leases.
+//!
+//! Processes hold all keys in turn. The one that holds them is stopped until its leases are over and others have
+//! written, and goes on; tasks that its bodies had spawned then write too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Fence, LockPool};
-use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use tokio::task::JoinSet;
-
-use super::ground::{BOTH, Ground, Requirement, connect, runtime};
+use super::crew::{Crew, Hand, Watch};
+use super::ground::{BOTH, Ground, Requirement, Store, local_runtime, on_threads};
+use super::job::{Lane, Work};
 use super::sheet::Sheet;
+use super::shop::Shop;
+use crate::oracle::Note;
+use crate::server::Server;
+use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 10,
@@ -18,89 +22,141 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-const SHORT: Duration = Duration::from_millis(120);
-const LONG: Duration = Duration::from_secs(30);
-static ACCEPTED: AtomicU64 = AtomicU64::new(0);
+const TTL_MS: u64 = 800;
+const TTL: Duration = Duration::from_millis(TTL_MS);
+/// How many holders are stopped together.
+const KEYS: u64 = 20;
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    let total = ground.count(1_000, 80);
-    let lanes = 40;
-    let place = ground.place("sql");
-    runtime(2).block_on(async {
-        let pool = connect(&place.url).await;
-        let options = SqliteConnectOptions::new().in_memory(true);
-        let table = SqlitePoolOptions::new()
-            .max_connections(1)
-            .connect_with(options)
-            .await;
-        let table = table.expect("a database in memory opens");
-        let create = "CREATE TABLE items (sku TEXT PRIMARY KEY, stock INTEGER, fence INTEGER)";
-        sqlx::query(create)
-            .execute(&table)
-            .await
-            .expect("a table can be made");
-        let mut tasks = JoinSet::new();
-        for lane in 0..lanes {
-            let (pool, table) = (pool.clone(), table.clone());
-            tasks.spawn(async move {
-                for number in 0..total / lanes {
-                    resumed(&pool, &table, &format!("item-{lane}-{number}")).await;
-                }
-            });
+    let stops = ground.count(1_000, 40) / KEYS;
+    let resumed = AtomicU64::new(0);
+    let lanes = ground.count(5, 1);
+    on_threads(lanes, stops, &mut ground.random(10), |thread, _, next| {
+        let crew = ground.crew(&format!("sql-{thread}"));
+        let mut shifts = Shifts::start(&crew, ground.store, true);
+        while next().is_some() {
+            crew.fault("SIGSTOP of a worker");
+            shifts.change();
         }
-        while let Some(task) = tasks.join_next().await {
-            task.expect("no panic");
+        drop(shifts);
+        let report = crew.report();
+        resumed.fetch_add(report.late_writes, Ordering::Relaxed);
+        sheet.report(&report);
+        if report.violations.is_empty() {
+            crew.remove();
         }
     });
-    let accepted = ACCEPTED.swap(0, Ordering::Relaxed);
-    if accepted > 0 {
-        sheet.inversion(format!("{accepted} stale writes were taken"));
-    }
-    sheet.sections(2 * total);
-    sheet.faults("holder slept through its lease", total);
-    sheet.reached("resumed holders", total, 1_000);
+    sheet.reached("resumed holders", resumed.into_inner(), 1_000);
 }
 
-/// One holder sleeps through its lease, another one writes, the first wakes up and writes too.
-async fn resumed(pool: &LockPool, table: &SqlitePool, sku: &str) {
-    let insert = sqlx::query("INSERT INTO items VALUES ($1, 10, 0)").bind(sku);
-    insert.execute(table).await.expect("a row can be made");
-    let late = pool
-        .lock(sku)
-        .ttl(SHORT)
-        .acquire()
-        .await
-        .expect("it is free");
-    let fence = late.fence().expect("the store gives fences");
-    assert!(
-        write(table, sku, 9, fence).await,
-        "a holder's own write is taken"
-    );
-    let next = pool
-        .lock(sku)
-        .ttl(LONG)
-        .wait(LONG)
-        .acquire()
-        .await
-        .expect("it expires");
-    let newer = next.fence().expect("the store gives fences");
-    assert!(
-        write(table, sku, 8, newer).await,
-        "the newer holder's write is taken"
-    );
-    if write(table, sku, 7, fence).await {
-        ACCEPTED.fetch_add(1, Ordering::Relaxed);
-    }
-    assert!(late.release().await.is_err(), "its lease is over");
-    next.release().await.expect("still held");
+/// The processes that hold all keys in turn.
+pub(super) struct Shifts {
+    _server: Option<Server>,
+    hands: Vec<Hand>,
+    /// Which of them holds.
+    holder: usize,
+    changes: u64,
+    seen: Seen,
 }
 
-async fn write(table: &SqlitePool, sku: &str, stock: i64, fence: Fence) -> bool {
-    let update = "UPDATE items SET stock = $1, fence = $2 WHERE sku = $3 AND fence <= $2";
-    let update = sqlx::query(update)
-        .bind(stock)
-        .bind(fence.as_i64())
-        .bind(sku);
-    let done = update.execute(table).await.expect("the database serves");
-    done.rows_affected() == 1
+impl Shifts {
+    /// Two processes with one Redis, or one with the in-process store, where two calls queue for each key.
+    pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
+        let server = (store == Store::Redis).then(Server::start);
+        let url = server
+            .as_ref()
+            .map_or_else(|| "memory://sql".to_owned(), Server::url);
+        let keys: Vec<_> = (0..KEYS).map(|number| format!("item-{number}")).collect();
+        let (processes, copies) = match store {
+            Store::Redis => (2, KEYS),
+            Store::Memory => (1, 2 * KEYS),
+        };
+        let job = crew.job(&url, vec![sells(&keys, copies, checked)]);
+        local_runtime().block_on(Shop::create(&job.ledger, &keys));
+        let mut shifts = Self {
+            _server: server,
+            hands: vec![crew.spawn(&job, None)],
+            holder: 0,
+            changes: 0,
+            seen: Seen::new(crew.watch()),
+        };
+        shifts
+            .seen
+            .wait_for("the first holders", |seen| seen.sold >= KEYS);
+        while shifts.hands.len() < processes {
+            shifts.hands.push(crew.spawn(&job, None));
+        }
+        shifts
+    }
+
+    /// Stops the process that holds for longer than its leases last, and lets it go on when others hold, if there is
+    /// another process; waits until what it had begun has tried to write.
+    pub(super) fn change(&mut self) {
+        let stopped = self.holder;
+        self.holder = (stopped + 1) % self.hands.len();
+        let others = self.holder != stopped;
+        self.changes += 1;
+        let (sold, tried) = ((self.changes + 1) * KEYS, self.changes * KEYS);
+        let next = |seen: &Seen| seen.sold >= sold;
+        self.hands[stopped].process().pause();
+        std::thread::sleep(TTL);
+        if others {
+            self.seen.wait_for("the next holders", next);
+        }
+        self.hands[stopped].process().resume();
+        self.seen.wait_for("the resumed holders' writes", |seen| {
+            next(seen) && seen.tried >= tried
+        });
+    }
+}
+
+fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
+    Lane {
+        keys: keys.to_vec(),
+        in_turn: true,
+        copies: u32::try_from(copies).unwrap_or(u32::MAX),
+        ttl_ms: TTL_MS,
+        wait_ms: 60_000,
+        watchdog: true,
+        work: Work::Sell { checked },
+        times: 0,
+        drop_one_in: 0,
+        block_one_in: 0,
+    }
+}
+
+/// What the history tells so far.
+struct Seen {
+    watch: Watch,
+    /// Writes during a lease.
+    sold: u64,
+    /// Writes after the end of a lease, taken or not.
+    tried: u64,
+}
+
+impl Seen {
+    fn new(watch: Watch) -> Self {
+        Self {
+            watch,
+            sold: 0,
+            tried: 0,
+        }
+    }
+
+    fn wait_for(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
+        wait::until(what, LIMIT, || {
+            while let Some(note) = self.watch.next_note() {
+                if let Note::Write { at, deadline, .. } = note {
+                    let count = if at < deadline {
+                        &mut self.sold
+                    } else {
+                        &mut self.tried
+                    };
+                    *count += 1;
+                }
+            }
+            enough(self)
+        });
+    }
 }

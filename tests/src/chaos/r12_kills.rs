@@ -5,10 +5,10 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::body::nanos;
-use super::control;
 use super::ground::{Ground, REDIS, Requirement, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
+use crate::lateness;
 use crate::oracle::Note;
 use crate::probe::Probe;
 use crate::server::Server;
@@ -56,7 +56,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                     key,
                     due,
                     at: now(),
-                    within: nanos(TTL + Duration::from_millis(200) + control::worst_since(due)),
+                    within: nanos(TTL + Duration::from_millis(200) + lateness::worst_since(due)),
                 });
             }
             let report = crew.report();

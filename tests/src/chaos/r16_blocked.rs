@@ -1,10 +1,10 @@
 //! Requirement 16: the watchdog does not need the user's runtime.
 
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::ground::{BOTH, Ground, Requirement, connect, on_threads, runtime};
 use super::sheet::Sheet;
+use crate::blocked::Blocked;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 16,
@@ -21,17 +21,11 @@ fn run(ground: &Ground, sheet: &Sheet) {
     on_threads(4, total, &mut ground.random(16), |_, _, next| {
         while let Some(number) = next() {
             let key = format!("blocked-{number}");
-            // One worker, so one task blocks all.
-            let runtime = runtime(1);
+            let runtime = runtime(2);
             let pool = runtime.block_on(connect(&place.url));
             let request = pool.lock(&*key).ttl(TTL).watchdog();
             let guard = runtime.block_on(request.acquire()).expect("it is free");
-            let ((began, blocked), (end, ended)) = (channel(), channel::<()>());
-            runtime.spawn(async move {
-                let _ = began.send(());
-                let _ = ended.recv();
-            });
-            blocked.recv().expect("the worker is blocked");
+            let blocked = Blocked::all(&runtime);
             sheet.faults("user worker blocked", 1);
             let started = Instant::now();
             while started.elapsed() < TTL * 3 {
@@ -42,7 +36,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            drop(end);
+            drop(blocked);
         }
     });
     sheet.sections(total);

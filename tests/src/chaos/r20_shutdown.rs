@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::control;
 use super::ground::{BOTH, Ground, Requirement, connect, runtime};
 use super::sheet::Sheet;
+use crate::lateness;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 20,
@@ -41,7 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         dropping.join().expect("no panic");
         (report, took)
     });
-    let busy = control::worst_since(started);
+    let busy = lateness::worst_since(started);
     let late = report.still_held + report.unconfirmed;
     let released = total - u64::try_from(late).unwrap_or(0).min(total);
     let left = (0..total)

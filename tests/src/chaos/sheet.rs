@@ -80,6 +80,20 @@ impl Outcome {
         self.failures.is_empty()
     }
 
+    /// Whether all wanted numbers were reached.
+    pub fn complete(&self) -> bool {
+        self.reached.iter().all(|of| of.count >= of.wanted)
+    }
+
+    /// In a word or two.
+    pub fn result(&self) -> &'static str {
+        match (self.passed(), self.complete()) {
+            (false, _) => "FAIL",
+            (true, false) => "pass, fewer than wanted",
+            (true, true) => "pass",
+        }
+    }
+
     /// The numbers in one line.
     pub fn numbers(&self) -> String {
         let mut line = String::new();

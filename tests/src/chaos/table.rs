@@ -28,13 +28,13 @@ pub fn render(rows: &[Row]) -> String {
     let mut text = sums(&tally);
     text.push_str("\n| # | what | store | result | numbers | took |\n|---|---|---|---|---|---|\n");
     for row in rows {
-        let result = if row.outcome.passed() { "pass" } else { "FAIL" };
         let _ = writeln!(
             text,
-            "| {} | {} | {:?} | {result} | {} | {:.0?} |",
+            "| {} | {} | {:?} | {} | {} | {:.0?} |",
             row.requirement.number,
             row.requirement.what,
             row.store,
+            row.outcome.result(),
             row.outcome.numbers(),
             row.took
         );

@@ -11,8 +11,10 @@ use leasehold::LockPool;
 use tokio::task::JoinSet;
 
 use super::body::{self, Desk, Errand};
-use super::job::{Job, Lane};
+use super::gauge;
+use super::job::{Job, Lane, Work};
 use super::ledger::Ledger;
+use super::shop::Shop;
 use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
@@ -22,13 +24,16 @@ const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// The worker's `main`.
+/// The worker's `main`; `heap` tells how much is allocated.
 ///
 /// # Panics
 ///
 /// When the argument is no job, or the store does not take connections for half a minute.
-pub fn main(argument: &str) {
+pub fn main(argument: &str, heap: fn() -> usize) {
     let job: Job = serde_json::from_str(argument).expect("a job as JSON");
+    if let Some(file) = &job.gauge {
+        gauge::tell(file.clone(), heap);
+    }
     std::thread::spawn(listen);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(job.threads)
@@ -50,6 +55,7 @@ async fn run(job: Job) {
     let desk = Arc::new(Desk {
         history: History::open(&job.history),
         ledger: Ledger::new(&job.ledger),
+        shop: shop(&job),
     });
     let mut random = Random::new(job.seed);
     let mut tasks = JoinSet::new();
@@ -61,8 +67,9 @@ async fn run(job: Job) {
         wait_at(gate).await;
     }
     for (lane, pool) in job.lanes.iter().zip(&pools) {
-        for _ in 0..lane.copies {
+        for number in 0..lane.copies {
             let copy = Copy {
+                number,
                 desk: Arc::clone(&desk),
                 pool: pool.clone(),
                 lane: lane.clone(),
@@ -86,22 +93,24 @@ async fn wait_at(gate: &Path) {
 
 /// The network may be failing while this process starts.
 async fn connect(job: &Job, lane: &Lane) -> LockPool {
-    let end = std::time::Instant::now() + Duration::from_secs(30);
-    loop {
-        let builder = LockPool::builder()
-            .url(&job.url)
-            .io_timeout(Duration::from_millis(job.io_timeout_ms))
-            .wait(Duration::from_millis(lane.wait_ms));
-        match builder.connect().await {
-            Ok(pool) => return pool,
-            Err(error) if std::time::Instant::now() > end => panic!("{error}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
+    let builder = LockPool::builder()
+        .url(&job.url)
+        .io_timeout(Duration::from_millis(job.io_timeout_ms))
+        .wait(Duration::from_millis(lane.wait_ms));
+    wait::connected(builder).await
+}
+
+/// The shop, if anything is sold.
+fn shop(job: &Job) -> Option<Shop> {
+    job.lanes.iter().find_map(|lane| match lane.work {
+        Work::Sell { checked } => Some(Shop::open(&job.ledger, checked)),
+        _ => None,
+    })
 }
 
 /// One task of a lane.
 struct Copy {
+    number: u32,
     desk: Arc<Desk>,
     pool: LockPool,
     lane: Lane,
@@ -118,9 +127,8 @@ impl Copy {
     }
 
     async fn call(&mut self) {
+        let key = self.key();
         let lane = &self.lane;
-        let count = u64::try_from(lane.keys.len()).unwrap_or(1);
-        let index = usize::try_from(self.random.below(count)).unwrap_or(0);
         let block = one_in(&mut self.random, lane.block_one_in)
             .then(|| self.random.duration(Duration::from_millis(30)));
         if block.is_some() {
@@ -129,7 +137,7 @@ impl Copy {
         let errand = Errand {
             desk: Arc::clone(&self.desk),
             pool: self.pool.clone(),
-            key: lane.keys[index].clone(),
+            key,
             ttl: Duration::from_millis(lane.ttl_ms),
             work: lane.work,
             block,
@@ -145,6 +153,17 @@ impl Copy {
         } else {
             call.await;
         }
+    }
+
+    fn key(&mut self) -> String {
+        let keys = &self.lane.keys;
+        let count = u64::try_from(keys.len()).unwrap_or(1);
+        let index = if self.lane.in_turn {
+            u64::from(self.number) % count
+        } else {
+            self.random.below(count)
+        };
+        keys[usize::try_from(index).unwrap_or(0)].clone()
     }
 
     fn fault(&self, kind: &str) {

@@ -21,7 +21,7 @@ async fn refusal(pool: &LockPool, key: &str) -> LockError {
     refused.expect_err("it cannot be locked")
 }
 
-/// Runs of bodies that must not run.
+/// Runs of bodies that one test asks for, most of which must not run.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 #[distributed_lock(key = "order:<id>", ttl = "5s", pool = pool)]
@@ -38,14 +38,12 @@ async fn expression(pool: &LockPool, id: &str) -> Result<(), LockError> {
 
 #[distributed_lock(key = "order:<id>", ttl = ttl, pool = pool)]
 async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockError> {
-    RUNS.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
 #[distributed_lock(key = "order:<id>", ttl = "5s")]
 async fn installed(id: u32) -> Result<(), LockError> {
-    RUNS.fetch_add(1, Ordering::Relaxed);
-    Ok(())
+    unreachable!("a body without a lock")
 }
 
 /// The one test of this file that installs a pool: what is installed belongs to the process.
@@ -68,13 +66,11 @@ async fn before_and_after_the_one_installation() {
         &["already", "install_as"],
         started,
     );
-    assert_eq!(RUNS.load(Ordering::Relaxed), 0);
 }
 
 /// Fails if calls with an empty or cut key share one lock.
 #[tokio::test]
 async fn keys() {
-    let before = RUNS.load(Ordering::Relaxed);
     let started = Instant::now();
     let pool = connect("memory://keys").await;
     let long = "x".repeat(600);
@@ -123,7 +119,7 @@ async fn keys() {
             "{what}: shows all of it: {error}"
         );
     }
-    assert_eq!(RUNS.load(Ordering::Relaxed), before);
+    assert_eq!(RUNS.load(Ordering::Relaxed), 0);
     order(&pool, &"x".repeat(506))
         .await
         .expect("512 bytes are fine");
@@ -151,10 +147,13 @@ async fn durations() {
             started,
         );
     }
-    lasting(&pool, 1, Duration::from_millis(100))
-        .await
-        .expect("the least");
-    lasting(&pool, 1, day).await.expect("the most");
+    let least = lasting(&pool, 1, Duration::from_millis(100)).await;
+    // On a busy machine so short a lease may be over before its body begins.
+    assert!(
+        matches!(least, Ok(()) | Err(LockError::Lost { .. })),
+        "{least:?}"
+    );
+    lasting(&pool, 2, day).await.expect("the most");
 
     let request = || pool.lock("k").ttl(TTL);
     for (what, ended, says) in [

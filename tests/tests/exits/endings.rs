@@ -1,19 +1,15 @@
 //! The ways out that take more than the future with them: its runtime, or all its workers.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use leasehold::{LockPool, distributed_lock};
+use leasehold_tests::blocked::Blocked;
 use leasehold_tests::wait;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use super::{FOREIGN, Store, TIMES};
-
-const BOUND: Duration = Duration::from_secs(1);
+use super::{BOUND, FOREIGN, Store, TIMES};
 
 fn runtime(workers: usize) -> Runtime {
     Builder::new_multi_thread()
@@ -55,8 +51,7 @@ pub(crate) fn runtime_dropped(store: &Store) {
 
 /// A guard is dropped while every worker of the runtime that took it is blocked.
 pub(crate) fn workers_blocked(store: &Store) {
-    const WORKERS: usize = 2;
-    let runtime = runtime(WORKERS);
+    let runtime = runtime(2);
     let pool = runtime
         .block_on(LockPool::connect(&store.url))
         .expect("the store answers");
@@ -64,28 +59,10 @@ pub(crate) fn workers_blocked(store: &Store) {
         let key = format!("workers-blocked-{number}");
         let request = pool.lock(&*key).ttl(Duration::from_secs(20)).watchdog();
         let guard = runtime.block_on(request.acquire()).expect("it is free");
-        let blocked = Arc::new(Barrier::new(WORKERS + 1));
-        let ended = Arc::new(AtomicU32::new(0));
-        let mut unblock = Vec::new();
-        for _ in 0..WORKERS {
-            let (send, receive) = channel::<()>();
-            let (blocked, ended) = (Arc::clone(&blocked), Arc::clone(&ended));
-            runtime.spawn(async move {
-                blocked.wait();
-                let _ = receive.recv();
-                ended.fetch_add(1, Ordering::Relaxed);
-            });
-            unblock.push(send);
-        }
-        blocked.wait();
+        let blocked = Blocked::all(&runtime);
         drop(guard);
         // Fails if the release is a task on the runtime of the function that held the lock.
         wait::until(&key, BOUND, || store.probe.take(&key, FOREIGN));
-        assert_eq!(
-            ended.load(Ordering::Relaxed),
-            0,
-            "the workers were still blocked"
-        );
-        drop(unblock);
+        drop(blocked);
     }
 }

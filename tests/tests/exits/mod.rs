@@ -25,6 +25,9 @@ const HANG: Duration = Duration::from_secs(30);
 /// How long another holder's lock must stay untouched: longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
+/// How long a key may stay that nobody holds; its ttl is far longer, or has passed.
+const BOUND: Duration = Duration::from_secs(5);
+
 /// Where the locks are and how to look at them.
 pub(crate) struct Store {
     pub(crate) url: String,
@@ -46,6 +49,12 @@ impl Case {
     pub(crate) fn enter(self: &Arc<Self>) -> Witness {
         self.entered.notify_one();
         Witness(Arc::clone(self))
+    }
+
+    /// How many bodies have ended.
+    pub(crate) fn ends(&self) -> usize {
+        let ends = self.held_at_end.lock();
+        ends.unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -170,7 +179,7 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
         );
     } else {
         // Fails if an exit forgets to release: the ttl is far longer than the bound.
-        wait::until(&format!("{what}: free again"), way.bound(), || {
+        wait::until(&format!("{what}: free again"), BOUND, || {
             case.probe.take(&case.key, FOREIGN)
         });
     }

@@ -1,6 +1,7 @@
 //! A pool in memory for each case.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold::LockPool;
 
@@ -9,10 +10,12 @@ pub(crate) async fn locked<F: Future>(case: F) -> F::Output {
     pool().await.scope(case).await
 }
 
-/// A pool in memory.
+/// A pool in memory that shares its locks with no other.
 pub(crate) async fn pool() -> LockPool {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     LockPool::builder()
-        .url("memory://")
+        .url(format!("memory://case-{number}"))
         .connect()
         .await
         .expect("a pool in memory always connects")

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
 use crate::clock::Instant;
 use crate::engine::core::Signal;
-use crate::engine::ticket::{Order, TicketId, Watchdog};
+use crate::engine::ticket::{Order, Share, TicketId, Watchdog};
 use crate::lease::Terms;
 use crate::token::Token;
 use crate::{Fence, LockError};
@@ -26,6 +26,7 @@ impl World {
             _ => self.random.millis(1, 3_000),
         };
         let key: Arc<str> = format!("key{}", self.random.below(KEYS)).into();
+        let reads = self.random.one_in(4);
         let token = Token::fixed(u128::from(self.random.next()));
         let order = Order {
             key: Arc::clone(&key),
@@ -35,6 +36,7 @@ impl World {
             terms,
             watchdog,
             wait,
+            share: reads.then_some(Share::Reader),
         };
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -45,6 +47,7 @@ impl World {
             token,
             budget_end: self.now + budget,
             ttl,
+            reads,
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
@@ -134,21 +137,26 @@ impl World {
         // The lock may have been passed on by another call, under its token.
         self.outcome.passed += usize::from(caller.token != token);
         caller.token = token;
-        let key = Arc::clone(&caller.key);
+        let (key, reads) = (Arc::clone(&caller.key), caller.reads);
         self.at(now + length, Happening::End(node, ticket));
         let inside = |caller: &&Caller| {
             caller.key == key
                 && !self.stolen.contains(&caller.token)
                 && matches!(caller.state, State::Inside(end) if now < end)
         };
-        let holders = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.callers.values())
-            .filter(inside)
-            .count();
-        if holders > 1 {
-            self.violation(format!("{holders} bodies run inside {key}"));
+        let holders = || {
+            let callers = self.nodes.iter().flat_map(|node| node.callers.values());
+            callers.filter(inside)
+        };
+        let (count, readers) = (
+            holders().count(),
+            holders().filter(|holder| holder.reads).count(),
+        );
+        self.outcome.shared += usize::from(reads && readers > 1);
+        if count > 1 && readers < count {
+            self.violation(format!(
+                "{count} bodies run inside {key}, {readers} of them readers"
+            ));
         }
     }
 
@@ -157,7 +165,8 @@ impl World {
         let Some(caller) = self.nodes[node].callers.get(&ticket) else {
             return;
         };
-        let (Some(fence), false) = (fence, self.stolen.contains(&caller.token)) else {
+        let unordered = caller.reads || self.stolen.contains(&caller.token);
+        let (Some(fence), false) = (fence, unordered) else {
             return;
         };
         let key = Arc::clone(&caller.key);

@@ -21,11 +21,11 @@ impl World {
         let at = (now + delay).max(state.to_server);
         state.to_server = at;
         state.open.insert(request.id, request.clone());
-        if let Op::Acquire { .. } = request.op {
+        if let Op::Acquire { .. } | Op::Join { .. } = request.op {
             state.acquires.insert(request.id, state.epoch);
         }
         let mut request = request;
-        if let Op::Release { after, .. } = &mut request.op {
+        if let Op::Release { after, .. } | Op::Part { after, .. } = &mut request.op {
             // `ordered` is decided when the request is sent: keep only what does not go before it.
             let epoch = state.epoch;
             after.retain(|open| state.acquires.get(open) != Some(&epoch));
@@ -124,7 +124,7 @@ impl World {
 
 /// The tokens of leases that the server refused to renew.
 fn refused_renewals(op: &Op, result: &Result<Reply, Failure>) -> Vec<Token> {
-    let (Op::Renew(renewals), Ok(Reply::Renewed(kept))) = (op, result) else {
+    let (Op::Renew(renewals) | Op::Stay(renewals), Ok(Reply::Renewed(kept))) = (op, result) else {
         return Vec::new();
     };
     let refused = renewals.iter().zip(kept).filter(|(_, kept)| !**kept);

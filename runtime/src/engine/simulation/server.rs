@@ -1,6 +1,6 @@
 //! The server: one key, one value, one expiry, one queue of processes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,19 @@ impl World {
                 }
                 self.serve_acquire(node, op)
             }
+            Op::Join { key, .. } => {
+                if self.live(key).is_none() {
+                    self.hand_on(key, Some(node));
+                }
+                self.serve_join(node, op)
+            }
+            Op::Stay(renewals) => {
+                Reply::Renewed(renewals.iter().map(|one| self.serve_stay(one)).collect())
+            }
+            Op::Part { key, token, after } => Reply::Released {
+                found: self.serve_part(key, *token),
+                ordered: after.is_empty(),
+            },
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
             }
@@ -80,7 +93,7 @@ impl World {
                 }
             }
         }
-        self.check_free(key, *token);
+        self.check_free(key, *token, false);
         let fence = Fence::new(self.last_fence + 1);
         self.last_fence += 1 + u64::from(*spare);
         let entry = Entry {
@@ -100,6 +113,116 @@ impl World {
             spare: *spare,
             wanted,
         }
+    }
+
+    fn serve_join(&mut self, node: usize, op: &Op) -> Reply {
+        let Op::Join {
+            key,
+            token,
+            ttl,
+            queue,
+            ..
+        } = op
+        else {
+            return Reply::Left;
+        };
+        let now = self.now;
+        let first = self
+            .queues
+            .get(key)
+            .and_then(|queue| queue.front())
+            .map(|(node, _)| *node);
+        let (mut shares, mut expires) = (HashMap::new(), now + on_server(*ttl));
+        if let Some(entry) = self.live(key) {
+            match &mut entry.holder {
+                Holder::Shared(others)
+                    if others.contains_key(token) || first.is_none_or(|first| first == node) =>
+                {
+                    shares = std::mem::take(others);
+                    expires = expires.max(entry.expires);
+                }
+                Holder::Handed if entry.node == node => {}
+                _ => {
+                    let (left, holder) = (Some(entry.expires.since(now)), entry.node);
+                    if *queue {
+                        self.line_up(node, key, holder);
+                    }
+                    let (queued, first) = (*queue, first.filter(|first| *first != node));
+                    self.invite(key, first);
+                    return Reply::Held { left, queued };
+                }
+            }
+        }
+        self.check_free(key, *token, true);
+        if first == Some(node) {
+            self.queues.entry(Arc::clone(key)).or_default().pop_front();
+        }
+        shares.insert(*token, now + on_server(*ttl));
+        let entry = Entry {
+            holder: Holder::Shared(shares),
+            node,
+            expires,
+        };
+        self.entries.insert(Arc::clone(key), entry);
+        self.last_fence += 1;
+        let next = self
+            .queues
+            .get(key)
+            .and_then(|queue| queue.front())
+            .map(|(node, _)| *node);
+        self.invite(key, next);
+        Reply::Acquired {
+            fence: Some(Fence::new(self.last_fence)),
+            spare: 0,
+            wanted: Some(next.is_some()),
+        }
+    }
+
+    /// Tells a node that there may be room; one that does not hear loses its place.
+    fn invite(&mut self, key: &Arc<str>, node: Option<usize>) {
+        if let Some(node) = node
+            && !self.publish(node, Message::Turn(Arc::clone(key)))
+        {
+            self.serve_leave(node, key);
+        }
+    }
+
+    fn serve_stay(&mut self, renewal: &Renewal) -> bool {
+        let end = self.now + on_server(renewal.ttl);
+        let Some(entry) = self.live(&renewal.key) else {
+            return false;
+        };
+        let Holder::Shared(shares) = &mut entry.holder else {
+            return false;
+        };
+        let Some(share) = shares.get_mut(&renewal.token) else {
+            return false;
+        };
+        *share = end;
+        entry.expires = entry.expires.max(end);
+        true
+    }
+
+    fn serve_part(&mut self, key: &Arc<str>, token: Token) -> bool {
+        let Some(entry) = self.live(key) else {
+            return false;
+        };
+        let Holder::Shared(shares) = &mut entry.holder else {
+            return false;
+        };
+        let found = shares.remove(&token).is_some();
+        if found && shares.is_empty() {
+            self.entries.remove(key);
+            self.hand_on(key, None);
+        } else if found {
+            let first = self
+                .queues
+                .get(key)
+                .and_then(|queue| queue.front())
+                .map(|(node, _)| *node);
+            self.invite(key, first);
+        }
+        found
     }
 
     fn line_up(&mut self, node: usize, key: &Arc<str>, holder: usize) {
@@ -148,11 +271,12 @@ impl World {
     }
 
     /// The server gives the key away: nobody else may still run inside it, now or later.
-    pub(super) fn check_free(&mut self, key: &Arc<str>, token: Token) {
+    pub(super) fn check_free(&mut self, key: &Arc<str>, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {
             caller.key == *key
                 && caller.token != token
+                && !(to_reader && caller.reads)
                 && !self.stolen.contains(&caller.token)
                 && matches!(caller.state, State::Inside(end) if now < end)
         };
@@ -181,9 +305,11 @@ impl World {
 
     pub(super) fn live(&mut self, key: &Arc<str>) -> Option<&mut Entry> {
         let now = self.now;
-        self.entries
-            .get_mut(key)
-            .filter(|entry| now < entry.expires)
+        let entry = self.entries.get_mut(key)?;
+        if let Holder::Shared(shares) = &mut entry.holder {
+            shares.retain(|_, end| now < *end);
+        }
+        (now < entry.expires).then_some(entry)
     }
 }
 

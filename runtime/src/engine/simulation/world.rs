@@ -27,6 +27,8 @@ pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Outcome {
     pub(super) violations: Vec<String>,
     pub(super) granted: usize,
+    /// Grants to a reader beside another.
+    pub(super) shared: usize,
     /// Locks that were passed on without asking the server.
     pub(super) passed: usize,
     pub(super) refused: usize,
@@ -80,13 +82,24 @@ pub(super) enum Holder {
     },
     /// Handed to the node, which has not confirmed.
     Handed,
+    /// Who reads, and until when.
+    Shared(HashMap<Token, Instant>),
 }
 
 impl Entry {
     pub(super) fn token(&self) -> Option<Token> {
         match self.holder {
             Holder::Token { token, .. } => Some(token),
-            Holder::Handed => None,
+            Holder::Handed | Holder::Shared(_) => None,
+        }
+    }
+
+    /// Whether the server keeps something for `token`.
+    pub(super) fn is_of(&self, token: Token, now: Instant) -> bool {
+        match &self.holder {
+            Holder::Token { token: held, .. } => *held == token && now < self.expires,
+            Holder::Shared(shares) => shares.get(&token).is_some_and(|end| now < *end),
+            Holder::Handed => false,
         }
     }
 }
@@ -97,6 +110,7 @@ pub(super) struct Caller {
     pub(super) token: Token,
     pub(super) budget_end: Instant,
     pub(super) ttl: Duration,
+    pub(super) reads: bool,
     pub(super) state: State,
 }
 
@@ -239,6 +253,9 @@ impl World {
             Happening::Steal(key) => {
                 if let Some(entry) = self.entries.remove(&*format!("key{key}")) {
                     self.stolen.extend(entry.token());
+                    if let Holder::Shared(shares) = entry.holder {
+                        self.stolen.extend(shares.into_keys());
+                    }
                 }
                 return;
             }
@@ -344,9 +361,7 @@ impl World {
                     continue;
                 };
                 let entry = self.entries.get(&caller.key);
-                let set = entry.is_some_and(|entry| {
-                    entry.token() == Some(caller.token) && now < entry.expires
-                });
+                let set = entry.is_some_and(|entry| entry.is_of(caller.token, now));
                 if set && now < at + caller.ttl && !node.core.knows_token(caller.token) {
                     found.push(format!(
                         "core {number} forgot that it left {} on the server",

@@ -164,18 +164,22 @@ impl RedisStore {
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
-                Op::Acquire { .. } => {
+                Op::Acquire { .. } | Op::Join { .. } => {
                     self.acquires.insert(request.id, epoch);
                 }
-                Op::Release { key, token, after } => {
+                Op::Release { after, .. } | Op::Part { after, .. } => {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = places().all(|place| place == Some(epoch));
                     let elsewhere = places().flatten().find(|place| *place != epoch);
-                    stray.extend(
-                        elsewhere.map(|place| (place, scripts::release(key, *token, &self.names))),
-                    );
+                    let again = |place| {
+                        (
+                            place,
+                            scripts::command(&request.op, &self.names, line.listening),
+                        )
+                    };
+                    stray.extend(elsewhere.map(again));
                 }
-                Op::Renew(_) | Op::Leave { .. } => {}
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
             }
             requests.push(Sent {
                 id: request.id,

@@ -45,6 +45,11 @@ impl Names {
         format!("{}{RESERVED}:queue:{key}", self.prefix)
     }
 
+    /// The key of the shares of `key`.
+    pub(super) fn shares(&self, key: &str) -> String {
+        format!("{}{RESERVED}:shares:{key}", self.prefix)
+    }
+
     /// What the channels of all processes begin with; the process follows.
     pub(super) fn channels(&self) -> &str {
         &self.channels

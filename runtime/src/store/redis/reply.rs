@@ -100,9 +100,9 @@ pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
     match value {
         Value::ServerError(error) => Err(server_error(error.code(), error.details())),
         value => match op {
-            Op::Acquire { .. } => acquired(&value),
-            Op::Renew(renewals) => renewed(&value, renewals.len()),
-            Op::Release { .. } => released(&value),
+            Op::Acquire { .. } | Op::Join { .. } => acquired(&value),
+            Op::Renew(renewals) | Op::Stay(renewals) => renewed(&value, renewals.len()),
+            Op::Release { .. } | Op::Part { .. } => released(&value),
             Op::Leave { .. } => integer(&value).map(|_| Reply::Left),
         }
         .ok_or_else(|| garbage("an answer of another shape")),
@@ -123,6 +123,9 @@ fn acquired(value: &Value) -> Option<Reply> {
                 .map(Duration::from_millis),
             queued: integer(queued)? == 1,
         }),
+        [taken, limit] if integer(taken)? == 2 => {
+            Some(Reply::Limited(u32::try_from(integer(limit)?).ok()?))
+        }
         _ => None,
     }
 }

@@ -22,18 +22,28 @@ const ACQUIRE_CODE: &str = with_queue!("acquire.lua");
 const RENEW_CODE: &str = include_str!("renew.lua");
 const RELEASE_CODE: &str = with_queue!("release.lua");
 const LEAVE_CODE: &str = with_queue!("leave.lua");
+const JOIN_CODE: &str = with_queue!("join.lua");
+const STAY_CODE: &str = with_queue!("stay.lua");
+const PART_CODE: &str = with_queue!("part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
 static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
 
-fn all() -> [(&'static Script, &'static str); 4] {
+static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
+static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
+static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
+
+fn all() -> [(&'static Script, &'static str); 7] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
         (&LEAVE, LEAVE_CODE),
+        (&JOIN, JOIN_CODE),
+        (&STAY, STAY_CODE),
+        (&PART, PART_CODE),
     ]
 }
 
@@ -101,10 +111,11 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             owner,
             queue,
             spare,
-        } => call(&ACQUIRE, 3)
+        } => call(&ACQUIRE, 4)
             .arg(&**key)
             .arg(names.fences())
             .arg(names.queue(key))
+            .arg(names.shares(key))
             .arg(token.hex())
             .arg(millis(*ttl))
             .arg(&**owner)
@@ -115,6 +126,26 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .to_owned(),
         Op::Renew(renewals) => renew(renewals),
         Op::Release { key, token, .. } => release(key, *token, names),
+        Op::Join {
+            key,
+            token,
+            ttl,
+            limit,
+            queue,
+        } => call(&JOIN, 4)
+            .arg(&**key)
+            .arg(names.fences())
+            .arg(names.queue(key))
+            .arg(names.shares(key))
+            .arg(token.hex())
+            .arg(millis(*ttl))
+            .arg(*limit)
+            .arg(names.process())
+            .arg(place(*queue, listening))
+            .arg(names.channels())
+            .to_owned(),
+        Op::Stay(renewals) => stay(renewals, names),
+        Op::Part { key, token, .. } => part(key, *token, names),
         Op::Leave { key } => call(&LEAVE, 2)
             .arg(&**key)
             .arg(names.queue(key))
@@ -133,7 +164,7 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-pub(super) fn release(key: &str, token: Token, names: &Names) -> Cmd {
+fn release(key: &str, token: Token, names: &Names) -> Cmd {
     call(&RELEASE, 2)
         .arg(key)
         .arg(names.queue(key))
@@ -142,14 +173,38 @@ pub(super) fn release(key: &str, token: Token, names: &Names) -> Cmd {
         .to_owned()
 }
 
+fn part(key: &str, token: Token, names: &Names) -> Cmd {
+    call(&PART, 3)
+        .arg(key)
+        .arg(names.queue(key))
+        .arg(names.shares(key))
+        .arg(token.hex())
+        .arg(names.channels())
+        .to_owned()
+}
+
+fn stay(renewals: &[Renewal], names: &Names) -> Cmd {
+    let mut command = call(&STAY, 2 * renewals.len());
+    for renewal in renewals {
+        command.arg(&*renewal.key).arg(names.shares(&renewal.key));
+    }
+    terms(&mut command, renewals);
+    command
+}
+
+/// Each token with its ttl.
+fn terms(command: &mut Cmd, renewals: &[Renewal]) {
+    for renewal in renewals {
+        command.arg(renewal.token.hex()).arg(millis(renewal.ttl));
+    }
+}
+
 fn renew(renewals: &[Renewal]) -> Cmd {
     let mut command = call(&RENEW, renewals.len());
     for renewal in renewals {
         command.arg(&*renewal.key);
     }
-    for renewal in renewals {
-        command.arg(renewal.token.hex()).arg(millis(renewal.ttl));
-    }
+    terms(&mut command, renewals);
     command
 }
 

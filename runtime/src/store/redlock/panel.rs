@@ -148,6 +148,11 @@ impl Panel {
                 self.release(id, &key, token, !after.is_empty(), now);
             }
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
+            Op::Join { .. } | Op::Stay(_) => self.tell(id, Err(no_shares())),
+            Op::Part { .. } => {
+                let (found, ordered) = (false, true);
+                self.tell(id, Ok(Reply::Released { found, ordered }));
+            }
         }
     }
 
@@ -428,6 +433,18 @@ fn all(nodes: usize) -> NodeSet {
     let mut set = NodeSet::default();
     (0..nodes).for_each(|node| set.insert(node));
     set
+}
+
+/// Shares are counted on one server; there is no counting across independent ones.
+fn no_shares() -> Failure {
+    Failure {
+        error: LockError::config(
+            "`shared` and `permits` are not possible with `redlock://`, whose nodes have no count in common; use them on a pool with \
+             `redis://`",
+        ),
+        retry: Retry::Never,
+        executed: false,
+    }
 }
 
 /// A node that may not vote however long one waits.

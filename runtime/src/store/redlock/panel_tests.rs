@@ -108,7 +108,7 @@ impl Scene {
             Op::Acquire { token, .. } => Sent::Acquire(id, token),
             Op::Renew(renewals) => Sent::Renew(id, renewals[0].token),
             Op::Release { token, after, .. } => Sent::Remove(id, token, after.len()),
-            Op::Leave { .. } => panic!("no node has a queue for us"),
+            other => panic!("no node is asked {other:?}"),
         });
         sent.collect()
     }
@@ -492,4 +492,23 @@ fn the_engine_hears_of_a_quorum_not_of_a_node() {
     ));
     scene.panel.connected(2, scene.now);
     assert!(scene.panel.next_event().is_none());
+}
+
+#[test]
+fn shares_are_refused() {
+    let mut scene = Scene::new(3);
+    let op = Op::Join {
+        key: key(),
+        token: token(),
+        ttl: TTL,
+        limit: 0,
+        queue: false,
+    };
+    scene.submit(1, op);
+    let text = scene.expect_failure(1);
+    assert!(
+        text.contains("`shared`") && text.contains("redis://"),
+        "{text}"
+    );
+    assert!((0..3).all(|node| scene.sent(node).is_empty()));
 }

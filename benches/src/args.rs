@@ -1,0 +1,97 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::contestants::Contestant;
+use crate::plan::Plan;
+
+/// Measures leasehold against hand-written Redis code and against its peers.
+#[derive(Debug, Parser)]
+#[command(name = "bench", args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// One client process; the program starts these itself
+    #[command(hide = true)]
+    Client {
+        contestant: Contestant,
+        #[command(flatten)]
+        plan: Plan,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The two-minute subset, without other languages: shows that everything works and judges no time
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these rows, parted by commas
+    #[arg(long, value_delimiter = ',', value_name = "ROW")]
+    pub(crate) rows: Vec<String>,
+    /// Only these contestants, parted by commas
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub(crate) contestants: Vec<Contestant>,
+    /// How often each contestant does each row [default: 5, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// How long each measurement is, in milliseconds [default: 3000, with --quick 300]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    window_ms: Option<u64>,
+    /// How long a waiter may wait, in milliseconds, before it counts as lost
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub(crate) patience_ms: u64,
+    /// Writes one JSON object a line for each metric
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Where the programs in other languages are
+    #[arg(long, value_name = "FOLDER", default_value = "target/bench-peers")]
+    pub(crate) peers: PathBuf,
+}
+
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Full,
+    Quick,
+}
+
+impl Pace {
+    /// Whether a row belongs to it.
+    pub(crate) fn includes(self, row: &str) -> bool {
+        const QUICK: &[&str] = &[
+            "uncontended",
+            "distinct_64",
+            "hot_1x64_0ms",
+            "hot_4x16_0ms",
+            "hot_4x16_1ms",
+            "renew_10k",
+            "overhead",
+            "memory",
+        ];
+        self == Self::Full || QUICK.contains(&row)
+    }
+}
+
+impl RunArguments {
+    pub(crate) fn pace(&self) -> Pace {
+        if self.quick { Pace::Quick } else { Pace::Full }
+    }
+
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
+    }
+
+    pub(crate) fn window(&self) -> Duration {
+        let default = if self.quick { 300 } else { 3_000 };
+        Duration::from_millis(self.window_ms.unwrap_or(default))
+    }
+}

@@ -1,0 +1,99 @@
+//! Many leases that are kept renewed, and how late each renewal is.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::Report;
+use crate::clock;
+use crate::contestants::{Fault, Keeps, Kept};
+use crate::plan::{Plan, Work};
+use crate::record::{self, Record};
+
+/// How many ticks the taking is spread over; one is about 10 ms at a ttl of 10 s.
+const TICKS: u32 = 330;
+
+pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
+    // Before the client is ready: how long it takes is not measured.
+    let leases = take(Arc::new(keeper), plan).await?;
+    let start = super::start().await?;
+    let from = start + clock::nanos(plan.warmup());
+    sleep(clock::until(from)).await;
+    let (records, lost) = watch(&leases, plan, from).await;
+    record::write(&plan.file, records)?;
+    Ok(Report {
+        lost,
+        ..Report::default()
+    })
+}
+
+/// Takes all leases: in a burst, or spread over the time between two renewals.
+async fn take<K: Keeps>(keeper: Arc<K>, plan: &Plan) -> Result<Vec<K::Lease>, Fault> {
+    let ticks = if plan.work == Work::KeepBurst {
+        1
+    } else {
+        TICKS
+    };
+    let tick = plan.ttl() / 3 / ticks;
+    let mut next = Instant::now();
+    let mut tasks = JoinSet::new();
+    for number in 0..ticks {
+        for lease in share(plan.tasks, ticks, number) {
+            let (keeper, key) = (Arc::clone(&keeper), plan.key(lease));
+            tasks.spawn(async move { keeper.keep(&key).await });
+        }
+        next += tick;
+        if ticks > 1 {
+            sleep_until(next).await;
+        }
+    }
+    let leases = timeout(plan.patience(), tasks.join_all()).await;
+    leases
+        .map_err(|_| "some leases were never taken")?
+        .into_iter()
+        .collect()
+}
+
+/// The numbers below `count` that belong to part `part` of `parts`.
+fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
+    let cut = |part: u32| {
+        let cut = u64::from(count) * u64::from(part) / u64::from(parts);
+        u32::try_from(cut).unwrap_or(count)
+    };
+    cut(part)..cut(part + 1)
+}
+
+/// Looks at every lease often enough to see each renewal once, and seldom enough not to count in the client's CPU
+/// time. A record's `asked` is when the renewal was due, `entered` when it was sent.
+async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> (Vec<Record>, u64) {
+    let interval = clock::nanos(plan.ttl() / 3);
+    let end = from + clock::nanos(plan.window());
+    let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
+    let mut records = Vec::new();
+    while clock::now() < end {
+        sleep((plan.ttl() / 5).min(clock::until(end))).await;
+        for (task, (lease, before)) in leases.iter().zip(&mut seen).enumerate() {
+            let sent = lease.sent();
+            if let (Some(last), Some(sent)) = (*before, sent)
+                && let Some(record) = renewal(task, last, sent, interval)
+            {
+                records.push(record);
+            }
+            *before = sent.filter(|_| before.is_some());
+        }
+    }
+    let lost = seen.iter().filter(|sent| sent.is_none()).count();
+    (records, lost as u64)
+}
+
+/// The renewal between two looks, if there was one. Two readings of one stamp differ by some nanoseconds.
+fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
+    (sent.saturating_sub(last) > interval / 10).then(|| Record {
+        task: task as u64,
+        asked: last + interval,
+        entered: sent,
+        left: sent,
+        released: sent,
+    })
+}

@@ -1,0 +1,121 @@
+//! Tasks that take a lock, run a section, and give the lock back, again and again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::Report;
+use crate::clock;
+use crate::contestants::{Fault, Locks};
+use crate::plan::Plan;
+use crate::record::{self, Record};
+
+/// How many errors are worth telling.
+const ERRORS: usize = 5;
+
+/// What a task has done. Shared, because a task that is never served cannot hand it over; nobody else asks before
+/// the end, so the lock is free whenever the task takes it.
+type Log = Arc<Mutex<Vec<Record>>>;
+
+pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
+    let start = super::start().await?;
+    let end = start + clock::nanos(plan.warmup() + plan.window());
+    let mut logs = Vec::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..plan.tasks {
+        let log = Log::default();
+        logs.push(Arc::clone(&log));
+        let task = Task {
+            locks: Arc::clone(&locks),
+            plan: plan.clone(),
+            number,
+            log,
+        };
+        tasks.spawn(async move { task.run(end).await });
+    }
+    let report = settle(tasks, clock::until(end) + plan.patience()).await;
+    let records = logs.iter().flat_map(taken);
+    record::write(&plan.file, records)?;
+    Ok(report)
+}
+
+/// Waits until all tasks have ended; those that have not after `limit` are lost.
+async fn settle(mut tasks: JoinSet<Result<(), Fault>>, limit: Duration) -> Report {
+    let mut report = Report::default();
+    let ended = timeout(limit, async {
+        while let Some(task) = tasks.join_next().await {
+            let error = match task {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            report.lost += 1;
+            report.errors.push(error);
+        }
+    });
+    if ended.await.is_err() {
+        let waiting = tasks.len();
+        report.lost += waiting as u64;
+        report
+            .errors
+            .push(format!("{waiting} waiters were never served"));
+    }
+    report.errors.truncate(ERRORS);
+    report
+}
+
+struct Task<L> {
+    locks: Arc<L>,
+    plan: Plan,
+    number: u32,
+    log: Log,
+}
+
+impl<L: Locks> Task<L> {
+    /// Until `end`; or until the lock cannot be had.
+    async fn run(self, end: u64) -> Result<(), Fault> {
+        let key = self.plan.key(self.number);
+        loop {
+            let asked = clock::now();
+            if asked >= end {
+                return Ok(());
+            }
+            let (entered, left) = self
+                .locks
+                .inside(&key, section(self.plan.section()))
+                .await?;
+            let record = Record {
+                task: u64::from(self.number),
+                asked,
+                entered,
+                left,
+                released: clock::now(),
+            };
+            self.log
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(record);
+            if !self.plan.think().is_zero() {
+                sleep(self.plan.think()).await;
+            }
+        }
+    }
+}
+
+/// The body: when it began and when it ended.
+async fn section(length: Duration) -> (u64, u64) {
+    let entered = clock::now();
+    if !length.is_zero() {
+        // tokio's timer counts in whole milliseconds and would make 2 of 1.
+        let slept = tokio::task::spawn_blocking(move || std::thread::sleep(length));
+        // It cannot panic, and is not cancelled while the runtime runs.
+        let _ = slept.await;
+    }
+    (entered, clock::now())
+}
+
+fn taken(log: &Log) -> Vec<Record> {
+    std::mem::take(&mut log.lock().unwrap_or_else(PoisonError::into_inner))
+}

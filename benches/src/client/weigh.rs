@@ -1,0 +1,93 @@
+//! How much memory a held lease and a waiting caller need: what the process grows by, divided by their number.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::Report;
+use crate::contestants::{Fault, Keeps, Locks};
+use crate::plan::Plan;
+
+/// How many callers wait for one key; below the default bound of a queue.
+const WAITERS: u32 = 900;
+/// How many requests are on their way at once, so that their buffers do not count.
+const AT_ONCE: u32 = 100;
+/// After this all that is on its way has arrived.
+const SETTLE: Duration = Duration::from_millis(1_500);
+/// Taken before the first weighing, so that what all leases share is there.
+const BEFORE: u32 = 500;
+
+/// Bytes for each held lease, its renewal included.
+pub(super) async fn held<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
+    super::start().await?;
+    let mut leases = Vec::with_capacity(plan.tasks as usize);
+    for number in 0..BEFORE {
+        leases.push(keeper.keep(&plan.key(number)).await?);
+    }
+    sleep(SETTLE).await;
+    let before = resident()?;
+    let keeper = Arc::new(keeper);
+    let mut number = BEFORE;
+    while number < plan.tasks {
+        let mut tasks = JoinSet::new();
+        for number in number..plan.tasks.min(number + AT_ONCE) {
+            let (keeper, key) = (Arc::clone(&keeper), plan.key(number));
+            tasks.spawn(async move { keeper.keep(&key).await });
+        }
+        number += AT_ONCE;
+        for lease in tasks.join_all().await {
+            leases.push(lease?);
+        }
+    }
+    sleep(SETTLE).await;
+    let report = weighed(before, plan.tasks - BEFORE)?;
+    drop(leases);
+    Ok(report)
+}
+
+/// Bytes for each caller that waits, the task that it is included.
+pub(super) async fn waiting<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
+    super::start().await?;
+    let mut tasks = JoinSet::new();
+    for key in 0..plan.tasks.div_ceil(WAITERS) {
+        let (locks, key) = (Arc::clone(&locks), plan.key(key));
+        tasks.spawn(async move { locks.inside(&key, pending::<()>()).await });
+    }
+    sleep(SETTLE).await;
+    let before = resident()?;
+    for number in 0..plan.tasks {
+        let (locks, key) = (Arc::clone(&locks), plan.key(number / WAITERS));
+        tasks.spawn(async move { locks.inside(&key, pending::<()>()).await });
+        if number % AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    sleep(SETTLE).await;
+    if let Some(ended) = tasks.try_join_next() {
+        ended??;
+    }
+    weighed(before, plan.tasks)
+}
+
+fn weighed(before: u64, count: u32) -> Result<Report, Fault> {
+    let grown = resident()?.saturating_sub(before);
+    #[allow(clippy::cast_precision_loss, reason = "memory is far below 2^52 bytes")]
+    let bytes = grown as f64 / f64::from(count);
+    Ok(Report {
+        bytes: Some(bytes),
+        ..Report::default()
+    })
+}
+
+/// The memory that this process has, in bytes.
+fn resident() -> Result<u64, Fault> {
+    let status = std::fs::read_to_string("/proc/self/status")
+        .map_err(|error| format!("memory is read from /proc, which is not here: {error}"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().nth(1));
+    let kib: u64 = kib.ok_or("/proc/self/status has no VmRSS")?.parse()?;
+    Ok(kib * 1024)
+}

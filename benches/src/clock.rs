@@ -1,0 +1,23 @@
+//! One clock for all processes and languages of a run: `CLOCK_MONOTONIC`, in nanoseconds.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since some start that all processes of the machine share.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+    seconds * 1_000_000_000 + nanos
+}
+
+/// A duration as this clock counts it.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long it is until `stamp`; zero if it has passed.
+pub(crate) fn until(stamp: u64) -> Duration {
+    Duration::from_nanos(stamp.saturating_sub(now()))
+}

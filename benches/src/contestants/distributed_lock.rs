@@ -1,0 +1,59 @@
+//! The crate distributed-lock, by its Redis part (the front crate brings four databases more).
+//!
+//! Its `acquire` with a timeout does not wait: it gives up after one try. So the caller polls here, every 50 ms.
+
+use std::time::Duration;
+
+use distributed_lock_core::traits::{DistributedLock as _, LockHandle as _, LockProvider as _};
+use distributed_lock_redis::RedisLockProvider;
+use tokio::time::{Instant, sleep};
+
+use super::polling::PAUSE;
+use super::{Fault, Locks};
+use crate::plan::Plan;
+
+/// A lock provider.
+pub(crate) struct DistributedLock {
+    provider: RedisLockProvider,
+    patience: Duration,
+}
+
+impl DistributedLock {
+    pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
+        let provider = RedisLockProvider::builder()
+            .url(&plan.url)
+            .expiry(plan.ttl())
+            .extension_cadence(plan.ttl() / 3)
+            // 90 % of the ttl, as by default: the default itself is the 90 % of 30 s, whatever the ttl is.
+            .min_validity(plan.ttl() * 9 / 10)
+            .build()
+            .await?;
+        Ok(Self {
+            provider,
+            patience: plan.patience(),
+        })
+    }
+}
+
+impl Locks for DistributedLock {
+    async fn inside<B>(&self, key: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        let asked = Instant::now();
+        let handle = loop {
+            // A new one for each try: the value that marks the holder belongs to it.
+            if let Some(handle) = self.provider.create_lock(key).try_acquire().await? {
+                break handle;
+            }
+            if asked.elapsed() >= self.patience {
+                return Err(format!("{key} was not free within {:?}", self.patience).into());
+            }
+            sleep(PAUSE).await;
+        };
+        let output = body.await;
+        handle.release().await?;
+        Ok(output)
+    }
+}

@@ -1,0 +1,95 @@
+//! Who is measured. Each one takes a lock, runs a body inside it, and gives the lock back.
+
+pub(crate) mod distributed_lock;
+pub(crate) mod hand_written;
+pub(crate) mod leasehold;
+pub(crate) mod polling;
+pub(crate) mod rslock;
+pub(crate) mod seeded;
+
+use std::fmt;
+use std::future::Future;
+
+use clap::ValueEnum;
+
+/// Somebody who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Contestant {
+    /// This project.
+    Leasehold,
+    /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
+    HandWritten,
+    /// The same, with a new try every 50 ms.
+    #[value(name = "poll_50ms")]
+    Poll50ms,
+    /// The crate rslock.
+    Rslock,
+    /// The crate distributed-lock.
+    DistributedLock,
+    /// Redisson, Java.
+    Redisson,
+    /// redsync, Go.
+    Redsync,
+    /// node-redlock, Node.
+    NodeRedlock,
+    /// redis-py, Python.
+    RedisPy,
+    /// Takes no lock at all: the checks must find it out.
+    #[value(hide = true)]
+    SeededOverlap,
+    /// Forgets a waiter: the checks must find it out.
+    #[value(hide = true)]
+    SeededLoss,
+}
+
+impl Contestant {
+    /// The folder of its program, if that is in another language.
+    pub(crate) fn peer(self) -> Option<&'static str> {
+        match self {
+            Self::Redisson => Some("redisson"),
+            Self::Redsync => Some("redsync"),
+            Self::NodeRedlock => Some("node_redlock"),
+            Self::RedisPy => Some("redis_py"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// Why a lock could not be taken or given back.
+pub(crate) type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// A lock service as its users see it.
+pub(crate) trait Locks: Send + Sync + 'static {
+    /// Runs `body` inside the lock `key`; ends when the release is confirmed.
+    fn inside<B>(
+        &self,
+        key: &str,
+        body: B,
+    ) -> impl Future<Output = Result<B::Output, Fault>> + Send
+    where
+        B: Future + Send,
+        B::Output: Send;
+}
+
+/// A lock service that renews.
+pub(crate) trait Keeps: Send + Sync + 'static {
+    /// A lock that is kept renewed.
+    type Lease: Kept;
+
+    /// Takes `key` and keeps it.
+    fn keep(&self, key: &str) -> impl Future<Output = Result<Self::Lease, Fault>> + Send;
+}
+
+/// A lock that is kept renewed.
+pub(crate) trait Kept: Send + Sync + 'static {
+    /// When the last confirmed request was sent, up to a constant; `None` once the lock is lost.
+    fn sent(&self) -> Option<u64>;
+}

@@ -1,0 +1,37 @@
+//! The crate rslock, with its own defaults: `acquire` tries until it has the lock, pausing up to 200 ms after
+//! each try.
+
+use std::time::Duration;
+
+use rslock::LockManager;
+
+use super::{Fault, Locks};
+use crate::plan::Plan;
+
+/// A lock manager.
+pub(crate) struct Rslock {
+    manager: LockManager,
+    ttl: Duration,
+}
+
+impl Rslock {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            manager: LockManager::new(vec![plan.url.as_str()]),
+            ttl: plan.ttl(),
+        }
+    }
+}
+
+impl Locks for Rslock {
+    async fn inside<B>(&self, key: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        let guard = self.manager.acquire(key, self.ttl).await?;
+        let output = body.await;
+        guard.release().await;
+        Ok(output)
+    }
+}

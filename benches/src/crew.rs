@@ -1,0 +1,144 @@
+//! The client processes of one measurement.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::client::Report;
+use crate::clock;
+use crate::contestants::Contestant;
+use crate::plan::{Plan, Work};
+use crate::process::Client;
+use crate::record::{self, Record};
+use crate::row::Clients;
+
+/// From the word to the beginning, so that all processes have heard it.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// Where and how long to measure.
+pub(crate) struct Setting<'a> {
+    pub(crate) url: String,
+    pub(crate) window: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) ttl: Duration,
+    pub(crate) peers: &'a Path,
+    pub(crate) folder: &'a Path,
+}
+
+/// What came of one measurement.
+pub(crate) struct Outcome {
+    /// The records of each process.
+    pub(crate) records: Vec<Vec<Record>>,
+    pub(crate) reports: Vec<Report>,
+    /// The window that counts.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// CPU time of all processes in the window.
+    pub(crate) cpu: Option<Duration>,
+}
+
+/// Lets a contestant do a row once.
+pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result<Outcome, String> {
+    let plans: Vec<Plan> = (0..shape.processes)
+        .map(|number| plan(shape, setting, number))
+        .collect();
+    let mut clients = Vec::new();
+    for plan in &plans {
+        clients.push(Client::start(command(who, plan, setting.peers)?)?);
+    }
+    for client in &clients {
+        client.ready()?;
+    }
+    let start = clock::now() + clock::nanos(LEAD);
+    for client in &mut clients {
+        client.go(start)?;
+    }
+    let from = start + clock::nanos(warmup(shape, setting));
+    let to = from + clock::nanos(setting.window);
+    let cpu = cpu_between(&clients, from, to);
+    let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
+    let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
+    let reports = reports?;
+    // Ended before their files are read, so that they take no time from the next ones.
+    drop(clients);
+    let records: Result<Vec<_>, String> = plans.iter().map(take_records).collect();
+    Ok(Outcome {
+        records: records?,
+        reports,
+        from,
+        to,
+        cpu,
+    })
+}
+
+/// What comes before the window. Those that keep leases have them when they are ready.
+fn warmup(shape: &Clients, setting: &Setting) -> Duration {
+    if shape.keeps() {
+        Duration::ZERO
+    } else {
+        setting.window / 2
+    }
+}
+
+fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Plan {
+        url: setting.url.clone(),
+        work: shape.work,
+        tasks: shape.tasks,
+        ttl_ms: millis(setting.ttl),
+        warmup_ms: millis(warmup(shape, setting)),
+        window_ms: millis(setting.window),
+        section_ms: shape.section_ms,
+        think_ms: shape.think_ms,
+        patience_ms: millis(setting.patience),
+        file: setting.folder.join(format!("records-{number}")),
+    }
+}
+
+/// This program itself, or that of another language.
+fn command(who: Contestant, plan: &Plan, peers: &Path) -> Result<Command, String> {
+    let mut command = if let Some(folder) = who.peer() {
+        Command::new(peer(peers, folder)?)
+    } else {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(this);
+        command.arg("client").arg(who.to_string());
+        command
+    };
+    command.args(plan.arguments());
+    Ok(command)
+}
+
+/// The program that starts a peer, if it has been installed.
+fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
+    let missing = peers.join(folder).join("not-installed");
+    if let Ok(reason) = std::fs::read_to_string(&missing) {
+        return Err(reason.trim().to_owned());
+    }
+    let program = peers.join(folder).join("run");
+    if !program.exists() {
+        return Err("not installed; `scripts/bench` without `--quick` installs it".to_owned());
+    }
+    std::path::absolute(&program).map_err(|error| format!("{}: {error}", program.display()))
+}
+
+/// Sleeps through the window and tells the CPU time in it.
+fn cpu_between(clients: &[Client], from: u64, to: u64) -> Option<Duration> {
+    let used = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
+    sleep(clock::until(from));
+    let before = used();
+    sleep(clock::until(to));
+    let after = used();
+    Some(after?.saturating_sub(before?))
+}
+
+fn take_records(plan: &Plan) -> Result<Vec<Record>, String> {
+    if matches!(plan.work, Work::WeighHeld | Work::WeighWaiting) {
+        return Ok(Vec::new());
+    }
+    let records = record::read(&plan.file).map_err(|error| error.to_string());
+    let _ = std::fs::remove_file(&plan.file);
+    records
+}

@@ -1,0 +1,201 @@
+//! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the row's own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_tests::server::Server;
+use rand::seq::SliceRandom as _;
+use redis::cmd;
+
+use crate::args::RunArguments;
+use crate::contestants::{Contestant, Fault};
+use crate::crew::{self, Setting};
+use crate::figures::FAULTS;
+use crate::measure::Measure;
+use crate::plan::Work;
+use crate::row::{self, Clients, Row, Task};
+use crate::sheet::Sheet;
+use crate::{figures, overhead, table};
+
+/// The ttl of the rows that take and release: longer than any section or wait for the CPU.
+const TTL: Duration = Duration::from_secs(10);
+/// So that nothing expires while memory is measured.
+const LONG_TTL: Duration = Duration::from_mins(5);
+
+/// All results, and what they were measured with.
+pub(crate) struct Harness<'a> {
+    arguments: &'a RunArguments,
+    folder: Folder,
+    date: String,
+}
+
+impl<'a> Harness<'a> {
+    pub(crate) fn new(arguments: &'a RunArguments) -> Result<Self, Fault> {
+        Ok(Self {
+            arguments,
+            folder: Folder::new()?,
+            date: today(),
+        })
+    }
+
+    /// Runs a row and prints its table.
+    pub(crate) fn run(&self, row: &Row) -> Result<Vec<Measure>, Fault> {
+        eprintln!("{}: {}", row.name, row.title);
+        let sheet = match row.task {
+            Task::Clients(shape) => self.race(row, &shape),
+            Task::Overhead => self.overhead()?,
+        };
+        let measures = sheet.measures(row.name, &self.date);
+        println!(
+            "{}",
+            table::row(row.name, row.title, &measures, sheet.remarks())
+        );
+        Ok(measures)
+    }
+
+    fn race(&self, row: &Row, shape: &Clients) -> Sheet {
+        let mut sheet = Sheet::default();
+        let mut contestants =
+            row::contestants(row, &self.arguments.contestants, self.arguments.pace());
+        let server = Server::start();
+        let setting = self.setting(shape, server.url());
+        for round in 1..=self.arguments.rounds() {
+            contestants.shuffle(&mut rand::rng());
+            for who in &contestants {
+                eprintln!("  round {round}: {who}");
+                server.probe().run::<()>(cmd("FLUSHALL").arg("SYNC"));
+                measure(*who, shape, &setting, &mut sheet);
+            }
+        }
+        sheet
+    }
+
+    fn setting(&self, shape: &Clients, url: String) -> Setting<'_> {
+        let quick = self.arguments.quick;
+        let (ttl, window) = match shape.work {
+            // Each lease is renewed once, every third of the ttl.
+            Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
+            // A window of renewals holds several of each lease.
+            Work::Keep | Work::KeepBurst => (TTL, TTL),
+            Work::WeighHeld | Work::WeighWaiting => (LONG_TTL, Duration::ZERO),
+            Work::Hot | Work::Distinct => (TTL, self.arguments.window()),
+        };
+        Setting {
+            url,
+            window,
+            patience: Duration::from_millis(self.arguments.patience_ms),
+            ttl,
+            peers: &self.arguments.peers,
+            folder: &self.folder.0,
+        }
+    }
+
+    fn overhead(&self) -> Result<Sheet, Fault> {
+        let mut sheet = Sheet::default();
+        for _ in 0..self.arguments.rounds() {
+            for (what, figures) in overhead::run(self.arguments.window())? {
+                sheet.add(what, figures);
+            }
+        }
+        Ok(sheet)
+    }
+}
+
+/// One contestant, once. A contestant that cannot run is a remark; leasehold then fails the run by it.
+fn measure(who: Contestant, shape: &Clients, setting: &Setting, sheet: &mut Sheet) {
+    let name = who.to_string();
+    match crew::run(who, shape, setting) {
+        Ok(outcome) => {
+            for error in outcome.reports.iter().flat_map(|report| &report.errors) {
+                sheet.remark(&name, error);
+            }
+            sheet.add(&name, figures::of(shape, outcome));
+        }
+        Err(reason) => {
+            eprintln!("  {who} did not run: {reason}");
+            sheet.remark(&name, &format!("not run: {reason}"));
+        }
+    }
+}
+
+/// Why the run has failed: leasehold has let two in, has lost a waiter, or did not run. Times are not judged.
+pub(crate) fn broken(rows: &[&Row], wanted: &[Contestant], measures: &[Measure]) -> Vec<String> {
+    let ours = Contestant::Leasehold.to_string();
+    let mut broken = Vec::new();
+    for row in rows {
+        let of_row = |measure: &&Measure| measure.row == row.name && measure.contestant == ours;
+        let mut found = measures.iter().filter(of_row).peekable();
+        let asked = wanted.is_empty() || wanted.contains(&Contestant::Leasehold);
+        if asked && found.peek().is_none() {
+            broken.push(format!("{}: leasehold did not run", row.name));
+        }
+        for measure in found {
+            let promise = FAULTS.iter().any(|(fault, _)| *fault == measure.metric);
+            if promise && measure.max > 0.0 {
+                broken.push(format!(
+                    "{}: {} of leasehold: {}",
+                    row.name, measure.metric, measure.max
+                ));
+            }
+        }
+    }
+    broken
+}
+
+/// A folder for the clients' records, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, Fault> {
+        let path = std::env::temp_dir().join(format!("leasehold-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The day in UTC, as the system's `date` tells it.
+fn today() -> String {
+    let told = std::process::Command::new("date")
+        .args(["-u", "+%Y-%m-%d"])
+        .output();
+    let text = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
+    text.ok()
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| "no date".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(who: &str, metric: &str, value: f64) -> Vec<String> {
+        let rows = row::chosen(&["hot_1x64_0ms".to_owned()], crate::args::Pace::Full);
+        let measures = [
+            Measure::new("hot_1x64_0ms", "leasehold", "per_s", &[1.0], ""),
+            Measure::new("hot_1x64_0ms", who, metric, &[0.0, value], ""),
+        ];
+        broken(&rows.expect("the row is known"), &[], &measures)
+    }
+
+    #[test]
+    fn our_own_overlap_or_loss_fails_the_run_and_no_time_does() {
+        assert_eq!(judged("leasehold", "overlaps", 1.0).len(), 1);
+        assert_eq!(judged("leasehold", "lost_waiters", 1.0).len(), 1);
+        assert!(judged("leasehold", "p99_us", 1e12).is_empty());
+        assert!(judged("rslock", "overlaps", 1.0).is_empty());
+    }
+
+    #[test]
+    fn a_row_without_leasehold_fails_the_run() {
+        let rows = row::chosen(&["uncontended".to_owned()], crate::args::Pace::Full);
+        let rows = rows.expect("the row is known");
+        assert_eq!(broken(&rows, &[], &[]).len(), 1);
+        assert!(broken(&rows, &[Contestant::Rslock], &[]).is_empty());
+    }
+}

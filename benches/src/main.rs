@@ -1,0 +1,68 @@
+//! Measures leasehold against hand-written Redis code and against its peers. `scripts/bench` runs it.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `row` | what is measured, and by whom |
+//! | `contestants` | who is measured; those of other languages are in `benches/peers` |
+//! | `client`, `plan`, `record` | a client process, what it is told, what it writes down |
+//! | `process`, `crew`, `harness` | the same seen by the harness: one process, those of one measurement, the run |
+//! | `overlap`, `figures`, `overhead` | what the records say; what needs no server |
+//! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
+
+mod args;
+mod client;
+mod clock;
+mod contestants;
+mod crew;
+mod figures;
+mod harness;
+mod measure;
+mod overhead;
+mod overlap;
+mod plan;
+mod process;
+mod record;
+mod row;
+mod sheet;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Arguments, Command, RunArguments};
+use crate::contestants::Fault;
+use crate::harness::Harness;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        None => run(&arguments.run),
+        Some(Command::Client { contestant, plan }) => client::main(contestant, &plan),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &RunArguments) -> Result<(), Fault> {
+    let rows = row::chosen(&arguments.rows, arguments.pace())?;
+    let harness = Harness::new(arguments)?;
+    let mut measures = Vec::new();
+    for row in &rows {
+        measures.extend(harness.run(row)?);
+        // After each row, so that a run that is cut off has not been for nothing.
+        if let Some(path) = &arguments.json {
+            measure::write(path, &measures)?;
+        }
+    }
+    let broken = harness::broken(&rows, &arguments.contestants, &measures);
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(broken.join("\n").into())
+}

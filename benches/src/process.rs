@@ -1,0 +1,116 @@
+//! A client process as the harness sees it.
+
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use leasehold_tests::process::Leashed;
+
+use crate::client::Report;
+
+/// How long a client may take from its start to `ready`; a JVM that is started for the first time is slow.
+const START: Duration = Duration::from_mins(1);
+
+/// A running client. Dropping it kills the process.
+pub(crate) struct Client {
+    process: Leashed,
+    input: ChildStdin,
+    output: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Client {
+    /// Starts it.
+    pub(crate) fn start(mut command: Command) -> Result<Self, String> {
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                format!(
+                    "{} does not start: {error}",
+                    command.get_program().display()
+                )
+            })?;
+        let mut process = Leashed::new(child, None);
+        let child = process.child();
+        let taken = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = taken else {
+            return Err("a client has no pipes".to_owned());
+        };
+        Ok(Self {
+            process,
+            input,
+            output: lines(output),
+            errors: lines(errors),
+        })
+    }
+
+    /// Waits until it is connected.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        match self.line(START)?.as_str() {
+            "ready" => Ok(()),
+            other => Err(format!("a client said {other:?} instead of ready")),
+        }
+    }
+
+    /// Tells it when to begin.
+    pub(crate) fn go(&mut self, start: u64) -> Result<(), String> {
+        let said = writeln!(self.input, "go {start}").and_then(|()| self.input.flush());
+        said.map_err(|error| format!("a client is gone: {error}"))
+    }
+
+    /// What it says at its end.
+    pub(crate) fn report(&self, limit: Duration) -> Result<Report, String> {
+        let line = self.line(limit)?;
+        serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
+    }
+
+    /// The CPU time that it has used; `None` where there is no `/proc`.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
+        // The name of the program, in parentheses, may contain anything.
+        let (_, fields) = text.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace().skip(11);
+        let user: u64 = fields.next()?.parse().ok()?;
+        let system: u64 = fields.next()?.parse().ok()?;
+        // Linux tells it in hundredths of a second on every architecture.
+        Some(Duration::from_millis((user + system) * 10))
+    }
+
+    fn line(&self, limit: Duration) -> Result<String, String> {
+        self.output
+            .recv_timeout(limit)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => format!("a client said nothing for {limit:.0?}"),
+                RecvTimeoutError::Disconnected => format!("a client ended: {}", self.last_words()),
+            })
+    }
+
+    /// The end of what it wrote on standard error.
+    fn last_words(&self) -> String {
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut words = Vec::new();
+        while let Ok(line) = self
+            .errors
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            words.push(line);
+        }
+        words[words.len().saturating_sub(3)..].join(" / ")
+    }
+}
+
+/// The lines of a pipe, read as they come so that it never fills.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            // Nobody listens any more: still read, so that the writer is not held up.
+            let _ = send.send(line);
+        }
+    });
+    receive
+}

@@ -1,0 +1,150 @@
+//! Results as Markdown.
+
+use std::fmt::Write as _;
+
+use crate::figures::{FAULTS, METRICS};
+use crate::measure::Measure;
+
+/// The table of one row: a line for each contestant, a column for each metric that somebody has.
+pub(crate) fn row(
+    name: &str,
+    title: &str,
+    measures: &[Measure],
+    remarks: &[(String, String)],
+) -> String {
+    let metrics = metrics(measures);
+    let rounds = measures
+        .iter()
+        .map(|measure| measure.rounds)
+        .max()
+        .unwrap_or_default();
+    let plural = if rounds == 1 { "" } else { "s" };
+    let mut text = format!("**`{name}`**: {title}; {rounds} round{plural}\n\n| contestant |");
+    for metric in &metrics {
+        let _ = write!(text, " {} |", heading(metric));
+    }
+    text.push_str(" remarks |\n|---|");
+    text.push_str(&"---:|".repeat(metrics.len()));
+    text.push_str("---|\n");
+    for who in contestants(measures, remarks) {
+        line(&mut text, who, &metrics, measures, remarks);
+    }
+    text
+}
+
+fn line(
+    text: &mut String,
+    who: &str,
+    metrics: &[&str],
+    measures: &[Measure],
+    remarks: &[(String, String)],
+) {
+    let _ = write!(text, "| {who} |");
+    let of = |metric: &str| {
+        let found = |measure: &&Measure| measure.contestant == who && measure.metric == metric;
+        measures.iter().find(found)
+    };
+    for metric in metrics {
+        let cell = of(metric).map_or_else(String::new, cell);
+        let _ = write!(text, " {cell} |");
+    }
+    let mut said: Vec<String> = Vec::new();
+    for (metric, fault) in FAULTS {
+        if let Some(measure) = of(metric).filter(|measure| measure.max > 0.0) {
+            said.push(format!("**{fault}**, up to {} in a round", measure.max));
+        }
+    }
+    let of_who = remarks.iter().filter(|(name, _)| name == who);
+    said.extend(of_who.map(|(_, remark)| remark.clone()));
+    let _ = writeln!(text, " {} |", said.join("; "));
+}
+
+/// Those that somebody has; what is a remark when it is not zero is no column.
+fn metrics(measures: &[Measure]) -> Vec<&'static str> {
+    let is_fault = |metric: &&&str| FAULTS.iter().any(|(fault, _)| fault == *metric);
+    let shown = METRICS.iter().filter(|metric| !is_fault(metric));
+    let has = |metric: &&&str| measures.iter().any(|measure| measure.metric == **metric);
+    shown.filter(has).copied().collect()
+}
+
+/// Leasehold first, the others by name.
+fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> Vec<&'a str> {
+    let with_figures = measures.iter().map(|measure| measure.contestant.as_str());
+    let with_remarks = remarks.iter().map(|(name, _)| name.as_str());
+    let mut all: Vec<_> = with_figures.chain(with_remarks).collect();
+    all.sort_unstable_by_key(|name| (*name != "leasehold", *name));
+    all.dedup();
+    all
+}
+
+/// The median, and the spread if there were several rounds.
+fn cell(measure: &Measure) -> String {
+    let median = figure(measure.median);
+    if measure.rounds < 2 {
+        return median;
+    }
+    format!("{median} ({}–{})", figure(measure.min), figure(measure.max))
+}
+
+/// Three digits that count, and commas in the thousands.
+pub(crate) fn figure(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut grouped = String::new();
+    for (place, digit) in whole.char_indices() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+fn heading(metric: &str) -> &'static str {
+    match metric {
+        "p50_us" => "p50, µs",
+        "p99_us" => "p99, µs",
+        "per_s" => "per second",
+        "longest_wait_ms" => "longest wait, ms",
+        "fair_wait_ms" => "fair wait, ms",
+        "share_ratio" => "share ratio",
+        "late_p99_ms" => "late p99, ms",
+        "late_max_ms" => "late at most, ms",
+        "cpu_cores" => "CPU, cores",
+        "bytes" => "bytes",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(figure(1_234_567.8), "1,234,568");
+        assert_eq!(figure(123_456.0), "123,456");
+        assert_eq!(figure(99.94), "99.9");
+        assert_eq!(figure(0.0), "0");
+        assert_eq!(figure(0.117), "0.117");
+    }
+
+    #[test]
+    fn an_overlap_is_told() {
+        let measure = Measure::new("hot", "peer", "overlaps", &[0.0, 3.0], "2026-01-31");
+        let text = row("hot", "a key", &[measure], &[]);
+        assert!(
+            text.contains("| peer | **overlapped**, up to 3 in a round |"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! The harness works, and finds out who breaks a lock's promise. No time is judged here.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs the harness; what it said, and its results.
+fn bench(name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
+    let file = format!("leasehold-bench-{name}-{}.json", std::process::id());
+    let file: PathBuf = std::env::temp_dir().join(file);
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["--quick", "--window-ms", "100", "--json"])
+        .arg(&file)
+        .args(arguments)
+        .output()
+        .expect("the harness starts");
+    let text = std::fs::read_to_string(&file).expect("the harness writes its results");
+    std::fs::remove_file(&file).expect("the file can be removed");
+    let lines = text.lines().map(serde_json::from_str);
+    let lines: Result<_, _> = lines.collect();
+    (output, lines.expect("each line is JSON"))
+}
+
+/// A metric's greatest value.
+fn most(lines: &[Value], contestant: &str, metric: &str) -> f64 {
+    let found = |line: &&Value| line["contestant"] == contestant && line["metric"] == metric;
+    let line = lines.iter().find(found);
+    let line = line.unwrap_or_else(|| panic!("{metric} of {contestant} in {lines:?}"));
+    line["max"].as_f64().expect("a number")
+}
+
+#[test]
+fn every_row_of_the_quick_run_has_its_contestants() {
+    let (output, lines) = bench("all", &[]);
+    assert!(output.status.success(), "{output:?}");
+    let of = |row: &str| -> BTreeSet<&str> {
+        let lines = lines.iter().filter(|line| line["row"] == row);
+        lines
+            .filter_map(|line| line["contestant"].as_str())
+            .collect()
+    };
+    let alone = ["distributed_lock", "hand_written", "leasehold", "rslock"];
+    let hot = ["distributed_lock", "leasehold", "poll_50ms", "rslock"];
+    for row in ["uncontended", "distinct_64"] {
+        assert_eq!(of(row), BTreeSet::from(alone), "{row}");
+    }
+    for row in ["hot_1x64_0ms", "hot_4x16_0ms", "hot_4x16_1ms"] {
+        assert_eq!(of(row), BTreeSet::from(hot), "{row}");
+    }
+    assert_eq!(
+        of("renew_10k"),
+        BTreeSet::from(["hand_written", "leasehold"])
+    );
+    assert_eq!(
+        of("overhead"),
+        BTreeSet::from(["direct", "gate", "leasehold"])
+    );
+}
+
+#[test]
+fn a_contestant_that_overlaps_is_reported() {
+    let who = "leasehold,seeded_overlap";
+    let (output, lines) = bench("overlap", &["--rows", "hot_4x16_0ms", "--contestants", who]);
+    assert!(
+        most(&lines, "seeded_overlap", "overlaps") > 0.0,
+        "{lines:?}"
+    );
+    assert!(most(&lines, "leasehold", "overlaps") < 1.0, "{lines:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("**overlapped**"), "{text}");
+    // Others' faults are told, and are no failure of ours.
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_contestant_that_loses_a_waiter_is_reported() {
+    let arguments = ["--rows", "hot_1x64_0ms", "--contestants", "seeded_loss"];
+    let (output, lines) = bench(
+        "loss",
+        &[&arguments[..], &["--patience-ms", "500"]].concat(),
+    );
+    assert!(
+        most(&lines, "seeded_loss", "lost_waiters") > 0.0,
+        "{lines:?}"
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("**lost waiters**"), "{text}");
+}
+
+#[test]
+fn an_unknown_row_is_an_error_that_names_the_others() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["--rows", "warm"])
+        .output()
+        .expect("the harness starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        text.contains("there is no row `warm`") && text.contains("uncontended"),
+        "{text}"
+    );
+}

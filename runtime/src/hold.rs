@@ -1,0 +1,81 @@
+//! A place in the engine: for one lock of one call.
+
+use std::sync::Arc;
+
+use crate::engine::{Command, Order, Slot, TicketId};
+use crate::{LockError, LockPool};
+
+/// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
+/// whatever it stands for: a place in the queue, an acquire on its way, a lock.
+pub(crate) struct Hold {
+    pool: LockPool,
+    id: TicketId,
+    slot: Arc<Slot>,
+    let_go: bool,
+}
+
+impl Hold {
+    /// Takes the lock.
+    ///
+    /// Cancel safety: the ticket exists before the engine hears of the order, so a future that is dropped at any
+    /// point leaves no orphan: the engine waits for a reply that is on its way, and removes what it set.
+    pub(crate) async fn take(
+        pool: LockPool,
+        slot: Arc<Slot>,
+        order: Order,
+    ) -> Result<Self, LockError> {
+        slot.set_clock(pool.engine().clock());
+        let mut hold = Self {
+            id: pool.engine().next_ticket(),
+            pool,
+            slot,
+            let_go: true,
+        };
+        hold.tell(Command::Acquire {
+            id: hold.id,
+            order: Box::new(order),
+            slot: Arc::clone(&hold.slot),
+        })?;
+        hold.let_go = false;
+        let granted = hold.slot.granted().await;
+        // Refused: the engine has forgotten the ticket already.
+        hold.let_go = granted.is_err();
+        granted?;
+        // This task may have slept past the lease's end before it heard of the grant.
+        hold.slot.check()?;
+        Ok(hold)
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    /// Asks for the release, without waiting for it.
+    pub(crate) fn begin_release(&mut self) {
+        self.slot.close();
+        // If the engine is gone, the lock expires after its ttl; otherwise it has heard of this.
+        self.let_go = self.tell(Command::Release(self.id)).is_ok();
+    }
+
+    /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is
+    /// tried again in the background.
+    pub(crate) async fn released(&self) {
+        if self.let_go {
+            self.slot.released().await;
+        }
+    }
+
+    fn tell(&self, command: Command) -> Result<(), LockError> {
+        self.pool.engine().send(command)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.let_go {
+            self.slot.close();
+            // If the engine is gone, the lock expires after its ttl.
+            let _ = self.tell(Command::Abandon(self.id));
+        }
+    }
+}

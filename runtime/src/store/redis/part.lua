@@ -1,0 +1,25 @@
+-- Gives a share of a lock back; if it was the last, the first process that queues for the lock gets it.
+--
+-- KEYS[1] the lock; KEYS[2] the lock's queue; KEYS[3] its shares; ARGV[1] token; ARGV[2] prefix of the channels
+-- Returns 1 if the token had a share, else 0.
+--
+-- Guarantees: other shares, and a lock that is not shared, are not touched.
+local value = redis.pcall('GET', KEYS[1])
+local found = redis.call('ZREM', KEYS[3], ARGV[1])
+if found == 0 or type(value) ~= 'string' or not limit_of(value) then
+  return 0
+end
+local now = milliseconds()
+local line = redis.call('GET', KEYS[2]) or ''
+if prune(KEYS[1], KEYS[3], now) == 0 then
+  if line ~= '' then
+    hand_on(KEYS[1], KEYS[2], line, now, ARGV[2])
+  end
+else
+  local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', last - now))
+  if line ~= '' then
+    invite(KEYS[1], KEYS[2], line, now, ARGV[2])
+  end
+end
+return 1

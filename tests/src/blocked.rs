@@ -1,0 +1,104 @@
+//! A runtime none of whose workers can run anything.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+/// When a worker has not begun to block by then, another task is spawned.
+const STEP: Duration = Duration::from_millis(5);
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// All workers of a runtime are blocked until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Blocked(Arc<Block>);
+
+#[derive(Debug, Default)]
+struct Block {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    workers: usize,
+    over: bool,
+}
+
+impl Blocked {
+    /// Blocks each worker of the runtime, and returns when that is done.
+    ///
+    /// One task for each worker is not enough: a worker may take two, block in the first, and keep the second where a
+    /// worker that is asleep does not look for it. Each further task wakes a sleeping worker.
+    ///
+    /// # Panics
+    ///
+    /// When a worker stays busy with something else.
+    pub fn all(runtime: &Runtime) -> Self {
+        let block = Arc::new(Block::default());
+        let wanted = runtime.metrics().num_workers();
+        let end = Instant::now() + LIMIT;
+        let mut state = block.lock();
+        while state.workers < wanted {
+            assert!(Instant::now() < end, "a worker does not take a task");
+            let here = Arc::clone(&block);
+            runtime.spawn(async move { here.stay() });
+            let woken = block.changed.wait_timeout(state, STEP);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        Self(block)
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.0.lock().over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Block {
+    /// Keeps the worker that this runs on.
+    fn stay(&self) {
+        let mut state = self.lock();
+        state.workers += 1;
+        self.changed.notify_all();
+        while !state.over {
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::Blocked;
+
+    /// Fails if a worker is left that runs tasks, or if one is blocked for good.
+    #[test]
+    fn no_worker_is_left_and_all_come_back() {
+        for workers in [1, 2, 4] {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(workers)
+                .build()
+                .expect("a runtime starts");
+            for _ in 0..50 {
+                let (done, is_done) = channel();
+                let blocked = Blocked::all(&runtime);
+                runtime.spawn(async move { done.send(()) });
+                assert!(is_done.recv_timeout(Duration::from_millis(2)).is_err());
+                drop(blocked);
+                is_done.recv().expect("it runs now");
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a worker tells of itself while it runs: the size of its heap, and how many bodies have begun.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::body;
+
+/// How often it is told.
+pub(super) const STEP: Duration = Duration::from_millis(100);
+
+/// One reading.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Reading {
+    /// What is allocated, in bytes.
+    pub(super) heap: usize,
+    /// Bodies that have begun.
+    pub(super) sections: u64,
+}
+
+/// Writes the present reading to a file, again and again.
+pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
+    std::thread::spawn(move || {
+        let part = file.with_extension("part");
+        loop {
+            let reading = Reading {
+                heap: heap(),
+                sections: body::begun(),
+            };
+            let text = serde_json::to_string(&reading).expect("a reading is JSON");
+            // Whole, or not at all. Without the file the reader has no readings, and says so.
+            let _ = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file));
+            std::thread::sleep(STEP);
+        }
+    });
+}
+
+/// The last reading, once there is one.
+pub(super) fn read(file: &Path) -> Option<Reading> {
+    serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()
+}

@@ -1,0 +1,202 @@
+//! What happens, for each bug.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::scene::{LONG, Scene, finish};
+use crate::chaos::body::nanos;
+use crate::chaos::ground::Store;
+use crate::chaos::job::{Lane, Work};
+use crate::chaos::r10_sql::Shifts;
+use crate::oracle::Note;
+use crate::probe::Probe;
+use crate::proxy::{After, Mode, Proxy};
+use crate::server::Server;
+use crate::wait;
+
+pub(super) fn late_replies(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let second = Lane::stays("k", 1_500, 100).waits(8_000);
+    let mut first = Lane::stays("k", 1_500, 10_000);
+    first.wait_ms = 5_000;
+    let mut job = scene.job(&proxy.url(), first);
+    job.io_timeout_ms = 5_000;
+    let late = || proxy.set(Mode::DelayReplies(Duration::from_millis(700)));
+    let first = scene.crew.spawn_gated(job, scene.bug, late);
+    scene.await_entries(1);
+    let second = scene.start(&server.url(), second);
+    finish(first);
+    finish(second);
+}
+
+pub(super) fn deleted(scene: &Scene) {
+    let server = Server::start();
+    let hand = scene.enter(&server.url(), Lane::stays("k", 3_000, 6_000).watched());
+    let at = now();
+    server.probe().delete("lock:k");
+    // The next renewal comes within a second, a third of the ttl.
+    let by = at + nanos(Duration::from_millis(1_900));
+    scene.crew.note(&Note::MustLeave {
+        key: "k".to_owned(),
+        at,
+        by,
+    });
+    finish(hand);
+}
+
+pub(super) fn cut_off(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let first = scene.enter(&proxy.url(), Lane::stays("k", 800, 3_500).watched());
+    proxy.set(Mode::Refuse);
+    proxy.cut();
+    let second = scene.start(&server.url(), Lane::stays("k", 800, 300).waits(8_000));
+    finish(second);
+    proxy.pass();
+    finish(first);
+}
+
+pub(super) fn dropped(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut lane = Lane::stays("k", 10_000, 10_000);
+    lane.drop_one_in = 1;
+    finish(scene.delayed(&proxy, lane, Duration::from_millis(100)));
+    let probe = server.probe().namespace("lock:");
+    scene.comes_free(&probe, "k", Duration::from_secs(2));
+}
+
+pub(super) fn straggler(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let lane = Lane::stays("k", 30_000, 50).waits(5_000);
+    let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
+    // More than the set-up.
+    let set_up = scene.set_up();
+    wait::until("the acquire is on its way", LONG, || {
+        proxy.counts().commands > set_up
+    });
+    // New connections are fast; what is on its way on the old one stays so.
+    proxy.pass();
+    proxy.hang_up(Duration::ZERO);
+    let probe = server.probe().namespace("lock:");
+    scene.comes_free(&probe, "k", Duration::from_secs(4));
+    finish(hand);
+}
+
+pub(super) fn taken(scene: &Scene) {
+    let server = Server::start();
+    scene.run(&server.url(), Lane::stays("k", 60_000, 10));
+}
+
+pub(super) fn queues(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    assert!(probe.take("k", Duration::from_secs(60)));
+    scene.crew.note(&Note::Undisturbed {
+        key: "k".to_owned(),
+    });
+    scene.run(&server.url(), Lane::stays("k", 1_000, 10).waits(300));
+}
+
+pub(super) fn stopped(scene: &Scene) {
+    let server = Server::start();
+    let mut hand = scene.enter(&server.url(), Lane::stays("k", 400, 1_500));
+    hand.process().pause();
+    std::thread::sleep(Duration::from_millis(500));
+    hand.process().resume();
+    finish(hand);
+}
+
+pub(super) fn slow_drop(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
+    // The destructor takes less than what lies between the soft and the hard end of the lease: 150 ms.
+    lane.work = Work::Stay {
+        ms: 10_000,
+        slow_drop_ms: 70,
+    };
+    lane.copies = 2;
+    scene.run(&server.url(), lane);
+}
+
+pub(super) fn late_release(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 400, 0);
+    // One long poll, which no gate can end.
+    lane.work = Work::Block { ms: 1_500 };
+    let first = scene.enter(&server.url(), lane);
+    let second = scene.enter(&server.url(), Lane::stays("k", 10_000, 3_500).waits(5_000));
+    let third = scene.start(&server.url(), Lane::stays("k", 10_000, 50).waits(9_000));
+    for hand in [first, second, third] {
+        finish(hand);
+    }
+}
+
+pub(super) fn stolen(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let hand = scene.enter(&server.url(), Lane::stays("k", 900, 2_500).watched());
+    probe.steal("k", Duration::from_secs(60));
+    finish(hand);
+    let kept = probe.untouched("k");
+    let long = probe
+        .ttl("k")
+        .is_some_and(|left| left > Duration::from_secs(30));
+    scene.crew.note(&Note::Foreign {
+        key: "k".to_owned(),
+        untouched: kept && long,
+    });
+}
+
+pub(super) fn lost_reply(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.lose_replies("lock:k", 1, After::Cut);
+    scene.crew.note(&Note::Alone {
+        key: "k".to_owned(),
+    });
+    scene.run(&proxy.url(), Lane::stays("k", 10_000, 10).waits(2_000));
+}
+
+pub(super) fn restarted(scene: &Scene) {
+    let mut server = Server::start();
+    scene.run(&server.url(), Lane::stays("k", 1_000, 10));
+    server.restart();
+    scene.run(&server.url(), Lane::stays("k", 1_000, 10));
+}
+
+pub(super) fn takes_long(scene: &Scene) {
+    let server = Server::start();
+    scene.crew.note(&Note::Undisturbed {
+        key: "k".to_owned(),
+    });
+    scene.run(&server.url(), Lane::stays("k", 1_500, 4_500).watched());
+}
+
+pub(super) fn passed_on_late(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
+    // The first ends before it is known that another will wait; the second passes its lock on to the third.
+    lane.copies = 3;
+    let first = scene.enter(&server.url(), lane);
+    scene.await_entries(2);
+    let second = scene.start(&server.url(), Lane::stays("k", 1_500, 100).waits(10_000));
+    finish(first);
+    finish(second);
+}
+
+pub(super) fn passed_on(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
+    lane.copies = 4;
+    scene.run(&server.url(), lane);
+}
+
+/// The one scenario whose bug is in the resource and not in the lock.
+pub(super) fn resumed(scene: &Scene) {
+    let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
+    shifts.change();
+}

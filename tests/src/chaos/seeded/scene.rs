@@ -1,0 +1,109 @@
+//! Where a scenario is played: one history, workers with the bug or without.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use crate::chaos::body::nanos;
+use crate::chaos::crew::{Crew, Hand};
+use crate::chaos::job::{Job, Lane};
+use crate::oracle::{Note, Report};
+use crate::probe::Probe;
+use crate::proxy::{Mode, Proxy};
+use crate::redis_probe::RedisProbe;
+use crate::wait;
+
+/// How long an event may take that is bound to come.
+pub(super) const LONG: Duration = Duration::from_secs(15);
+
+/// Where a scenario is played.
+pub(super) struct Scene {
+    pub(super) crew: Crew,
+    pub(super) bug: Option<&'static str>,
+    /// How many commands a gated worker's set-up took.
+    set_up: Cell<u64>,
+}
+
+impl Scene {
+    pub(super) fn play(crew: Crew, bug: Option<&'static str>, scenario: fn(&Self)) -> Report {
+        let scene = Self {
+            crew,
+            bug,
+            set_up: Cell::new(0),
+        };
+        scenario(&scene);
+        scene.crew.report()
+    }
+
+    pub(super) fn job(&self, url: &str, lane: Lane) -> Job {
+        self.crew.job(url, vec![lane])
+    }
+
+    /// A worker with the bug.
+    pub(super) fn start(&self, url: &str, lane: Lane) -> Hand {
+        self.crew.spawn(&self.job(url, lane), self.bug)
+    }
+
+    /// A worker with the bug whose calls take so long each way.
+    pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
+        let job = self.job(&proxy.url(), lane);
+        self.crew.spawn_gated(job, self.bug, || {
+            self.set_up.set(proxy.counts().commands);
+            proxy.set(Mode::Delay {
+                least,
+                jitter: Duration::ZERO,
+            });
+        })
+    }
+
+    /// How many commands connecting took, before the call of a [`delayed`](Self::delayed) worker.
+    pub(super) fn set_up(&self) -> u64 {
+        self.set_up.get()
+    }
+
+    /// A worker with the bug that is inside its lock.
+    pub(super) fn enter(&self, url: &str, lane: Lane) -> Hand {
+        let entered = self.entered();
+        let hand = self.start(url, lane);
+        self.await_entries(entered + 1);
+        hand
+    }
+
+    pub(super) fn entered(&self) -> u64 {
+        self.crew.report().sections
+    }
+
+    pub(super) fn await_entries(&self, count: u64) {
+        wait::until("a body begins", LONG, || self.entered() >= count);
+    }
+
+    pub(super) fn run(&self, url: &str, lane: Lane) {
+        finish(self.start(url, lane));
+    }
+
+    /// Notes when `key`, without a holder since now, came free.
+    pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
+        let due = now();
+        // What was late on its way is there by then, and what was to be removed is gone, or will stay.
+        wait::try_until(within * 2, || {
+            now() > due + nanos(within) && !probe.exists(key)
+        });
+        let at = if probe.exists(key) { now() } else { due };
+        self.free(key, due, at, within);
+    }
+
+    pub(super) fn free(&self, key: &str, due: u64, at: u64, within: Duration) {
+        self.crew.note(&Note::Free {
+            key: key.to_owned(),
+            due,
+            at,
+            within: nanos(within),
+        });
+    }
+}
+
+/// Waits for the end of a worker's lanes.
+pub(super) fn finish(mut hand: Hand) {
+    wait::until("the worker ends", LONG, || hand.has_ended());
+}

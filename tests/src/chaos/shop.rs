@@ -1,0 +1,170 @@
+//! A resource in SQL: a table that checks fences by the documented recipe, and what sells from it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::{deadline, now};
+use leasehold::{Fence, LockHandle};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Row, SqlitePool};
+
+use super::body::Desk;
+use super::ledger::Written;
+use crate::oracle::Note;
+
+/// A process that is stopped in a transaction keeps the others out for so long at most.
+const BUSY: Duration = Duration::from_secs(20);
+const STEP: Duration = Duration::from_millis(20);
+
+/// The table, in a file that all processes open.
+#[derive(Debug)]
+pub(super) struct Shop {
+    table: SqlitePool,
+    /// Whether it compares fences.
+    checked: bool,
+}
+
+impl Shop {
+    /// Makes the table, with one row for each of `skus`.
+    pub(super) async fn create(folder: &Path, skus: &[String]) {
+        let shop = Self::open(folder, true);
+        let create = "CREATE TABLE items (sku TEXT PRIMARY KEY, sold INTEGER, fence INTEGER)";
+        let made = sqlx::query(create).execute(&shop.table).await;
+        made.expect("a table can be made");
+        for sku in skus {
+            let insert = sqlx::query("INSERT INTO items VALUES ($1, 0, 0)").bind(sku);
+            insert
+                .execute(&shop.table)
+                .await
+                .expect("a row can be made");
+        }
+        shop.table.close().await;
+    }
+
+    /// Opens the table of a folder.
+    pub(super) fn open(folder: &Path, checked: bool) -> Self {
+        let options = SqliteConnectOptions::new()
+            .filename(file(folder))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Off)
+            .busy_timeout(BUSY);
+        let table = SqlitePoolOptions::new().max_connections(2);
+        Self {
+            table: table.connect_lazy_with(options),
+            checked,
+        }
+    }
+
+    /// Reads how many were sold, and lets nobody with an older fence write from here on; `None` for a stale reader.
+    async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
+        let update =
+            "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";
+        let update = sqlx::query(update)
+            .bind(fence)
+            .bind(sku)
+            .bind(!self.checked);
+        let row = update.fetch_optional(&self.table).await;
+        let row = row.expect("the database serves")?;
+        u64::try_from(row.get::<i64, _>(0)).ok()
+    }
+
+    /// Writes `seen + 1` unless the fence is old.
+    async fn write(&self, sku: &str, fence: i64, seen: u64) -> Written {
+        let sold = i64::try_from(seen + 1).expect("a small number");
+        let begun = self.table.begin_with("BEGIN IMMEDIATE").await;
+        let mut transaction = begun.expect("the database serves");
+        let newest = sqlx::query("SELECT fence FROM items WHERE sku = $1").bind(sku);
+        let newest = newest.fetch_one(&mut *transaction).await;
+        let newest = newest.expect("the item has a row").get::<i64, _>(0);
+        let update =
+            "UPDATE items SET sold = $1, fence = $2 WHERE sku = $3 AND (fence <= $2 OR $4)";
+        let update = sqlx::query(update)
+            .bind(sold)
+            .bind(fence)
+            .bind(sku)
+            .bind(!self.checked);
+        let done = update
+            .execute(&mut *transaction)
+            .await
+            .expect("the database serves");
+        let at = now();
+        transaction.commit().await.expect("the database serves");
+        Written {
+            at,
+            newest: u64::try_from(newest).unwrap_or(0),
+            kept: done.rows_affected() == 1,
+        }
+    }
+
+    async fn newest(&self, sku: &str) -> i64 {
+        let newest = sqlx::query("SELECT fence FROM items WHERE sku = $1").bind(sku);
+        let newest = newest.fetch_one(&self.table).await;
+        newest.expect("the item has a row").get(0)
+    }
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("shop.sqlite")
+}
+
+/// One holder's business with the table.
+#[derive(Debug)]
+pub(super) struct Sale {
+    pub(super) desk: Arc<Desk>,
+    pub(super) key: String,
+    pub(super) holder: u64,
+    pub(super) lock: LockHandle,
+    /// The end of the lease as confirmed last.
+    pub(super) deadline: Arc<AtomicU64>,
+}
+
+impl Sale {
+    /// Sells one.
+    pub(super) async fn sell(self: Arc<Self>) {
+        let seen = self.shop().read(&self.key, self.fence()).await;
+        if let Some(seen) = seen {
+            self.write(seen).await;
+        }
+        tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
+    }
+
+    /// What no lock can prevent, as a task that a body has spawned: it writes when the lease is over and a newer
+    /// holder has written.
+    async fn sell_too_late(self: Arc<Self>, seen: u64) {
+        self.lock.lost().await;
+        while self.shop().newest(&self.key).await <= self.fence() {
+            tokio::time::sleep(STEP).await;
+        }
+        self.write(seen).await;
+    }
+
+    async fn write(&self, seen: u64) {
+        let written = self.shop().write(&self.key, self.fence(), seen).await;
+        let known = deadline(&self.lock);
+        let known = self.deadline.fetch_max(known, Ordering::Relaxed).max(known);
+        self.desk.history.note(&Note::Write {
+            key: self.key.clone(),
+            holder: self.holder,
+            fence: self.lock.fence().map(u64::from),
+            seen,
+            newest: written.newest,
+            at: written.at,
+            deadline: known,
+            kept: written.kept,
+        });
+    }
+
+    fn fence(&self) -> i64 {
+        self.lock.fence().map_or(0, Fence::as_i64)
+    }
+
+    fn shop(&self) -> &Shop {
+        self.desk
+            .shop
+            .as_ref()
+            .expect("a job that sells has a shop")
+    }
+}

@@ -1,0 +1,81 @@
+//! One test body for every lock store.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use leasehold::LockPool;
+
+use crate::probe::{MemoryProbe, Probe};
+use crate::server::Server;
+
+/// One server for all tests of a test program; its leash ends it with the program.
+static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+
+/// A lock store with a part of its own for one test.
+pub struct Store {
+    url: String,
+    namespace: String,
+    /// Another holder in the same part.
+    pub probe: Arc<dyn Probe>,
+}
+
+impl Store {
+    /// `memory://`
+    pub fn memory(test: &str) -> Self {
+        let url = format!("memory://{test}");
+        Self {
+            probe: Arc::new(MemoryProbe::new(&url)),
+            namespace: "lock".to_owned(),
+            url,
+        }
+    }
+
+    /// A real Redis.
+    pub fn redis(test: &str) -> Self {
+        Self {
+            url: SERVER.url(),
+            probe: Arc::new(SERVER.probe().namespace(&format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
+    /// A pool of its own, as another process has one.
+    ///
+    /// # Panics
+    ///
+    /// When the store does not answer.
+    pub async fn pool(&self) -> LockPool {
+        let pool = LockPool::builder()
+            .url(&self.url)
+            .namespace(&self.namespace);
+        pool.connect().await.expect("the store answers")
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a test of each named `async fn(&Store)` for each store, on a runtime with two workers.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $($crate::on_both_stores!(@test $name memory);)+
+        }
+
+        mod redis {
+            $($crate::on_both_stores!(@test $name redis);)+
+        }
+    };
+    (@test $name:ident $store:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            super::$name(&$crate::stores::Store::$store(stringify!($name))).await;
+        }
+    };
+}

@@ -1,0 +1,82 @@
+//! Money that is moved between accounts: it is all there at the end only if each move has both of its accounts for itself.
+//!
+//! A move reads two balances, and writes both later with one command, so that a process that is killed has made its move or has not.
+
+use redis::cmd;
+
+use crate::redis_probe::RedisProbe;
+
+/// How many accounts there are.
+pub const ACCOUNTS: u64 = 20;
+/// What each begins with.
+pub const START: i64 = 1_000;
+
+const MOVES: &str = "bank:moves";
+
+/// The accounts, beside the locks in one Redis.
+#[derive(Debug)]
+pub struct Bank {
+    store: RedisProbe,
+}
+
+/// Two accounts and what was on them.
+#[derive(Debug)]
+pub struct Balances {
+    from: (u64, i64),
+    to: (u64, i64),
+}
+
+impl Bank {
+    /// The bank in the Redis at `url`.
+    pub fn open(url: &str) -> Self {
+        Self {
+            store: RedisProbe::connect(url),
+        }
+    }
+
+    /// Puts the first money on every account.
+    pub fn found(&self) {
+        for number in 0..ACCOUNTS {
+            self.store
+                .run::<()>(cmd("SET").arg(account(number)).arg(START));
+        }
+    }
+
+    /// Reads two accounts.
+    pub fn balances(&self, from: u64, to: u64) -> Balances {
+        let read = |number| self.store.run(cmd("GET").arg(account(number)));
+        Balances {
+            from: (from, read(from)),
+            to: (to, read(to)),
+        }
+    }
+
+    /// Writes what both have after the move; a move within one account changes nothing.
+    pub fn move_from(&self, before: Balances, amount: u64) {
+        let amount = i64::try_from(amount).expect("a small amount");
+        let Balances { from, to } = before;
+        if from.0 != to.0 {
+            let mut write = cmd("MSET");
+            write.arg(account(from.0)).arg(from.1 - amount);
+            write.arg(account(to.0)).arg(to.1 + amount);
+            self.store.run::<()>(&write);
+        }
+        self.store.run::<()>(cmd("INCR").arg(MOVES));
+    }
+
+    /// How many moves were made.
+    pub fn moves(&self) -> u64 {
+        let moves: Option<u64> = self.store.run(cmd("GET").arg(MOVES));
+        moves.unwrap_or_default()
+    }
+
+    /// All the money, less what the bank began with.
+    pub fn surplus(&self) -> i64 {
+        let all = (0..ACCOUNTS).map(|number| self.balances(number, number).from.1 - START);
+        all.sum()
+    }
+}
+
+fn account(number: u64) -> String {
+    format!("bank:account:{number}")
+}

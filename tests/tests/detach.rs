@@ -1,0 +1,362 @@
+//! Detached bodies: they run to their end inside the lock, whether or not their caller is still there.
+
+use std::fmt::Display;
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+/// What a body and its test tell each other.
+#[derive(Default)]
+struct Order {
+    entered: Notify,
+    go_on: Notify,
+    done: AtomicU32,
+}
+
+impl Order {
+    fn done(&self) -> u32 {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// `self` and the arguments are owned; so is everything that the body needs.
+    #[distributed_lock(key = "k", ttl = "20s", detach, guard = lock, pool = pool)]
+    async fn place(self: Arc<Self>, pool: LockPool, id: u32) -> Result<u32> {
+        self.entered.notify_one();
+        self.go_on.notified().await;
+        lock.check()?;
+        self.done.store(id, Ordering::SeqCst);
+        Ok(id)
+    }
+}
+
+/// Fails if the body is dropped with its caller, or goes on without the lock.
+async fn the_body_outlives_its_caller(store: &Store) {
+    let pool = store.pool().await;
+    let order = Arc::new(Order::default());
+    let call = Arc::clone(&order).place(pool.clone(), 7);
+    tokio::select! {
+        ended = call => panic!("{ended:?}"),
+        () = order.entered.notified() => {}
+    }
+    sleep(PAUSE).await;
+    assert!(store.probe.exists("k"), "released with the caller");
+    assert_eq!(order.done(), 0);
+    order.go_on.notify_one();
+    wait::until_async("the body's end", HANG, || order.done() == 7).await;
+    wait::until_async("the release", HANG, || !store.probe.exists("k")).await;
+}
+
+/// Fails if the caller does not get the result, or gets it before the release.
+async fn the_caller_gets_the_result(store: &Store) {
+    let pool = store.pool().await;
+    let order = Arc::new(Order::default());
+    order.go_on.notify_one();
+    assert_eq!(Arc::clone(&order).place(pool.clone(), 7).await, Ok(7));
+    assert!(!store.probe.exists("k"));
+    let sum = pool.lock("k").ttl(TTL).run_detached(async { 1 + 1 });
+    assert_eq!(sum.await, Ok(2));
+}
+
+/// Fails if a call that is dropped while it waits runs all the same, or leaves the lock behind.
+async fn dropped_while_waiting_nothing_runs(store: &Store) {
+    let pool = store.pool().await;
+    assert!(store.probe.take("k", TTL));
+    let ran = Arc::new(AtomicU32::new(0));
+    for _ in 0..20 {
+        let ran = Arc::clone(&ran);
+        let body = async move { ran.fetch_add(1, Ordering::SeqCst) };
+        let call = pool.lock("k").ttl(TTL).wait(HANG).run_detached(body);
+        assert!(timeout(Duration::from_millis(2), call).await.is_err());
+    }
+    store.probe.give_back("k");
+    sleep(PAUSE).await;
+    wait::until_async("free", HANG, || !store.probe.exists("k")).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+}
+
+#[distributed_lock(key = "k", ttl = "20s", detach, pool = pool)]
+async fn fails(pool: LockPool, order: Arc<Order>) -> Result {
+    order.entered.notify_one();
+    order.go_on.notified().await;
+    panic!("the body's own");
+}
+
+/// Fails if a panic is swallowed, comes as an error, or keeps the lock.
+async fn a_panic_resumes_in_the_caller(store: &Store) {
+    let pool = store.pool().await;
+    let order = Arc::new(Order::default());
+    order.go_on.notify_one();
+    let call = AssertUnwindSafe(fails(pool.clone(), Arc::clone(&order)));
+    let panic = call.catch_unwind().await.expect_err("it panics");
+    assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
+    assert!(!store.probe.exists("k"), "the release is awaited");
+    // Without a caller.
+    tokio::select! {
+        ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),
+        () = async { order.entered.notified().await; order.entered.notified().await } => {}
+    }
+    order.go_on.notify_one();
+    wait::until_async("the release", HANG, || !store.probe.exists("k")).await;
+}
+
+/// Fails if the gate does not stand before a detached body.
+async fn a_lost_lease_drops_the_body(store: &Store) {
+    let pool = store.pool().await;
+    let dropped = Arc::new(());
+    let witness = Arc::clone(&dropped);
+    let body = async move {
+        pending::<()>().await;
+        drop(witness);
+    };
+    let call = pool
+        .lock("k")
+        .ttl(Duration::from_millis(100))
+        .run_detached(body);
+    let lost = wait::within("the loss", HANG, call).await;
+    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    assert_eq!(Arc::strong_count(&dropped), 1);
+}
+
+#[distributed_lock(key = "k", ttl = "100ms", detach, on_lost = "continue", guard = lock, pool = pool)]
+async fn goes_on(pool: LockPool) -> Result<bool> {
+    lock.lost().await;
+    tokio::task::yield_now().await;
+    Ok(lock.check().is_err())
+}
+
+async fn on_lost_holds_for_a_detached_body(store: &Store) {
+    assert_eq!(goes_on(store.pool().await).await, Ok(true));
+}
+
+#[distributed_lock(key = "n:<number>", ttl = "20s", detach, pool = pool)]
+async fn generic<T, F>(pool: LockPool, number: T, make: F) -> Result<impl Display + use<T, F>>
+where
+    T: Display + Send + 'static,
+    F: Fn(&str) -> String + Send + 'static,
+{
+    tokio::task::yield_now().await;
+    Ok(make(&number.to_string()))
+}
+
+async fn generic_functions_and_hidden_results(store: &Store) {
+    let text = generic(store.pool().await, 7, |text| format!("<{text}>")).await;
+    assert_eq!(text.map(|text| text.to_string()), Ok("<7>".to_owned()));
+}
+
+#[distributed_lock(key = "k", ttl = "20s")]
+async fn scoped() -> Result {
+    Ok(())
+}
+
+#[distributed_lock(key = "k", ttl = "20s", reentrant, detach)]
+async fn scoped_and_detached(depth: u32) -> Result<u32> {
+    let nested = scoped().await;
+    assert!(
+        matches!(nested, Err(LockError::WouldDeadlock { .. })),
+        "{nested:?}"
+    );
+    match depth {
+        0 => Ok(0),
+        _ => Ok(deeper(depth - 1).await? + 1),
+    }
+}
+
+/// Says `Send`, which cannot be seen through a recursion.
+fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
+    Box::pin(scoped_and_detached(depth))
+}
+
+/// Fails if the scope, or the path of the body's own lock, does not reach into its task. No pool is installed here.
+async fn the_scope_and_the_path_follow(store: &Store) {
+    let pool = store.pool().await;
+    let depth = pool.scope(scoped_and_detached(3));
+    assert_eq!(wait::within("a recursion", HANG, depth).await, Ok(3));
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if a detached call that enters a lock runs on when the body whose lock it entered is gone, or if the locks of the caller are
+/// entered by a task that can outlive them.
+async fn nested_in_another_lock(store: &Store) {
+    let pool = store.pool().await;
+    let ends = Arc::new(());
+    let witness = Arc::clone(&ends);
+    let inside = pool.clone();
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        let part = pool
+            .lock("k")
+            .ttl(TTL)
+            .reentrant()
+            .run_detached(async move {
+                pending::<()>().await;
+                drop(witness);
+            });
+        assert!(timeout(PAUSE, part).await.is_err());
+        assert_eq!(Arc::strong_count(&ends), 1, "it ends with its caller");
+        let task = pool
+            .lock("j")
+            .ttl(TTL)
+            .run_detached(async move { inside.lock("k").ttl(TTL).reentrant().run(async {}).await });
+        task.await
+    });
+    let refused = outer.await.expect("free").expect("free");
+    assert!(
+        matches!(refused, Err(LockError::Contended { .. })),
+        "{refused:?}"
+    );
+}
+
+/// Fails if the shutdown does not wait for a body whose caller is gone.
+async fn a_shutdown_waits(store: &Store) {
+    let pool = store.pool().await;
+    let order = Arc::new(Order::default());
+    tokio::select! {
+        ended = Arc::clone(&order).place(pool.clone(), 7) => panic!("{ended:?}"),
+        () = order.entered.notified() => {}
+    }
+    let last = Arc::clone(&order);
+    tokio::spawn(async move {
+        sleep(5 * PAUSE).await;
+        last.go_on.notify_one();
+    });
+    let report = pool.shutdown(HANG).await;
+    assert_eq!((order.done(), report.still_held), (7, 0), "{report:?}");
+}
+
+on_both_stores! {
+    the_body_outlives_its_caller,
+    the_caller_gets_the_result,
+    dropped_while_waiting_nothing_runs,
+    a_panic_resumes_in_the_caller,
+    a_lost_lease_drops_the_body,
+    on_lost_holds_for_a_detached_body,
+    generic_functions_and_hidden_results,
+    the_scope_and_the_path_follow,
+    nested_in_another_lock,
+    a_shutdown_waits,
+}
+
+/// A handler whose client hangs up in the middle of the order.
+#[tokio::test]
+async fn a_client_that_disconnects() {
+    use axum::Router;
+    use axum::extract::{Path, State};
+    use axum::routing::post;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[derive(Clone)]
+    struct Shop {
+        locks: LockPool,
+        order: Arc<Order>,
+    }
+
+    #[distributed_lock(key = "order:<id>", ttl = "20s", detach, pool = shop.locks)]
+    async fn create(State(shop): State<Shop>, Path(id): Path<u32>) -> Result<String> {
+        shop.order.entered.notify_one();
+        shop.order.go_on.notified().await;
+        shop.order.done.store(id, Ordering::SeqCst);
+        Ok(format!("order {id}"))
+    }
+
+    let shop = Shop {
+        locks: LockPool::connect("memory://detach-axum")
+            .await
+            .expect("it connects"),
+        order: Arc::default(),
+    };
+    let (order, locks) = (Arc::clone(&shop.order), shop.locks.clone());
+    let handler = |state: State<Shop>, id: Path<u32>| async {
+        create(state, id).await.map_err(|error| error.to_string())
+    };
+    let service = Router::new()
+        .route("/orders/{id}", post(handler))
+        .with_state(shop);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let server = tokio::spawn(async move { axum::serve(listener, service).await });
+
+    let mut client = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("it serves");
+    let request = b"POST /orders/7 HTTP/1.1\r\nhost: shop\r\ncontent-length: 0\r\n\r\n";
+    client.write_all(request).await.expect("it reads");
+    order.entered.notified().await;
+    drop(client);
+    sleep(5 * PAUSE).await;
+    assert_eq!(order.done(), 0);
+    order.go_on.notify_one();
+    wait::until_async("the order", HANG, || order.done() == 7).await;
+    let free = locks.lock("order:7").ttl(TTL).wait(HANG).acquire().await;
+    assert!(free.is_ok(), "{free:?}");
+    server.abort();
+}
+
+fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all();
+    builder.build().expect("a runtime starts")
+}
+
+/// Fails if the caller waits for ever, or believes in a result, when the runtime of the body is gone.
+#[test]
+fn the_runtime_shuts_down() {
+    let other = runtime();
+    let here = runtime();
+    let pool = LockPool::connect("memory://detach-runtime");
+    let pool = here.block_on(pool).expect("it connects");
+    let order = Arc::new(Order::default());
+    let body = Arc::clone(&order);
+    let mut call = Box::pin(pool.lock("k").ttl(TTL).run_detached(async move {
+        body.done.store(1, Ordering::SeqCst);
+        pending::<()>().await;
+    }));
+    {
+        // What this thread polls belongs to the other runtime.
+        let _inside = other.enter();
+        wait::until("the body", HANG, || {
+            assert!((&mut call).now_or_never().is_none());
+            order.done() == 1
+        });
+    }
+    drop(other);
+    let ended = here.block_on(call);
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    let free = pool.lock("k").ttl(TTL).wait(HANG).acquire();
+    assert!(here.block_on(free).is_ok());
+}
+
+/// Fails if there is a panic, or a lock that stays, where nothing can be spawned.
+#[test]
+fn outside_of_a_runtime_it_is_an_error() {
+    let here = runtime();
+    let pool = here
+        .block_on(LockPool::connect("memory://detach-outside"))
+        .expect("it connects");
+    let call = pool.lock("k").ttl(TTL).run_detached(async {});
+    let error = call
+        .now_or_never()
+        .expect("at once")
+        .expect_err("no runtime");
+    assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+    assert!(error.to_string().contains("tokio"), "{error}");
+}

@@ -1,8 +1,0 @@
-use leasehold::{LockError, distributed_lock};
-
-#[distributed_lock(key = ["a:<id>", "b:<id>"], ttl = "10s")]
-async fn create(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}
