@@ -37,6 +37,18 @@ impl LockGuard {
         lost
     }
 
+    /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can
+    /// take it in between. There is no way back. The lease is renewed by it once; the fence stays. On a share it does nothing.
+    ///
+    /// It is tried until the store has answered or the lease is over. Cancel safe: a dropped future does not stop it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] if the lease was over before, [`LockError::Config`] for a lock that a nested call has entered.
+    pub async fn downgrade(&mut self) -> Result<(), LockError> {
+        self.taken.downgrade().await
+    }
+
     /// A handle that can be given to others; it does not keep the lock.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.locks().clone())

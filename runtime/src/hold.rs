@@ -50,6 +50,18 @@ impl Hold {
         &self.slot
     }
 
+    /// Lets readers in beside this call.
+    ///
+    /// Cancel safe: the engine goes on with it.
+    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
+        self.slot.check()?;
+        self.tell(Command::Downgrade(self.id))?;
+        if self.slot.shared().await {
+            return Ok(());
+        }
+        Err(self.slot.lost_error())
+    }
+
     /// Asks for the release, without waiting for it.
     pub(crate) fn begin_release(&mut self) {
         self.slot.close();

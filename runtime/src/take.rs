@@ -73,6 +73,22 @@ impl Taken {
         Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
     }
 
+    /// Makes shares of the locks.
+    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
+        for place in &self.places {
+            match place {
+                Place::Held(hold) => hold.downgrade().await?,
+                Place::Entered(_) => {
+                    return Err(LockError::config(
+                        "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
+                         take the lock where it is to be downgraded",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Releases what the call has taken itself and waits for the store's answers, at most ttl/10 and 1 s.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
@@ -119,13 +135,11 @@ pub(crate) async fn take(
     let places = taking.all(&wants).await?;
     let leases = wants.into_iter().zip(&places).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
-        match want.holder {
-            Some(holder) => holder.entered(),
-            None => {
-                let shared = taking.plan.share.is_some();
-                Lease::new(taking.pool.id(), want.key, slot, at, shared)
-            }
-        }
+        let shared = taking.plan.share.is_some();
+        want.holder.map_or_else(
+            || Lease::new(taking.pool.id(), want.key, slot, at, shared),
+            |holder| holder.entered(),
+        )
     });
     locks.fill(leases);
     Ok(Taken { locks, places })

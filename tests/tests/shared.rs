@@ -26,6 +26,9 @@ on_both_stores!(
     a_reader_does_not_become_a_writer,
     a_writer_that_calls_a_reader_enters_its_own_lock,
     a_watched_share_outlives_its_ttl,
+    a_downgrade_lets_readers_in_and_no_writer,
+    a_downgraded_lock_is_renewed_and_released_as_a_share,
+    what_is_lost_is_not_downgraded,
 );
 
 fn read(pool: &LockPool, key: &str) -> LockRequest {
@@ -265,6 +268,60 @@ async fn a_watched_share_outlives_its_ttl(store: &Store) {
     assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
     guard.check().expect("it was renewed");
     guard.release().await.expect("still held");
+}
+
+/// Fails if the lock is free for a moment, or if those that wait are not told.
+async fn a_downgrade_lets_readers_in_and_no_writer(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let mut guard = write(&one, "k").acquire().await.expect("free");
+    let fence = guard.fence();
+    let reader = tokio::spawn(read(&two, "k").wait(LONG).acquire());
+    let local = tokio::spawn(read(&one, "k").wait(LONG).acquire());
+    guard.downgrade().await.expect("held");
+    assert_eq!(guard.fence(), fence);
+    let reader = reader.await.expect("no panic").expect("beside the first");
+    let local = local.await.expect("no panic").expect("beside the first");
+    contended(write(&two, "k").acquire().await);
+    guard.downgrade().await.expect("it is one already");
+    for guard in [guard, reader, local] {
+        contended(write(&two, "k").acquire().await);
+        guard.release().await.expect("still held");
+    }
+    let writer = write(&two, "k").acquire().await.expect("all are gone");
+    writer.release().await.expect("still held");
+    assert!(!store.probe.exists("k"));
+}
+
+async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let ttl = Duration::from_secs(1);
+    let guard = one.lock("k").ttl(ttl).watchdog().acquire().await;
+    let mut guard = guard.expect("free");
+    guard.downgrade().await.expect("held");
+    let writer = tokio::spawn(write(&two, "k").wait(ttl * 3).acquire());
+    let error = writer
+        .await
+        .expect("no panic")
+        .expect_err("a reader is inside");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    guard.check().expect("it was renewed");
+    drop(guard);
+    let writer = write(&two, "k").wait(LONG).acquire().await;
+    writer.expect("released").release().await.expect("held");
+}
+
+/// Fails if a downgrade takes the lock anew.
+async fn what_is_lost_is_not_downgraded(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let ttl = Duration::from_millis(300);
+    let mut guard = one.lock("k").ttl(ttl).acquire().await.expect("free");
+    guard.lost().await;
+    let writer = write(&two, "k").wait(LONG).acquire().await;
+    let writer = writer.expect("the lease is over");
+    let error = guard.downgrade().await.expect_err("it is lost");
+    assert!(error.is_lost(), "{error:?}");
+    assert!(writer.check().is_ok());
+    writer.release().await.expect("untouched");
 }
 
 /// Fails if shares leave something on the server, or are not seen to be lost.

@@ -53,6 +53,8 @@ pub(crate) enum Signal {
     },
     /// The lease was renewed.
     Extended { ticket: TicketId, deadline: Instant },
+    /// The lock has become a share.
+    Shared(TicketId),
     /// The lease is over.
     Lost(TicketId),
     /// The lock was not taken.
@@ -72,6 +74,8 @@ pub(super) enum Flight {
     },
     Renew {
         tickets: Vec<TicketId>,
+        /// Whether they were renewed as shares.
+        shares: bool,
         sent: Instant,
     },
     Release {
@@ -147,9 +151,11 @@ impl Core {
             Some(Flight::Acquire { ticket, sent }) => {
                 self.acquire_replied(op, ticket, sent, result, now);
             }
-            Some(Flight::Renew { tickets, sent }) => {
-                self.renew_replied(&tickets, sent, result, now);
-            }
+            Some(Flight::Renew {
+                tickets,
+                shares,
+                sent,
+            }) => self.renew_replied(&tickets, shares, sent, result, now),
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
             }

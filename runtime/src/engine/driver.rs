@@ -36,6 +36,7 @@ pub(crate) enum Command {
     },
     Release(TicketId),
     Abandon(TicketId),
+    Downgrade(TicketId),
     ShutDown {
         limit: Duration,
         reply: oneshot::Sender<ShutdownReport>,
@@ -194,6 +195,7 @@ impl Driver {
                 self.slots.remove(&id);
                 self.core.abandon(id, now);
             }
+            Command::Downgrade(id) => self.core.downgrade(id, now),
             Command::ShutDown { limit, reply } => {
                 self.last_shutdown += 1;
                 self.shutdowns.insert(self.last_shutdown, reply);
@@ -217,6 +219,11 @@ impl Driver {
             Signal::Extended { ticket, deadline } => {
                 if let Some(slot) = self.slots.get(&ticket) {
                     slot.extend(deadline);
+                }
+            }
+            Signal::Shared(ticket) => {
+                if let Some(slot) = self.slots.get(&ticket) {
+                    slot.share();
                 }
             }
             Signal::Lost(ticket) => {

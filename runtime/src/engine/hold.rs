@@ -29,7 +29,7 @@ impl Core {
     }
 
     /// Puts the lease into the batch that leaves now, and plans for no answer.
-    fn renew(&mut self, id: TicketId, now: Instant) {
+    pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
@@ -46,16 +46,17 @@ impl Core {
 
     pub(super) fn send_renewals(&mut self, now: Instant) {
         let due = std::mem::take(&mut self.renewals);
-        let is_share = |id: &TicketId| {
-            let ticket = self.tickets.get(id);
-            ticket.is_some_and(|ticket| ticket.order.share.is_some())
-        };
-        let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(is_share);
-        self.send_batches(&locks, Op::Renew, now);
-        self.send_batches(&shares, Op::Stay, now);
+        let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(|id| self.is_share(*id));
+        self.send_batches(&locks, false, now);
+        self.send_batches(&shares, true, now);
     }
 
-    fn send_batches(&mut self, due: &[TicketId], op: fn(Vec<Renewal>) -> Op, now: Instant) {
+    fn is_share(&self, id: TicketId) -> bool {
+        let ticket = self.tickets.get(&id);
+        ticket.is_some_and(|ticket| ticket.order.share.is_some())
+    }
+
+    fn send_batches(&mut self, due: &[TicketId], shares: bool, now: Instant) {
         for batch in due.chunks(BATCH) {
             let mut tickets = Vec::with_capacity(batch.len());
             let mut renewals = Vec::with_capacity(batch.len());
@@ -74,7 +75,12 @@ impl Core {
                 patience = patience.min(ticket.order.terms.attempt());
             }
             if !renewals.is_empty() {
-                let flight = Flight::Renew { tickets, sent: now };
+                let flight = Flight::Renew {
+                    tickets,
+                    shares,
+                    sent: now,
+                };
+                let op = if shares { Op::Stay } else { Op::Renew };
                 self.send(op(renewals), patience, flight);
             }
         }
@@ -83,6 +89,7 @@ impl Core {
     pub(super) fn renew_replied(
         &mut self,
         tickets: &[TicketId],
+        shares: bool,
         sent: Instant,
         result: Result<Reply, Failure>,
         now: Instant,
@@ -90,13 +97,13 @@ impl Core {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 for (id, kept) in tickets.iter().zip(kept) {
-                    self.renewal_said(*id, sent, Some(kept), now);
+                    self.renewal_said(*id, shares, sent, Some(kept), now);
                 }
             }
             #[cfg(feature = "redis")]
             Ok(Reply::RenewedInPart(kept)) => {
                 for (id, kept) in tickets.iter().zip(kept) {
-                    self.renewal_said(*id, sent, kept, now);
+                    self.renewal_said(*id, shares, sent, kept, now);
                 }
             }
             // Not known: the lease runs on as it was, and the same token is tried again.
@@ -113,7 +120,14 @@ impl Core {
     }
 
     /// Whether the key was kept, if that is known.
-    fn renewal_said(&mut self, id: TicketId, sent: Instant, kept: Option<bool>, now: Instant) {
+    fn renewal_said(
+        &mut self,
+        id: TicketId,
+        shares: bool,
+        sent: Instant,
+        kept: Option<bool>,
+        now: Instant,
+    ) {
         match kept {
             Some(true) => {
                 let sent = if seeded!(self, CountedFromReply) {
@@ -122,6 +136,9 @@ impl Core {
                     sent
                 };
                 self.extend(id, sent);
+                if shares {
+                    self.is_shared(id, now);
+                }
             }
             Some(false) if !seeded!(self, LossIgnored) => self.lose(id, now),
             _ => self.renew_soon(id, Retry::Later, now),

@@ -18,7 +18,10 @@ pub(super) fn count(signal: &Signal) {
         Signal::Granted { .. } => acquisition("granted"),
         Signal::Failed(_, error) => acquisition(outcome(error)),
         Signal::Lost(_) => metrics::counter!("leasehold_leases_lost_total").increment(1),
-        Signal::Extended { .. } | Signal::Released { .. } | Signal::ShutDown(..) => {}
+        Signal::Extended { .. }
+        | Signal::Shared(_)
+        | Signal::Released { .. }
+        | Signal::ShutDown(..) => {}
     }
 }
 

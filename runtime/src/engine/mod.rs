@@ -10,6 +10,7 @@ mod acquire;
 mod core;
 #[cfg(test)]
 mod core_tests;
+mod downgrade;
 mod driver;
 mod hold;
 mod jitter;

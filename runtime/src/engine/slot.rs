@@ -32,6 +32,8 @@ pub(crate) struct Slot {
 struct State {
     phase: Phase,
     fence: Option<Fence>,
+    /// Whether a lock that was held alone has become a share.
+    shared: bool,
     /// The task that waits for the grant, polls the body, or waits for the release.
     waker: Option<Waker>,
 }
@@ -55,6 +57,7 @@ impl Slot {
             state: Mutex::new(State {
                 phase: Phase::Waiting,
                 fence: None,
+                shared: false,
                 waker: None,
             }),
             over: Notify::new(),
@@ -135,6 +138,19 @@ impl Slot {
         .await
     }
 
+    /// Ends when the lock has become a share, or is not held any more; tells which.
+    pub(crate) async fn shared(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.shared || state.phase != Phase::Held {
+                return Poll::Ready(state.phase == Phase::Held);
+            }
+            state.register(cx);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Ends when the release is over; tells whether the store has confirmed it.
     pub(crate) async fn released(&self) -> bool {
         poll_fn(|cx| {
@@ -171,6 +187,11 @@ impl Slot {
         let _ = self
             .deadline
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+    }
+
+    pub(super) fn share(&self) {
+        self.state().shared = true;
+        self.enter(Phase::Held);
     }
 
     pub(super) fn lose(&self) {

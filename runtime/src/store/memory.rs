@@ -246,18 +246,31 @@ impl Entries {
         let Some(entry) = self.live(&renewal.key, now) else {
             return false;
         };
-        let State::Shared { shares, .. } = &mut entry.state else {
-            return false;
-        };
-        let Some(end) = shares.get_mut(&renewal.token) else {
-            return false;
-        };
-        *end = now + renewal.ttl;
-        entry.expires = entry.expires.max(*end);
-        true
+        let until = now + renewal.ttl;
+        match &mut entry.state {
+            State::Held { token, .. } if *token == renewal.token => {
+                let shares = HashMap::from([(renewal.token, until)]);
+                entry.state = State::Shared { limit: 0, shares };
+                entry.expires = until;
+                self.invite(&renewal.key);
+                true
+            }
+            State::Shared { shares, .. } => {
+                let Some(end) = shares.get_mut(&renewal.token) else {
+                    return false;
+                };
+                *end = until;
+                entry.expires = entry.expires.max(until);
+                true
+            }
+            State::Held { .. } | State::Handed => false,
+        }
     }
 
     fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
+        if self.release(key, token, now) {
+            return true;
+        }
         let Some(entry) = self.live(key, now) else {
             return false;
         };

@@ -93,9 +93,10 @@ pub(crate) enum Op {
         /// As for [`Op::Acquire`].
         queue: bool,
     },
-    /// Let each share live its ttl from now if its token has one that has not ended.
+    /// Let each share live its ttl from now if its token has one that has not ended. A token that has the whole lock has a share
+    /// of it from then on, unbounded.
     Stay(Vec<Renewal>),
-    /// Give up the share of `key` that `token` has.
+    /// Give up the share of `key` that `token` has, or the lock where it has not become a share yet.
     Part {
         key: Arc<str>,
         token: Token,

@@ -79,6 +79,17 @@ impl World {
         }
     }
 
+    pub(super) fn downgrade(&mut self, node: usize, id: TicketId) {
+        let Node { core, callers, .. } = &mut self.nodes[node];
+        if let Some(caller) = callers.get_mut(&id)
+            && let State::Inside(_) = caller.state
+        {
+            // From here on it must be ready to meet readers.
+            caller.reads = true;
+            core.downgrade(id, self.now);
+        }
+    }
+
     pub(super) fn told(&mut self, node: usize, signal: Signal) {
         let now = self.now;
         match signal {
@@ -112,6 +123,7 @@ impl World {
                 self.outcome.refused += 1;
                 self.failed(node, ticket, &error);
             }
+            Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Released { .. } | Signal::ShutDown(..) => {}
         }
     }
@@ -134,11 +146,15 @@ impl World {
             return;
         }
         caller.state = State::Inside(deadline);
+        let downgrades = !caller.reads && self.random.one_in(6);
         // The lock may have been passed on by another call, under its token.
         self.outcome.passed += usize::from(caller.token != token);
         caller.token = token;
         let (key, reads) = (Arc::clone(&caller.key), caller.reads);
         self.at(now + length, Happening::End(node, ticket));
+        if downgrades {
+            self.at(now + length / 2, Happening::Downgrade(node, ticket));
+        }
         let inside = |caller: &&Caller| {
             caller.key == key
                 && !self.stolen.contains(&caller.token)

@@ -34,6 +34,7 @@ fn no_seed_breaks_a_promise() {
         total.granted += outcome.granted;
         total.passed += outcome.passed;
         total.shared += outcome.shared;
+        total.downgraded += outcome.downgraded;
         total.refused += outcome.refused;
         total.lost += outcome.lost;
         total.cuts += outcome.cuts;
@@ -44,6 +45,7 @@ fn no_seed_breaks_a_promise() {
         assert!(total.granted > 50_000, "{total:?}");
         assert!(total.passed > 2_000, "{total:?}");
         assert!(total.shared > 1_000, "{total:?}");
+        assert!(total.downgraded > 1_000, "{total:?}");
         assert!(total.refused > 50_000, "{total:?}");
         assert!(total.lost > 1_000, "{total:?}");
         assert!(total.cuts > 10_000 && total.pauses > 10_000, "{total:?}");

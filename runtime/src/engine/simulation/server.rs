@@ -34,23 +34,25 @@ impl World {
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
             }
-            Op::Release { key, token, after } => {
-                let found = self
-                    .live(key)
-                    .is_some_and(|entry| entry.token() == Some(*token));
-                if found && !self.hand_on(key, None) {
-                    self.entries.remove(key);
-                }
-                Reply::Released {
-                    found,
-                    ordered: after.is_empty(),
-                }
-            }
+            Op::Release { key, token, after } => Reply::Released {
+                found: self.serve_release(key, *token),
+                ordered: after.is_empty(),
+            },
             Op::Leave { key } => {
                 self.serve_leave(node, key);
                 Reply::Left
             }
         }
+    }
+
+    fn serve_release(&mut self, key: &Arc<str>, token: Token) -> bool {
+        let found = self
+            .live(key)
+            .is_some_and(|entry| entry.token() == Some(token));
+        if found && !self.hand_on(key, None) {
+            self.entries.remove(key);
+        }
+        found
     }
 
     fn serve_acquire(&mut self, node: usize, op: &Op) -> Reply {
@@ -127,11 +129,7 @@ impl World {
             return Reply::Left;
         };
         let now = self.now;
-        let first = self
-            .queues
-            .get(key)
-            .and_then(|queue| queue.front())
-            .map(|(node, _)| *node);
+        let first = self.first(key);
         let (mut shares, mut expires) = (HashMap::new(), now + on_server(*ttl));
         if let Some(entry) = self.live(key) {
             match &mut entry.holder {
@@ -165,11 +163,7 @@ impl World {
         };
         self.entries.insert(Arc::clone(key), entry);
         self.last_fence += 1;
-        let next = self
-            .queues
-            .get(key)
-            .and_then(|queue| queue.front())
-            .map(|(node, _)| *node);
+        let next = self.first(key);
         self.invite(key, next);
         Reply::Acquired {
             fence: Some(Fence::new(self.last_fence)),
@@ -192,6 +186,13 @@ impl World {
         let Some(entry) = self.live(&renewal.key) else {
             return false;
         };
+        if entry.token() == Some(renewal.token) {
+            entry.holder = Holder::Shared(HashMap::from([(renewal.token, end)]));
+            entry.expires = end;
+            let first = self.first(&renewal.key);
+            self.invite(&renewal.key, first);
+            return true;
+        }
         let Holder::Shared(shares) = &mut entry.holder else {
             return false;
         };
@@ -203,7 +204,15 @@ impl World {
         true
     }
 
+    fn first(&self, key: &Arc<str>) -> Option<usize> {
+        let first = self.queues.get(key).and_then(VecDeque::front);
+        first.map(|(node, _)| *node)
+    }
+
     fn serve_part(&mut self, key: &Arc<str>, token: Token) -> bool {
+        if self.serve_release(key, token) {
+            return true;
+        }
         let Some(entry) = self.live(key) else {
             return false;
         };
@@ -215,11 +224,7 @@ impl World {
             self.entries.remove(key);
             self.hand_on(key, None);
         } else if found {
-            let first = self
-                .queues
-                .get(key)
-                .and_then(|queue| queue.front())
-                .map(|(node, _)| *node);
+            let first = self.first(key);
             self.invite(key, first);
         }
         found

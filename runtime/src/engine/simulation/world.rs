@@ -29,6 +29,8 @@ pub(super) struct Outcome {
     pub(super) granted: usize,
     /// Grants to a reader beside another.
     pub(super) shared: usize,
+    /// Locks that became shares.
+    pub(super) downgraded: usize,
     /// Locks that were passed on without asking the server.
     pub(super) passed: usize,
     pub(super) refused: usize,
@@ -44,6 +46,8 @@ pub(super) enum Happening {
     Call(usize),
     /// A caller ends its work (or gives up waiting).
     End(usize, TicketId),
+    /// A caller lets readers in.
+    Downgrade(usize, TicketId),
     /// A request arrives at the server.
     Arrive(usize, u64, Request),
     /// An answer arrives at a core.
@@ -270,6 +274,7 @@ impl World {
         let node = match &happening {
             Happening::Call(node)
             | Happening::End(node, _)
+            | Happening::Downgrade(node, _)
             | Happening::Answer(node, ..)
             | Happening::Told(node, ..)
             | Happening::Cut(node)
@@ -287,6 +292,7 @@ impl World {
         match happening {
             Happening::Call(node) => self.call(node),
             Happening::End(node, id) => self.end(node, id),
+            Happening::Downgrade(node, id) => self.downgrade(node, id),
             Happening::Answer(node, epoch, op, result) => self.answer(node, epoch, op, result),
             Happening::Told(node, epoch, message) => self.tell(node, epoch, &message),
             Happening::Cut(node) => self.cut(node),

@@ -184,10 +184,14 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
 }
 
 fn stay(renewals: &[Renewal], names: &Names) -> Cmd {
-    let mut command = call(&STAY, 2 * renewals.len());
-    for renewal in renewals {
-        command.arg(&*renewal.key).arg(names.shares(&renewal.key));
+    let mut command = call(&STAY, 3 * renewals.len());
+    for Renewal { key, .. } in renewals {
+        command
+            .arg(&**key)
+            .arg(names.queue(key))
+            .arg(names.shares(key));
     }
+    command.arg(names.channels());
     terms(&mut command, renewals);
     command
 }

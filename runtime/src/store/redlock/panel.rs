@@ -143,16 +143,13 @@ impl Panel {
                 };
                 self.acquire(id, &wanted, patience, now);
             }
-            Op::Renew(renewals) => self.renew(id, renewals, patience, now),
-            Op::Release { key, token, after } => {
+            // A lock that is to become a share stays whole: nobody else can have a share of it.
+            Op::Renew(renewals) | Op::Stay(renewals) => self.renew(id, renewals, patience, now),
+            Op::Release { key, token, after } | Op::Part { key, token, after } => {
                 self.release(id, &key, token, !after.is_empty(), now);
             }
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
-            Op::Join { .. } | Op::Stay(_) => self.tell(id, Err(no_shares())),
-            Op::Part { .. } => {
-                let (found, ordered) = (false, true);
-                self.tell(id, Ok(Reply::Released { found, ordered }));
-            }
+            Op::Join { .. } => self.tell(id, Err(no_shares())),
         }
     }
 

@@ -512,3 +512,26 @@ fn shares_are_refused() {
     );
     assert!((0..3).all(|node| scene.sent(node).is_empty()));
 }
+
+/// The engine gives a lock that was downgraded up as a share.
+#[test]
+fn a_downgraded_lock_stays_whole_and_is_removed() {
+    let mut scene = Scene::new(3);
+    scene.hold(1);
+    let renewal = Renewal {
+        key: key(),
+        token: token(),
+        ttl: TTL,
+    };
+    scene.submit(2, Op::Stay(vec![renewal]));
+    assert_eq!(scene.sent(0), [Sent::Renew(OpId(2), token())]);
+    let part = Op::Part {
+        key: key(),
+        token: token(),
+        after: Vec::new(),
+    };
+    scene.submit(3, part);
+    for node in 0..3 {
+        assert_eq!(scene.removal(node).1, token());
+    }
+}

@@ -1,0 +1,45 @@
+//! From having a lock alone to having a share of it.
+//!
+//! The request is a renewal of the share that the call wants: the store makes the share in the same step in which the whole lock ends. It is
+//! repeated like any renewal until the answer is known or the lease is over; from the first request on the call counts as a reader, so
+//! that whatever the outcome is, its renewals and its removal fit.
+
+use std::sync::Arc;
+
+use super::core::{Core, Signal};
+use super::ticket::{Share, Stage, TicketId};
+use crate::clock::Instant;
+
+impl Core {
+    /// Lets readers in beside the holder; answered by `Shared`, or by the loss of the lease.
+    pub(crate) fn downgrade(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        if !matches!(ticket.stage, Stage::Held(_)) {
+            return;
+        }
+        if ticket.order.share.is_some() {
+            return self.signal(Signal::Shared(id));
+        }
+        ticket.order.share = Some(Share::Reader);
+        self.renew(id, now);
+        self.arm(id);
+    }
+
+    /// A renewal as a share was confirmed: if that made it one, those that wait may come in.
+    pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get(&id) else {
+            return;
+        };
+        let key = Arc::clone(&ticket.order.key);
+        let was_alone = self
+            .queues
+            .get(&key)
+            .is_some_and(|queue| queue.holder == Some(id));
+        if ticket.order.share.is_some() && was_alone {
+            self.signal(Signal::Shared(id));
+            self.vacate(id, &key, now);
+        }
+    }
+}
