@@ -39,9 +39,9 @@ impl Bank {
         if from == to {
             return Ok(());
         }
-        let (payer, payee) = (self.read(from).await, self.read(to).await);
-        self.write(from, payer - amount).await;
-        self.write(to, payee + amount).await;
+        let (before, there) = (self.read(from).await, self.read(to).await);
+        self.write(from, before - amount).await;
+        self.write(to, there + amount).await;
         self.charge(from).await
     }
 

@@ -20,6 +20,16 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Writes measured tables and a plot into a page, from files that --json wrote; of a contestant in a row that is in
+    /// several of them the last one counts
+    Report {
+        /// Files of an earlier --json
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The page; what stands between its markers is replaced, and the plot is put beside it
+        #[arg(long, default_value = "docs/performance.md")]
+        page: PathBuf,
+    },
     /// One client process; the program starts these itself
     #[command(hide = true)]
     Client {

@@ -8,6 +8,7 @@
 //! | `process`, `crew`, `harness` | the same seen by the harness: one process, those of one measurement, the run |
 //! | `overlap`, `figures`, `overhead` | what the records say; what needs no server |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
+//! | `report`, `targets`, `plot`, `machine` | what goes into docs/performance.md |
 
 mod args;
 mod client;
@@ -16,15 +17,19 @@ mod contestants;
 mod crew;
 mod figures;
 mod harness;
+mod machine;
 mod measure;
 mod overhead;
 mod overlap;
 mod plan;
+mod plot;
 mod process;
 mod record;
+mod report;
 mod row;
 mod sheet;
 mod table;
+mod targets;
 
 use std::process::ExitCode;
 
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         None => run(&arguments.run),
+        Some(Command::Report { files, page }) => report::write(&files, &page),
         Some(Command::Client { contestant, plan }) => client::main(contestant, &plan),
     };
     match done {

@@ -45,6 +45,26 @@ impl Measure {
             date: date.to_owned(),
         }
     }
+
+    fn is_of(&self, other: &Self) -> bool {
+        (&self.row, &self.contestant) == (&other.row, &other.contestant)
+    }
+}
+
+/// The value of a metric, if it was measured.
+pub(crate) fn find<'a>(
+    measures: &'a [Measure],
+    row: &str,
+    contestant: &str,
+    metric: &str,
+) -> Option<&'a Measure> {
+    measures.iter().find(|measure| {
+        (
+            measure.row.as_str(),
+            measure.contestant.as_str(),
+            measure.metric.as_str(),
+        ) == (row, contestant, metric)
+    })
 }
 
 /// Writes them, one JSON object a line.
@@ -55,6 +75,21 @@ pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
         writeln!(file, "{}", serde_json::to_string(measure)?)?;
     }
     Ok(())
+}
+
+/// Reads several files; of a contestant in a row that is in several of them the last one counts.
+pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Measure>, Fault> {
+    let mut all = Vec::new();
+    for path in paths {
+        let path = path.as_ref();
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let measures: Result<Vec<Measure>, _> = text.lines().map(serde_json::from_str).collect();
+        let measures = measures.map_err(|error| format!("{}: {error}", path.display()))?;
+        all.retain(|old: &Measure| !measures.iter().any(|new| new.is_of(old)));
+        all.extend(measures);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

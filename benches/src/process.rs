@@ -10,7 +10,7 @@ use leasehold_tests::process::Leashed;
 use crate::client::Report;
 
 /// How long a client may take from its start to `ready`; a JVM that is started for the first time is slow.
-const START: Duration = Duration::from_mins(1);
+const START: Duration = Duration::from_mins(2);
 
 /// A running client. Dropping it kills the process.
 pub(crate) struct Client {

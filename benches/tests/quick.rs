@@ -41,13 +41,22 @@ fn every_row_of_the_quick_run_has_its_contestants() {
             .filter_map(|line| line["contestant"].as_str())
             .collect()
     };
-    let alone = ["distributed_lock", "hand_written", "leasehold", "rslock"];
-    let hot = ["distributed_lock", "leasehold", "poll_50ms", "rslock"];
     for row in ["uncontended", "distinct_64"] {
-        assert_eq!(of(row), BTreeSet::from(alone), "{row}");
+        assert!(
+            of(row).is_superset(&["hand_written", "leasehold"].into()),
+            "{row}"
+        );
     }
     for row in ["hot_1x64_0ms", "hot_4x16_0ms", "hot_4x16_1ms"] {
-        assert_eq!(of(row), BTreeSet::from(hot), "{row}");
+        assert!(
+            of(row).is_superset(&["leasehold", "poll_50ms"].into()),
+            "{row}"
+        );
+    }
+    // Others may fail on a machine that is busy enough; that is told then.
+    let text = String::from_utf8_lossy(&output.stdout);
+    for peer in ["| rslock |", "| distributed_lock |"] {
+        assert_eq!(text.matches(peer).count(), 5, "{peer} in {text}");
     }
     assert_eq!(
         of("renew_10k"),

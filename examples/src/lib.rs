@@ -7,6 +7,7 @@
 //! cargo run --example background_job
 //! cargo run --example custom_error
 //! cargo run --example bank_transfer
+//! cargo run --example double_click
 //! cargo run --example read_mostly_catalog
 //! cargo run --example rate_of_n
 //! ```

@@ -60,6 +60,11 @@ fn skipped(_: LockError) -> bool {
     false
 }
 
+#[distributed_lock(key = "payment:<order>", ttl = "10s", hold = "3s")]
+async fn pay_once(order: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
 #[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = "10s", wait = "2s")]
 async fn transfer(from: u64, to: u64) -> Result<(), LockError> {
     charge_fee(from).await
@@ -110,6 +115,9 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
         send_invoices().await?;
         warehouse.take("kettle").await?;
         assert!(refresh("prices").await);
+        pay_once(42).await?;
+        let again = pay_once(42).await;
+        assert!(again.is_err_and(|error| error.is_contention()));
         transfer(7, 3).await?;
         show("books").await?;
         ask("bank").await?;
@@ -137,7 +145,7 @@ fn every_function_in_the_table_is_one_of_these() {
         );
         rows += 1;
     }
-    assert_eq!(rows, 13);
+    assert_eq!(rows, 14);
 }
 
 #[test]

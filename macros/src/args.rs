@@ -178,7 +178,7 @@ impl Args {
             "watchdog" => self.watchdog = Some(watchdog(value::watchdog(option)?)),
             "max_hold" => self.max_hold = Some(at(value::length(option)?)),
             "wait" => self.wait = Some(at(value::wait(option)?)),
-            "hold" => self.hold = Some(at(value::length(option)?)),
+            "hold" => self.hold = Some(at(value::hold(option)?)),
             "shared" => self.shared = Some(value::flag(option)?),
             "permits" => self.permits = Some(value::permits(option)?),
             "reentrant" => self.reentrant = Some(value::flag(option)?),

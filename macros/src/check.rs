@@ -18,6 +18,7 @@ pub(crate) struct LockSpec {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
+    pub(crate) hold: Option<At<Length>>,
     pub(crate) reentrant: bool,
     /// Where the user wrote `detach`.
     pub(crate) detach: Option<Span>,
@@ -38,13 +39,12 @@ pub(crate) fn check(
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
-    let rules: [Rule; 6] = [
+    let rules: [Rule; 5] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
         shared_or_permits,
         hold_is_exclusive,
-        not_yet,
     ];
     for rule in rules {
         rule(&args, diagnostics);
@@ -68,6 +68,7 @@ pub(crate) fn check(
         watchdog: args.watchdog.map(|watchdog| watchdog.value),
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
+        hold: args.hold,
         reentrant: args.reentrant.is_some(),
         detach: args.detach,
         shared: args.shared.is_some(),
@@ -206,25 +207,6 @@ fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
         if let (Some(span), Some(_)) = (span, &args.hold) {
             let message = Message::new(format!("`hold` and `{option}` exclude each other"))
                 .help("`hold` keeps the whole lock after success; leave one of them out");
-            diagnostics.error(span, &message);
-        }
-    }
-}
-
-/// What the grammar has and the runtime does not have yet. Take a line out when it does.
-fn not_yet(args: &Args, diagnostics: &Diagnostics) {
-    let hold = args
-        .hold
-        .as_ref()
-        .and(args.name_of("hold"))
-        .map(Ident::span);
-    for (option, span, instead) in [(
-        "hold",
-        hold,
-        "leave it out, and refuse late duplicates with a unique key in the database",
-    )] {
-        if let Some(span) = span {
-            let message = Message::new(format!("`{option}` is not supported yet")).help(instead);
             diagnostics.error(span, &message);
         }
     }

@@ -55,16 +55,24 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
 
 /// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
 fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    let Some(detach) = spec.detach else {
-        return quote_spanned! {here()=>
-            let __leasehold_body = ::leasehold::__private::core::pin::pin!(
-                ::leasehold::__private::core::option::Option::Some(#body)
-            );
-            let __leasehold_out = __leasehold_call.run(__leasehold_body).await;
-        };
+    // What an option demands of the body, or of what it returns, is said at the option.
+    let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
+    let hold = spec.hold.as_ref().map(|hold| hold.span);
+    let run = match (spec.detach, hold) {
+        (None, None) => method("run", here()),
+        (None, Some(hold)) => method("run_holding", hold),
+        (Some(detach), None) => method("run_detached", detach),
+        (Some(detach), Some(_)) => method("run_detached_holding", detach),
     };
-    // What such a body may not be is said at the flag that demands it.
-    let run = quote_spanned!(here().located_at(detach)=> run_detached);
+    let body = if spec.detach.is_some() {
+        body.clone()
+    } else {
+        quote_spanned! {here()=>
+            ::leasehold::__private::core::pin::pin!(
+                ::leasehold::__private::core::option::Option::Some(#body)
+            )
+        }
+    };
     quote_spanned! {here()=>
         let __leasehold_body = #body;
         let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
@@ -111,6 +119,10 @@ fn call(spec: &LockSpec) -> TokenStream {
     if let Some(wait) = &spec.wait {
         let wait = length(spec, wait);
         call.extend(quote_spanned!(here()=> .wait(#wait)));
+    }
+    if let Some(hold) = &spec.hold {
+        let hold = length(spec, &hold.value);
+        call.extend(quote_spanned!(here()=> .hold(#hold)));
     }
     if spec.reentrant {
         call.extend(quote_spanned!(here()=> .reentrant()));

@@ -42,10 +42,10 @@ fn every_option() {
     check(
         "every_option",
         r#"
-key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, reentrant, on_lost = "continue", on_error = |_| None, guard = lock, pool = self.locks
-async fn take(&self, pair: (u64, u64)) -> Option<impl Display> {
-    lock.check().ok()?;
-    Some(self.store.take(pair.0).await)
+key = "{<self.tenant()>}:<pair.0>", ttl = TTL, watchdog = "3s", max_hold = "1m", wait = self.wait, hold = "3s", reentrant, on_lost = "continue", on_error = Err, guard = lock, pool = self.locks
+async fn take(&self, pair: (u64, u64)) -> Result<impl Display, Error> {
+    lock.check()?;
+    self.store.take(pair.0).await
 }
 "#,
     );

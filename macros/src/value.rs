@@ -111,6 +111,21 @@ pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
+pub(crate) fn hold(option: &RawOption) -> Result<Length, Problem> {
+    let length = length(option)?;
+    match length {
+        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
+            option.span(),
+            Message::new(format!(
+                "a `hold` of {} is too long",
+                duration::display(millis)
+            ))
+            .help("at most 24h; a unique key in the database refuses what comes later"),
+        )),
+        length => Ok(length),
+    }
+}
+
 /// The flag, or its interval.
 pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     if option.value.is_none() {

@@ -27,6 +27,19 @@ pub async fn conformance(url: &str) {
     conformance::run(promises, || stores.pop().expect("the suite asks for two")).await;
 }
 
+/// Runs what a store with a queue of processes must do besides.
+///
+/// # Panics
+///
+/// As [`conformance`].
+pub async fn conformance_of_queues(url: &str) {
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(url).await);
+    }
+    conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///
@@ -42,11 +55,7 @@ pub async fn interleave(url: &str, seed: u64, requests: u64) -> Result<Counts, S
 }
 
 async fn open(url: &str) -> Box<dyn LockStore> {
-    let options = Options {
-        clock: Clock::System,
-        io_timeout: Duration::from_secs(5),
-        namespace: "lock".to_owned(),
-    };
+    let options = Options::new(Duration::from_secs(5));
     let connecting = Target::parse(url).map(|target| target.connect(options));
     match connecting {
         Ok(connecting) => connecting.await.expect("the store connects"),
@@ -68,4 +77,12 @@ pub fn deadline(handle: &LockHandle) -> u64 {
 /// The time on the clock that leases are counted on, in nanoseconds.
 pub fn now() -> u64 {
     Clock::System.now().as_nanos()
+}
+
+/// The commands that a user must be allowed, and the whole rule for the namespace `lock`.
+#[cfg(feature = "redis")]
+pub fn permissions() -> (&'static [&'static str], String) {
+    use crate::store::redis::permissions;
+
+    (permissions::COMMANDS, permissions::rule())
 }

@@ -6,16 +6,34 @@ use std::time::Duration;
 
 use crate::detach::run_detached;
 use crate::engine::Share;
-use crate::gate::{OnLost, run_inside};
+use crate::gate::{Keep, OnLost, run_inside};
 use crate::key::Key;
 use crate::locks::Locks;
 use crate::request::{Beat, Settings};
 use crate::site::{At, Site};
-use crate::take::{Taken, take};
+use crate::take::take;
+use crate::taken::Taken;
 use crate::{LockError, LockHandle, LockPool, installed};
 
-/// A detached call of an annotated function.
-pub type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+
+/// What a function with `hold` returns.
+#[diagnostic::on_unimplemented(
+    message = "`hold` keeps the lock after `Ok`, and `{Self}` is no `Result`",
+    label = "no `Result`",
+    note = "return a `Result`, or leave `hold` out"
+)]
+pub trait Outcome {
+    /// Whether the lock stays after it.
+    fn is_ok(&self) -> bool;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Outcome for Result<T, E> {
+    fn is_ok(&self) -> bool {
+        self.is_ok()
+    }
+}
 
 /// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
 #[derive(Debug)]
@@ -147,10 +165,26 @@ impl Call {
         LockHandle::new(self.locks.clone())
     }
 
+    /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or [`run_detached_holding`](Self::run_detached_holding).
+    #[must_use]
+    pub fn hold(mut self, hold: Duration) -> Self {
+        self.parts.settings.hold = Some(hold);
+        self
+    }
+
     /// Takes the lock, runs the body inside it, and releases it.
     pub async fn run<F: Future>(self, body: Pin<&mut Option<F>>) -> Result<F::Output, LockError> {
         let on_lost = self.parts.settings.on_lost;
-        run_inside(self.take().await?, body, on_lost).await
+        run_inside(self.take().await?, body, on_lost, None).await
+    }
+
+    /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
+    pub async fn run_holding<F>(self, body: Pin<&mut Option<F>>) -> Result<F::Output, LockError>
+    where
+        F: Future<Output: Outcome>,
+    {
+        let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
+        run_inside(self.take().await?, body, on_lost, keep).await
     }
 
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes away.
@@ -162,7 +196,23 @@ impl Call {
         F::Output: Send + 'static,
     {
         let on_lost = self.parts.settings.on_lost;
-        Box::pin(run_detached(self.take(), body, on_lost))
+        Box::pin(run_detached(self.take(), body, on_lost, None))
+    }
+
+    /// As [`run_detached`](Self::run_detached), and the lock stays for a while after `Ok`.
+    pub fn run_detached_holding<F>(self, body: F) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Outcome + Send + 'static,
+    {
+        let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
+        Box::pin(run_detached(self.take(), body, on_lost, keep))
+    }
+
+    fn keep<T: Outcome>(&self) -> Option<Keep<T>> {
+        let hold = self.parts.settings.hold?;
+        let good = T::is_ok;
+        Some(Keep { hold, good })
     }
 
     async fn take(self) -> Result<Taken, LockError> {

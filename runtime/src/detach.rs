@@ -7,8 +7,8 @@ use std::pin::pin;
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use crate::gate::{OnLost, run_inside};
-use crate::take::Taken;
+use crate::gate::{Keep, OnLost, run_inside};
+use crate::taken::Taken;
 use crate::{LockError, installed};
 
 /// Takes the locks, and then runs the body inside them in a task of its own.
@@ -22,6 +22,7 @@ pub(crate) async fn run_detached<F>(
     taking: impl Future<Output = Result<Taken, LockError>>,
     body: F,
     on_lost: OnLost,
+    keep: Option<Keep<F::Output>>,
 ) -> Result<F::Output, LockError>
 where
     F: Future + Send + 'static,
@@ -35,10 +36,10 @@ where
     })?;
     let taken = taking.await?;
     if taken.is_nested() {
-        return run_inside(taken, pin!(Some(body)), on_lost).await;
+        return run_inside(taken, pin!(Some(body)), on_lost, keep).await;
     }
     let locks = taken.locks().clone();
-    let inside = async move { run_inside(taken, pin!(Some(body)), on_lost).await };
+    let inside = async move { run_inside(taken, pin!(Some(body)), on_lost, keep).await };
     let task = in_scope(inside).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,

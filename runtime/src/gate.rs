@@ -5,9 +5,10 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::seeded::seeded;
-use crate::take::Taken;
+use crate::taken::Taken;
 use crate::{LockError, path};
 
 /// How a body ended, if its lease lasted.
@@ -27,13 +28,14 @@ pub(crate) async fn run_inside<F: Future>(
     taken: Taken,
     body: Pin<&mut Option<F>>,
     on_lost: OnLost,
+    keep: Option<Keep<F::Output>>,
 ) -> Result<F::Output, LockError> {
     let end = {
         // Declared after `taken`, so dropped before it.
         let mut body = Body(body);
         let end = poll_while_live(&mut body, &taken, on_lost).await;
         if seeded!(ReleasedBeforeDrop) {
-            taken.release().await;
+            taken.release(None).await;
             return match end? {
                 End::Returned(value) => Ok(value),
                 End::Panicked(panic) => resume_unwind(panic),
@@ -43,12 +45,14 @@ pub(crate) async fn run_inside<F: Future>(
     };
     match end {
         Ok(End::Returned(value)) => {
-            taken.release().await;
+            taken
+                .release(keep.and_then(|keep| keep.earned(&value)))
+                .await;
             Ok(value)
         }
         // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
         Ok(End::Panicked(panic)) => {
-            taken.release().await;
+            taken.release(None).await;
             resume_unwind(panic)
         }
         Err(lost) => Err(lost),
@@ -63,6 +67,20 @@ pub(crate) enum OnLost {
     Cancel,
     /// It runs on, and can ask its handle.
     Continue,
+}
+
+/// A lock that stays for a while when its body has come to a good end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keep<T> {
+    pub(crate) hold: Duration,
+    pub(crate) good: fn(&T) -> bool,
+}
+
+impl<T> Keep<T> {
+    /// How long the lock stays after this outcome.
+    fn earned(self, outcome: &T) -> Option<Duration> {
+        (self.good)(outcome).then_some(self.hold)
+    }
 }
 
 /// The body in the caller's frame, cleared when this is dropped.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::lease;
 use crate::locks::Locks;
-use crate::take::Taken;
+use crate::taken::Taken;
 use crate::{Fence, LockError};
 
 /// A held lock.
@@ -33,8 +34,25 @@ impl LockGuard {
     /// another holder.
     pub async fn release(self) -> Result<(), LockError> {
         let lost = self.check();
-        self.taken.release().await;
+        self.taken.release(None).await;
         lost
+    }
+
+    /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock, up to 24 h: who
+    /// tries meanwhile is refused, with that time in `retry_after`. For a second click that comes after the work is done. Dropping the guard
+    /// releases at once.
+    ///
+    /// A share of a lock, and a lock that this call has entered as [`reentrant`](crate::LockRequest::reentrant), do not stay longer.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h; then the lock is
+    /// released at once.
+    pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
+        let lost = self.check();
+        let keep = lease::check_hold(hold);
+        self.taken.release(keep.as_ref().ok().copied()).await;
+        lost.and(keep.map(drop))
     }
 
     /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can

@@ -1,6 +1,7 @@
 //! A place in the engine: for one lock of one call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::{Command, Order, Slot, TicketId};
 use crate::{LockError, LockPool};
@@ -22,7 +23,7 @@ impl Hold {
     pub(crate) async fn take(
         pool: LockPool,
         slot: Arc<Slot>,
-        order: Order,
+        order: Box<Order>,
     ) -> Result<Self, LockError> {
         slot.set_clock(pool.engine().clock());
         let mut hold = Self {
@@ -33,7 +34,7 @@ impl Hold {
         };
         hold.tell(Command::Acquire {
             id: hold.id,
-            order: Box::new(order),
+            order,
             slot: Arc::clone(&hold.slot),
         })?;
         hold.let_go = false;
@@ -62,11 +63,11 @@ impl Hold {
         Err(self.slot.lost_error())
     }
 
-    /// Asks for the release, without waiting for it.
-    pub(crate) fn begin_release(&mut self) {
+    /// Asks for the release, now or after `keep`, without waiting for it.
+    pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.slot.close();
         // If the engine is gone, the lock expires after its ttl; otherwise it has heard of this.
-        self.let_go = self.tell(Command::Release(self.id)).is_ok();
+        self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
     }
 
     /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is

@@ -18,6 +18,16 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest that one renewal or release may take before it is tried again.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
+/// How long a lock stays after its holder is done, or what is wrong with that.
+pub(crate) fn check_hold(hold: Duration) -> Result<Duration, LockError> {
+    if (Duration::from_millis(1)..=MAX_TTL).contains(&hold) {
+        return Ok(hold);
+    }
+    Err(LockError::config(format!(
+        "a `hold` of {hold:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none"
+    )))
+}
+
 /// A ttl and what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {

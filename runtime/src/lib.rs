@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;
+mod check;
 mod clock;
 mod detach;
 mod engine;
@@ -17,6 +18,7 @@ mod lease;
 mod locks;
 mod path;
 mod pool;
+mod replicas;
 mod request;
 mod seeded;
 mod site;
@@ -24,12 +26,15 @@ mod site;
     not(feature = "redis"),
     allow(
         dead_code,
+        unused_variables,
         clippy::needless_pass_by_value,
+        clippy::unused_async,
         reason = "memory:// uses a part of the interface"
     )
 )]
 mod store;
 mod take;
+mod taken;
 mod token;
 
 #[doc(hidden)]
@@ -40,6 +45,7 @@ pub mod __private;
 #[doc(hidden)]
 pub mod __test;
 
+pub use check::{CheckReport, Finding, Severity};
 pub use error::{LockError, StoreError};
 pub use fence::Fence;
 pub use guard::{LockGuard, LockHandle};
@@ -47,4 +53,5 @@ pub use installed::{init, init_from_env, pool, shutdown};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
 pub use pool::{LockPool, LockPoolBuilder, ShutdownReport};
+pub use replicas::Replicas;
 pub use request::LockRequest;

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
 use crate::token::{Nonce, Token};
-use crate::{LockError, LockRequest, installed, store};
+use crate::{CheckReport, LockError, LockRequest, Replicas, installed, store};
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,6 +56,9 @@ struct Inner {
     owner: String,
     /// The store, without its password.
     place: String,
+    /// To look at the store.
+    target: store::Target,
+    options: store::Options,
 }
 
 impl LockPool {
@@ -126,6 +129,22 @@ impl LockPool {
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
         LockRequest::new(self.clone(), keys, Location::caller())
+    }
+
+    /// Looks at the lock store, over a connection of its own, for what keeps locks from working or could break their promise: that
+    /// it is a master, its version, the permissions (by a lock's whole life on a key of leasehold's own), the replicas if the pool waits for
+    /// them, the eviction policy, persistence, and encryption. The same is logged when a pool connects. It needs no permission
+    /// that locks do not need; what could not be looked at is a warning of the code `unchecked`.
+    ///
+    /// A readiness probe answers [`CheckReport::is_ready`]. Takes at most about three times the pool's `io_timeout`. Works
+    /// under every executor. If the future is dropped, the check ends in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if the store cannot be reached, or refuses this client.
+    pub async fn check(&self) -> Result<CheckReport, LockError> {
+        let inner = &self.inner;
+        inner.target.clone().check(inner.options.clone()).await
     }
 
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
@@ -203,6 +222,9 @@ pub struct LockPoolBuilder {
     namespace: String,
     wait: Duration,
     limits: Limits,
+    replicas: Option<Replicas>,
+    #[cfg(feature = "tls")]
+    tls: store::redis::Tls,
     place: Place,
 }
 
@@ -218,6 +240,9 @@ impl Default for LockPoolBuilder {
                 max_passes: DEFAULT_MAX_PASSES,
                 longest_turn: None,
             },
+            replicas: None,
+            #[cfg(feature = "tls")]
+            tls: store::redis::Tls::default(),
             place: Place::Thread,
         }
     }
@@ -232,7 +257,11 @@ impl LockPoolBuilder {
     /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
     /// | `rediss://…` | the same over TLS (feature `tls`) |
     /// | `redis+unix:///path` | the same over a Unix socket |
+    /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the master that the Sentinels name; the credentials are the \
+    /// master's, those of the Sentinels are `?sentinel_user=…&sentinel_password=…` |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |
+    ///
+    /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -260,6 +289,40 @@ impl LockPoolBuilder {
     /// [`LockError::Unavailable`] after it; a call that queues asks again until its `wait` is over.
     pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
         self.limits.io_timeout = io_timeout;
+        self
+    }
+
+    /// How many replicas must have confirmed an acquisition or a renewal before it counts: `2`, or [`Replicas::All`].
+    /// Default: none, so that a fail-over may lose locks that the old master gave just before. In a URL it is `?replicas=2`
+    /// or `?replicas=all`; what is said here has precedence.
+    ///
+    /// The server is asked to wait for them (`WAIT`), for an eighth of the [`io_timeout`](Self::io_timeout) at most. Unless enough
+    /// confirm, an acquisition is removed and ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over, and
+    /// a renewal has not taken place. This narrows the gap of a fail-over and does not close it: a replica
+    /// without the lock can still be promoted, unless all have it.
+    pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
+        self.replicas = Some(replicas.into());
+        self
+    }
+
+    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM file, instead of the system's.
+    /// Default: the system's. The server's certificate and name are always verified.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca = Some(pem.into());
+        self
+    }
+
+    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents of PEM files. Default: none.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_client(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.client = Some((certificate_pem.into(), key_pem.into()));
         self
     }
 
@@ -314,11 +377,15 @@ impl LockPoolBuilder {
         };
         let target = store::Target::parse(url)?;
         let place = target.to_string();
-        let connecting = target.connect(store::Options {
+        let options = store::Options {
             clock,
-            io_timeout: self.limits.io_timeout,
             namespace: self.namespace.clone(),
-        });
+            replicas: self.replicas,
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+            ..store::Options::new(self.limits.io_timeout)
+        };
+        let connecting = target.clone().connect(options.clone());
         let engine = engine::start(self.place, self.limits, clock, connecting).await?;
         Ok(LockPool {
             inner: Arc::new(Inner {
@@ -329,6 +396,8 @@ impl LockPoolBuilder {
                 wait: self.wait,
                 owner: format!("{} {}", host(), std::process::id()),
                 place,
+                target,
+                options,
             }),
         })
     }
@@ -355,6 +424,7 @@ impl fmt::Debug for LockPoolBuilder {
             .field("namespace", &self.namespace)
             .field("wait", &self.wait)
             .field("limits", &self.limits)
+            .field("replicas", &self.replicas)
             .field("place", &self.place)
             .finish_non_exhaustive()
     }

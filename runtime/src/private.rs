@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use crate::LockError;
-pub use crate::call::Call;
+pub use crate::call::{Call, Outcome};
 pub use crate::key::Key;
 pub use crate::site::Site;
 pub use core;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::detach::run_detached;
 use crate::engine::{Share, Watchdog};
-use crate::gate::{OnLost, run_inside};
-use crate::lease::Terms;
+use crate::gate::{Keep, OnLost, run_inside};
+use crate::lease::{self, Terms};
 use crate::locks::Locks;
 use crate::site::At;
-use crate::take::{Taken, take};
+use crate::take::take;
+use crate::taken::Taken;
 use crate::{LockError, LockGuard, LockPool};
 
 /// How to take and keep a lock.
@@ -24,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) on_lost: OnLost,
     pub(crate) share: Option<Share>,
     pub(crate) reentrant: bool,
+    pub(crate) hold: Option<Duration>,
 }
 
 /// The settings, checked and complete.
@@ -50,6 +52,11 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
+        if self.hold.map(lease::check_hold).transpose()?.is_some() && self.share.is_some() {
+            return Err(LockError::config(
+                "a share of a lock cannot be kept with `hold`; take the lock without `shared` and `permits`",
+            ));
+        }
         if self.share == Some(Share::Permit(0)) {
             return Err(LockError::config(
                 "`permits` is at least 1: with none, nobody could ever enter",
@@ -202,7 +209,32 @@ impl LockRequest {
     /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the body's end.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let body = pin!(Some(body));
-        run_inside(self.take().await?, body, OnLost::Cancel).await
+        run_inside(self.take().await?, body, OnLost::Cancel, None).await
+    }
+
+    /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on, by the store's clock: who tries meanwhile
+    /// is refused, with that time in `retry_after`. For a second click that comes after the first one is done. After `Err`, a panic or a
+    /// loss, and when this future is dropped, the lock is released at once.
+    ///
+    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h, and for a share of a
+    /// lock.
+    pub async fn run_then_hold<T, E, F>(
+        mut self,
+        hold: Duration,
+        body: F,
+    ) -> Result<Result<T, E>, LockError>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        self.settings.hold = Some(hold);
+        let body = pin!(Some(body));
+        let good = Result::is_ok;
+        let keep = Some(Keep { hold, good });
+        run_inside(self.take().await?, body, OnLost::Cancel, keep).await
     }
 
     /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside the lock, which is
@@ -221,7 +253,7 @@ impl LockRequest {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        run_detached(self.take(), body, OnLost::Cancel).await
+        run_detached(self.take(), body, OnLost::Cancel, None).await
     }
 
     async fn take(self) -> Result<Taken, LockError> {

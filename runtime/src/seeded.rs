@@ -96,6 +96,12 @@ bugs! {
     PassedOnWithoutEnd,
     /// A lock that is passed on keeps the fence of the one before.
     FencePassedOn,
+    /// A process that queues at the store looks again only when it is told, or when the lease of the holder ends.
+    MessageBelieved,
+    /// A lock that was handed to a process stays with it although it does not answer.
+    HandOffBelieved,
+    /// A process that does not take its turn keeps its place in the queue.
+    DeadWaiterKept,
 }
 
 #[cfg(test)]

@@ -1,117 +1,18 @@
 //! Taking the locks of a call: all of them or none.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::Instant;
 use crate::engine::{Order, Slot};
 use crate::hold::Hold;
-use crate::locks::{Lease, Lock, Locks, any_over};
+use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
 use crate::request::{Plan, Settings};
 use crate::site::At;
+use crate::taken::{Place, Taken, Turn};
 use crate::{LockError, LockPool};
-
-/// The locks of a call, held. Dropping it releases those that the call has taken itself.
-pub(crate) struct Taken {
-    locks: Locks,
-    places: Vec<Place>,
-}
-
-/// How a call came to one of its locks.
-enum Place {
-    /// It took the lock.
-    Held(Hold),
-    /// It is nested in a call that holds the lock, and it is its turn.
-    Entered(Turn),
-}
-
-struct Turn {
-    slot: Arc<Slot>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Place {
-    fn slot(&self) -> &Arc<Slot> {
-        match self {
-            Self::Held(hold) => hold.slot(),
-            Self::Entered(turn) => &turn.slot,
-        }
-    }
-}
-
-impl Taken {
-    pub(crate) fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
-    /// Whether a call further out holds one of the locks: then this call is a part of that one.
-    pub(crate) fn is_nested(&self) -> bool {
-        self.entered().next().is_some()
-    }
-
-    /// Wakes this task when a lease that the call has taken itself is lost.
-    pub(crate) fn register(&self, cx: &Context<'_>) {
-        for place in &self.places {
-            if let Place::Held(hold) = place {
-                hold.slot().register(cx);
-            }
-        }
-    }
-
-    /// Ends when a lease that the call has entered is over. Its slot wakes one task, which is that of the call further out;
-    /// this call may be polled by another, in a `FuturesUnordered` for example.
-    pub(crate) fn left(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        if !self.is_nested() {
-            return None;
-        }
-        Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
-    }
-
-    /// Makes shares of the locks.
-    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
-        for place in &self.places {
-            match place {
-                Place::Held(hold) => hold.downgrade().await?,
-                Place::Entered(_) => {
-                    return Err(LockError::config(
-                        "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
-                         take the lock where it is to be downgraded",
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Releases what the call has taken itself and waits for the store's answers, at most ttl/10 and 1 s.
-    ///
-    /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self) {
-        for place in &mut self.places {
-            if let Place::Held(hold) = place {
-                hold.begin_release();
-            }
-        }
-        for place in &self.places {
-            if let Place::Held(hold) = place {
-                hold.released().await;
-            }
-        }
-    }
-
-    fn entered(&self) -> impl Iterator<Item = &Turn> {
-        self.places.iter().filter_map(|place| match place {
-            Place::Entered(turn) => Some(turn),
-            Place::Held(_) => None,
-        })
-    }
-}
 
 /// Takes or enters every lock.
 ///
@@ -122,17 +23,25 @@ pub(crate) async fn take(
     settings: &Settings,
     at: At,
 ) -> Result<Taken, LockError> {
-    let taking = Taking {
+    // Boxed: it would be a part of the future of every annotated function.
+    let taking = Box::new(Taking {
         plan: settings.plan(&pool)?,
         owner: pool.owner(at.function()),
         since: pool.engine().clock().now(),
         pool,
-    };
+    });
     let wants: Vec<Want> = locks
         .iter()
         .map(|lock| taking.want(lock, settings.reentrant))
         .collect::<Result<_, _>>()?;
-    let places = taking.all(&wants).await?;
+    let places = match wants.as_slice() {
+        [only] if only.holder.is_none() => {
+            let order = taking.order(only, taking.plan.wait);
+            vec![Place::Held(taking.ask(only, order).await?)]
+        }
+        // Boxed, because its future is larger and it is rarer.
+        wants => Box::pin(taking.all(wants)).await?,
+    };
     let leases = wants.into_iter().zip(&places).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
         let shared = taking.plan.share.is_some();
@@ -142,7 +51,7 @@ pub(crate) async fn take(
         )
     });
     locks.fill(leases);
-    Ok(Taken { locks, places })
+    Ok(Taken::new(locks, places))
 }
 
 /// One lock that a call wants.
@@ -212,7 +121,7 @@ impl Taking {
         let mut places = Vec::with_capacity(wants.len());
         for want in wants {
             let place = match &want.holder {
-                Some(holder) => Place::Entered(turn(holder).await?),
+                Some(holder) => Place::Entered(Turn::wait(holder).await?),
                 None => Place::Held(self.one(want, &places).await?),
             };
             places.push(place);
@@ -234,15 +143,20 @@ impl Taking {
             return Err(Setback::Stale);
         }
         let order = self.order(want, left.min(fresh));
-        match Hold::take(self.pool.clone(), Slot::new(Arc::clone(&want.name)), order).await {
+        match self.ask(want, order).await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
             Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
             other => other.map_err(Setback::Failed),
         }
     }
 
-    fn order(&self, want: &Want, budget: Duration) -> Order {
-        Order {
+    fn ask(&self, want: &Want, order: Box<Order>) -> impl Future<Output = Result<Hold, LockError>> {
+        let slot = Slot::new(Arc::clone(&want.name));
+        Hold::take(self.pool.clone(), slot, order)
+    }
+
+    fn order(&self, want: &Want, budget: Duration) -> Box<Order> {
+        Box::new(Order {
             key: Arc::clone(&want.key),
             name: Arc::clone(&want.name),
             token: self.pool.token(),
@@ -251,7 +165,7 @@ impl Taking {
             watchdog: self.plan.watchdog,
             wait: budget,
             share: self.plan.share,
-        }
+        })
     }
 
     /// What is left of the call's one budget.
@@ -285,22 +199,4 @@ impl Taking {
             waited: self.waited(),
         }
     }
-}
-
-/// Waits for the turn of a nested call, as long as the lease lasts.
-async fn turn(holder: &Lease) -> Result<Turn, LockError> {
-    let mut turn = pin!(holder.turns().acquire_owned());
-    let mut over = pin!(holder.slot.over());
-    let permit = poll_fn(|cx| {
-        if over.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
-        }
-        // Nobody closes the semaphore.
-        turn.as_mut().poll(cx).map(Result::ok)
-    });
-    let permit = permit.await.ok_or_else(|| holder.slot.lost_error())?;
-    Ok(Turn {
-        slot: Arc::clone(&holder.slot),
-        _permit: permit,
-    })
 }

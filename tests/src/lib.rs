@@ -5,11 +5,14 @@
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`quorum`] | several independent servers |
+//! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
+//! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`transfer`] | money that is moved between accounts, for locks on two keys |
 //! | [`probe`] | who looks at a key, apart from the code under test |
+//! | [`load`] | callers that contend while something goes wrong |
 //! | [`recorder`] | who saw two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
@@ -22,6 +25,7 @@ pub mod blocked;
 pub mod chaos;
 pub mod clock;
 pub mod lateness;
+pub mod load;
 pub mod oracle;
 pub mod probe;
 pub mod process;
@@ -31,8 +35,10 @@ pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;
+pub mod sentinel;
 pub mod server;
 pub mod stores;
+pub mod tls;
 pub mod transfer;
 pub mod wait;
 pub mod worker;

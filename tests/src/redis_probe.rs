@@ -34,8 +34,17 @@ impl RedisProbe {
     ///
     /// When there is no server.
     pub fn connect(url: &str) -> Self {
+        Self::over(connect(url).expect("the server takes connections"))
+    }
+
+    /// Connects, if there is a server.
+    pub fn try_connect(url: &str) -> Option<Self> {
+        connect(url).ok().map(Self::over)
+    }
+
+    fn over(connection: Connection) -> Self {
         Self {
-            connection: Mutex::new(connect(url).expect("the server takes connections")),
+            connection: Mutex::new(connection),
             namespace: String::new(),
         }
     }

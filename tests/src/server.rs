@@ -186,6 +186,15 @@ impl Server {
         RedisProbe::connect(&self.url())
     }
 
+    /// What it says it is, `master` or `slave`; nothing while it does not answer.
+    pub fn role(&self) -> Option<String> {
+        let probe = RedisProbe::try_connect(&self.url())?;
+        let info: String = probe.try_run(redis::cmd("INFO").arg("replication")).ok()?;
+        let mut lines = info.lines();
+        let role = lines.find_map(|line| line.strip_prefix("role:"))?;
+        Some(role.trim().to_owned())
+    }
+
     /// Stops the process where it is; connections stay open and nothing answers.
     pub fn pause(&self) {
         self.running().pause();
@@ -221,18 +230,22 @@ impl Server {
     }
 }
 
-/// A folder of the server's own, removed with it.
+/// A folder of a server's own, removed with it.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("leasehold-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("a temporary folder can be made");
         Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 
     fn log(&self) -> String {
@@ -247,7 +260,7 @@ impl Drop for Folder {
 }
 
 /// A port that nobody listens on now. Tests that run at the same time start at different places.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -52,8 +52,7 @@ impl Bank {
     }
 
     /// Writes what both have after the move; a move within one account changes nothing.
-    pub fn move_from(&self, before: Balances, amount: u64) {
-        let amount = i64::try_from(amount).expect("a small amount");
+    pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {
             let mut write = cmd("MSET");

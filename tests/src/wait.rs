@@ -1,5 +1,8 @@
 //! Bounded waiting for events. A test never sleeps in the hope that something has happened by then.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockPool, LockPoolBuilder};
@@ -58,6 +61,21 @@ pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut(
 pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
     let ended = tokio::time::timeout(limit, future).await;
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
+}
+
+/// Starts `future`, which must not end at once, before this returns: the order of calls is the order in which they began.
+///
+/// # Panics
+///
+/// When it ends at once.
+pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending(), "it waits");
+        Poll::Ready(())
+    })
+    .await;
+    future
 }
 
 /// Connects; a busy machine may miss a short time-out, so there are further tries for half a minute.

@@ -59,5 +59,6 @@ requirements! {
     keys: 21 Memory,
     secrets: 22 Redis,
     checks_at_connect: 23 Redis,
+    dead_waiters: 24 Redis,
     soak: 25 Redis,
 }

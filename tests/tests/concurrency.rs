@@ -10,6 +10,7 @@ use leasehold_tests::clock;
 use leasehold_tests::random::Random;
 use leasehold_tests::recorder::Recorder;
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use tokio::task::JoinSet;
 
@@ -44,7 +45,7 @@ async fn tasks_lose_no_update(urls: &[String]) {
     let shared = Arc::new(Shared::default());
     let mut pools = Vec::new();
     for url in urls {
-        pools.push(LockPool::connect(url).await.expect("the store answers"));
+        pools.push(wait::connected(LockPool::builder().url(url)).await);
     }
     let mut tasks = JoinSet::new();
     for pool in pools.iter().cycle().take(24) {

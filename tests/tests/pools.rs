@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(10);
 
 async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the store opens")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {

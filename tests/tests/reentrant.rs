@@ -151,7 +151,7 @@ async fn branches_take_turns(store: &Store) {
         Ok(())
     };
     let outer = request().run(async { tokio::try_join!(branch(5), branch(5), forked, guards) });
-    let outer = wait::within("the branches", HANG, outer).await;
+    let outer = wait::within("the branches", HANG, Box::pin(outer)).await;
     outer.expect("free").expect("each has its turns");
     assert!(!store.probe.exists("k"));
 }
@@ -190,7 +190,8 @@ async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
 /// Fails if a spawned task inherits the path: it would run beside the body that it was spawned from.
 async fn a_spawned_task_is_not_inside(store: &Store) {
     let pool = store.pool().await;
-    let spawned = pool.lock("k").ttl(TTL).run(async {
+    let mut spawned = None;
+    let outer = pool.lock("k").ttl(TTL).run(async {
         let inside = pool.clone();
         let nested = async move { nest(&inside, 0).await };
         let refused = tokio::spawn(nested).await.expect("no panic");
@@ -204,9 +205,10 @@ async fn a_spawned_task_is_not_inside(store: &Store) {
             .wait(HANG)
             .reentrant()
             .run(async { 1 });
-        tokio::spawn(waiting)
+        spawned = Some(tokio::spawn(waiting));
     });
-    let spawned = spawned.await.expect("free");
+    outer.await.expect("free");
+    let spawned = spawned.expect("it was spawned");
     let waited = wait::within("the spawned task", HANG, spawned).await;
     assert_eq!(waited.expect("no panic"), Ok(1));
 }

@@ -69,5 +69,8 @@ bugs! {
     fence_passed_on: FencePassedOn,
     quorum_of_answers: QuorumOfAnswers,
     no_quarantine: NoQuarantine,
+    message_believed: MessageBelieved,
+    hand_off_believed: HandOffBelieved,
+    dead_waiter_kept: DeadWaiterKept,
     fence_unchecked: FenceUnchecked,
 }

@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(10);
 
 async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the server answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 async fn take(pool: &LockPool, key: &str, wait: Duration) -> LockGuard {
@@ -96,7 +96,7 @@ async fn a_lease_outlives_its_connection(lane: u32, phase: Duration) {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
     let pool = LockPool::builder().url(proxy.url()).io_timeout(LONG);
-    let pool = pool.connect().await.expect("the server answers");
+    let pool = wait::connected(pool).await;
     let request = pool.lock("held").ttl(TTL).watchdog();
     let held = request.acquire().await.expect("free");
     tokio::time::sleep(phase).await;
@@ -131,7 +131,7 @@ async fn an_idle_connection_is_asked_and_replaced() {
     let server = Server::start();
     let (proxy, probe) = (Proxy::start(server.address()), server.probe());
     let pool = LockPool::builder().url(proxy.url()).on_current_runtime();
-    let pool = pool.connect().await.expect("the server answers");
+    let pool = wait::connected(pool).await;
     take(&pool, "warm", Duration::ZERO)
         .await
         .release()

@@ -1,9 +1,7 @@
 //! Queueing for a held lock: within the budget, first come first served, in both stores.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
@@ -11,6 +9,7 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::{MemoryProbe, Probe};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -44,7 +43,7 @@ impl Stores {
 
 async fn connect(url: &str) -> LockPool {
     let pool = LockPool::builder().url(url).max_waiters(20);
-    pool.connect().await.expect("the store answers")
+    wait::connected(pool).await
 }
 
 /// Fails if the budget starts anew with each try, or if the last try overshoots it.
@@ -127,14 +126,7 @@ type Acquire = Pin<Box<dyn Future<Output = Result<leasehold::LockGuard, LockErro
 
 /// Starts waiting for `key` before this returns: the order of calls is the order of the queue.
 async fn queue(pool: &LockPool, key: &str) -> Acquire {
-    let request = pool.lock(key).ttl(TTL).wait(TTL);
-    let mut acquire: Acquire = Box::pin(request.acquire());
-    poll_fn(|context| {
-        assert!(acquire.as_mut().poll(context).is_pending(), "it is held");
-        Poll::Ready(())
-    })
-    .await;
-    acquire
+    wait::started(pool.lock(key).ttl(TTL).wait(TTL).acquire()).await
 }
 
 /// Fails if waiters race for the lock.

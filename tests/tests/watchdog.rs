@@ -28,8 +28,7 @@ fn runtime() -> Runtime {
 }
 
 async fn connect(url: &str) -> LockPool {
-    let pool = LockPool::builder().url(url).connect().await;
-    pool.expect("the server answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 #[distributed_lock(key = "<key>", ttl = "500ms", watchdog, guard = lock, pool = pool)]

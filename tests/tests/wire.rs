@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
+use leasehold_tests::wait;
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -20,12 +21,11 @@ fn own_keys(probe: &RedisProbe) -> Vec<String> {
 }
 
 async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the server answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 async fn in_namespace(server: &Server, namespace: &str) -> LockPool {
-    let pool = LockPool::builder().url(server.url()).namespace(namespace);
-    pool.connect().await.expect("the server answers")
+    wait::connected(LockPool::builder().url(server.url()).namespace(namespace)).await
 }
 
 /// Fails if another client of the convention would not see the lock.

@@ -44,6 +44,7 @@ impl Core {
             stage: Stage::Queued,
             open: Vec::new(),
             taken: false,
+            kept_until: None,
             armed: None,
         };
         self.tickets.insert(id, ticket);
@@ -280,9 +281,10 @@ impl Core {
         let lease = Lease {
             sent,
             since: now,
+            // From the grant: a lease that was passed on began before this call had it.
             ceiling: watchdog
                 .and_then(|dog| dog.max_hold)
-                .map(|limit| sent + limit),
+                .map(|limit| now + limit),
             renew_at: watchdog.map(|dog| sent + dog.interval),
             fence,
             hurried: false,
@@ -328,6 +330,9 @@ impl Core {
         let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.held(left, queued, now, |pause| self.jitter.around(pause));
+            if queued && seeded!(self, MessageBelieved) {
+                queue.ask_at = now + left.unwrap_or_default();
+            }
             if queue.place == Place::Called {
                 queue.ask_at = now;
             }

@@ -135,8 +135,14 @@ impl Core {
         self.enter(id, order, now);
     }
 
-    /// Releases a held lock; answered by `Released`.
-    pub(crate) fn release(&mut self, id: TicketId, now: Instant) {
+    /// Releases a held lock, at once or after `keep`; answered by `Released`.
+    pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
+        if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
+            && matches!(ticket.stage, Stage::Held(_))
+            && ticket.order.share.is_none()
+        {
+            ticket.kept_until = Some(now + keep);
+        }
         self.leave(id, true, now);
     }
 
@@ -211,9 +217,11 @@ impl Core {
         }
     }
 
-    /// Whether nothing is held, waiting, or to be cleaned up.
+    /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
+    /// wait for a process that is gone.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tickets.is_empty()
+        let leaving = |flight: &Flight| matches!(flight, Flight::Leave);
+        self.tickets.is_empty() && !self.flights.values().any(leaving)
     }
 
     /// The token under which a ticket holds its key.

@@ -34,7 +34,11 @@ pub(crate) enum Command {
         order: Box<Order>,
         slot: Arc<Slot>,
     },
-    Release(TicketId),
+    Release {
+        id: TicketId,
+        /// For how long the key is to stay.
+        keep: Option<Duration>,
+    },
     Abandon(TicketId),
     Downgrade(TicketId),
     ShutDown {
@@ -190,7 +194,7 @@ impl Driver {
                 self.slots.insert(id, slot);
                 self.core.acquire(id, *order, now);
             }
-            Command::Release(id) => self.core.release(id, now),
+            Command::Release { id, keep } => self.core.release(id, keep, now),
             Command::Abandon(id) => {
                 self.slots.remove(&id);
                 self.core.abandon(id, now);

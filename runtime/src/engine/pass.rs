@@ -6,6 +6,7 @@
 //! lock. Where any of this is not so, the lock is released and asked for anew.
 
 use super::core::{Core, Signal};
+use super::meter;
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
@@ -22,6 +23,7 @@ impl Core {
         let Stage::Held(lease) = holder.stage else {
             return false;
         };
+        meter::released(true);
         let key = holder.order.key;
         let Some(queue) = self.queues.get_mut(&key) else {
             return false;
@@ -71,6 +73,7 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
+            && holder.kept_until.is_none()
             && holder.order.share.is_none()
             && ticket.order.share.is_none()
             && is_settled(holder)

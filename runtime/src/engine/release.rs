@@ -80,6 +80,8 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
+        // Counted from the release: a repeated request keeps the key for no longer than the first.
+        let keep = ticket.keep(now);
         let Stage::Releasing(cleanup) = &mut ticket.stage else {
             return;
         };
@@ -96,7 +98,12 @@ impl Core {
         let after = ticket.open.clone();
         let op = match ticket.order.share {
             Some(_) => Op::Part { key, token, after },
-            None => Op::Release { key, token, after },
+            None => Op::Release {
+                key,
+                token,
+                keep,
+                after,
+            },
         };
         let certain = ticket.open.is_empty();
         let flight = Flight::Release {

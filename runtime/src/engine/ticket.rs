@@ -69,6 +69,8 @@ pub(super) struct Ticket {
     pub(super) open: Vec<OpId>,
     /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
     pub(super) taken: bool,
+    /// How long the key stays after the release.
+    pub(super) kept_until: Option<Instant>,
     /// The timer that is set for this ticket.
     pub(super) armed: Option<Instant>,
 }
@@ -144,6 +146,12 @@ impl Order {
 }
 
 impl Ticket {
+    /// For how long the key is still to stay, in the store's milliseconds.
+    pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
+        let left = self.kept_until?.since(now);
+        (Duration::from_millis(1) <= left).then_some(left)
+    }
+
     /// The end of the lease as the body sees it.
     pub(super) fn deadline(&self, lease: &Lease) -> Instant {
         let hard = self.order.terms.hard(lease.sent);

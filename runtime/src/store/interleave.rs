@@ -115,6 +115,7 @@ impl Model {
                 ttl: TTL,
             }]),
             _ => Op::Release {
+                keep: None,
                 key,
                 token,
                 after: Vec::new(),

@@ -268,7 +268,7 @@ impl Entries {
     }
 
     fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
-        if self.release(key, token, now) {
+        if self.release(key, token, None, now) {
             return true;
         }
         let Some(entry) = self.live(key, now) else {
@@ -348,11 +348,24 @@ impl Entries {
         }
     }
 
-    fn release(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
-        let found = self
-            .live(key, now)
-            .is_some_and(|entry| entry.is_held_by(token));
-        if found && !self.hand_on(key, now) {
+    /// Removes or hands on the key, or lets it stay for as long as `keep` says.
+    fn release(
+        &mut self,
+        key: &Arc<str>,
+        token: Token,
+        keep: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        let live = self.live(key, now);
+        let held = live.filter(|entry| entry.is_held_by(token));
+        let found = held.is_some();
+        if let (Some(entry), Some(keep)) = (held, keep) {
+            entry.expires = now + keep;
+            // Not handed on: the first that waits looks now, and sees when to look again.
+            if let Some(first) = self.queues.get(key).and_then(VecDeque::front).copied() {
+                self.tell(first, StoreEvent::Turn(Arc::clone(key)));
+            }
+        } else if found && !self.hand_on(key, now) {
             self.by_key.remove(key);
         }
         found
@@ -465,8 +478,10 @@ impl MemoryStore {
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
             }
-            Op::Release { key, token, .. } => Reply::Released {
-                found: entries.release(&key, token, now),
+            Op::Release {
+                key, token, keep, ..
+            } => Reply::Released {
+                found: entries.release(&key, token, keep, now),
                 ordered: true,
             },
             Op::Join {
@@ -554,6 +569,7 @@ mod tests {
         let space = Space::private(Clock::System);
         let connect = || Box::new(MemoryStore::new(Arc::clone(&space))) as _;
         conformance::run(Promises::ONE, connect).await;
+        conformance::run_queue(connect).await;
     }
 
     #[test]

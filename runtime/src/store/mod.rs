@@ -13,6 +13,8 @@ pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
 
+#[cfg(feature = "redis")]
+mod aside;
 mod target;
 
 #[cfg(any(test, feature = "__test"))]
@@ -76,10 +78,12 @@ pub(crate) enum Op {
     },
     /// Let each key live its ttl from now if it carries its token.
     Renew(Vec<Renewal>),
-    /// Remove `key` if it carries `token`.
+    /// Remove `key` if it carries `token`, or let it expire.
     Release {
         key: Arc<str>,
         token: Token,
+        /// Let the key stay for so long instead. It is not handed on; the first process in its queue is told to look.
+        keep: Option<Duration>,
         /// Acquires with this token whose outcome is not known; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
@@ -204,7 +208,8 @@ pub(crate) enum StoreEvent {
     Reply(OpId, Result<Reply, Failure>),
     /// The store can be reached again: what waits for it need not wait longer.
     Connected,
-    /// The key was handed to this process, for [`CLAIM`].
+    /// The key was handed to this process, for [`CLAIM`]; or something has changed about it, and this process is the first to
+    /// ask again.
     Turn(Arc<str>),
     /// Another process has begun to queue for a key that this one holds.
     Wanted(Arc<str>),

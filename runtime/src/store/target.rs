@@ -1,21 +1,25 @@
 //! Which store a URL names.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::memory::{MemoryStore, Space};
-use crate::LockError;
+use crate::check::{CheckReport, Finding};
 use crate::clock::Clock;
 use crate::engine::Connecting;
+use crate::{LockError, Replicas};
 
 /// The stores that a URL can name.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redlock://host:port,host:port,host:port` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redlock://host:port,host:port,host:port` or `memory://`";
 
 /// A store, not yet connected.
+#[derive(Clone)]
 pub(crate) enum Target {
     Memory(String),
     #[cfg(feature = "redis")]
-    Redis(Box<super::redis::Server>),
+    Redis(Box<super::redis::Origin>, Option<Replicas>),
     #[cfg(feature = "redis")]
     Redlock(Box<super::redlock::Address>),
 }
@@ -26,6 +30,55 @@ pub(crate) struct Options {
     pub(crate) clock: Clock,
     pub(crate) io_timeout: Duration,
     pub(crate) namespace: String,
+    /// What the builder said; a URL may say it too.
+    pub(crate) replicas: Option<Replicas>,
+    /// The most replicas that were ever seen at once.
+    pub(crate) replicas_seen: Arc<AtomicU32>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: super::redis::Tls,
+}
+
+impl Options {
+    /// The defaults, but for how long to wait for an answer.
+    pub(crate) fn new(io_timeout: Duration) -> Self {
+        Self {
+            clock: Clock::System,
+            io_timeout,
+            namespace: "lock".to_owned(),
+            replicas: None,
+            replicas_seen: Arc::default(),
+            #[cfg(feature = "tls")]
+            tls: super::redis::Tls::default(),
+        }
+    }
+
+    /// `origin` with the certificates of the builder.
+    #[cfg(feature = "redis")]
+    fn secure(&self, origin: super::redis::Origin) -> Result<super::redis::Origin, LockError> {
+        #[cfg(feature = "tls")]
+        let origin = origin.with_tls(&self.tls)?;
+        Ok(origin)
+    }
+
+    /// Refuses what makes no sense for a quorum.
+    #[cfg(feature = "redis")]
+    fn for_independent_nodes(&self) -> Result<(), LockError> {
+        #[cfg(feature = "tls")]
+        self.tls.refuse()?;
+        if self.replicas.is_some() {
+            return Err(LockError::config(
+                "the nodes of `redlock://` are independent, so `replicas` makes no sense there; leave it out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// With what a URL asks for where the builder did not say it.
+    #[cfg(feature = "redis")]
+    fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {
+        self.replicas = self.replicas.or(replicas);
+        self
+    }
 }
 
 impl Target {
@@ -40,9 +93,9 @@ impl Target {
         };
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
-            "redis" | "rediss" | "redis+unix" => Self::redis(scheme, url),
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" => Self::redis(scheme, url),
             "redlock" => Self::redlock(url),
-            "redis-sentinel" | "redis-cluster" => Err(LockError::config(format!(
+            "redis-cluster" => Err(LockError::config(format!(
                 "lock stores with `{scheme}://` are not supported yet; use {KNOWN}"
             ))),
             _ => Err(LockError::config(format!(
@@ -58,7 +111,8 @@ impl Target {
                 "`rediss://` needs TLS: enable the feature `tls` of the crate `leasehold`",
             ));
         }
-        super::redis::Server::parse(url).map(|server| Self::Redis(Box::new(server)))
+        let (origin, replicas) = super::redis::Origin::parse(url)?;
+        Ok(Self::Redis(Box::new(origin), replicas))
     }
 
     #[cfg(feature = "redis")]
@@ -81,6 +135,13 @@ impl Target {
     pub(crate) fn connect(self, options: Options) -> Connecting {
         match self {
             Self::Memory(name) => Box::pin(async move {
+                #[cfg(feature = "tls")]
+                options.tls.refuse()?;
+                if options.replicas.is_some() {
+                    return Err(LockError::config(
+                        "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",
+                    ));
+                }
                 let space = match options.clock {
                     Clock::System => Space::shared(&name),
                     Clock::Tokio(_) => Space::private(options.clock),
@@ -89,15 +150,50 @@ impl Target {
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
             #[cfg(feature = "redis")]
-            Self::Redis(server) => Box::pin(async move {
-                let store = super::redis::RedisStore::connect(*server, &options).await?;
+            Self::Redis(origin, replicas) => Box::pin(async move {
+                let options = options.or_replicas(replicas);
+                let origin = options.secure(*origin)?;
+                let store = super::redis::RedisStore::connect(origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => Box::pin(async move {
+                options.for_independent_nodes()?;
                 let store = super::redlock::RedlockStore::connect(*address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+        }
+    }
+}
+
+impl Target {
+    /// Looks at the store, apart from the connection that a pool has to it.
+    pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
+        match self {
+            Self::Memory(_) => {
+                let warning = Finding::warning(
+                    "one-process",
+                    "locks on memory:// protect this process only; use redis:// where there are more",
+                );
+                Ok(CheckReport::new(self.to_string(), vec![warning]))
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(origin, replicas) => {
+                let options = options.or_replicas(replicas);
+                let origin = options.secure(*origin)?;
+                super::aside::run(
+                    async move { super::redis::RedisStore::check(origin, &options).await },
+                )
+                .await
+            }
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => {
+                options.for_independent_nodes()?;
+                super::aside::run(async move {
+                    super::redlock::RedlockStore::check(*address, &options).await
+                })
+                .await
+            }
         }
     }
 }
@@ -107,7 +203,7 @@ impl fmt::Display for Target {
         match self {
             Self::Memory(name) => write!(f, "memory://{name}"),
             #[cfg(feature = "redis")]
-            Self::Redis(server) => server.fmt(f),
+            Self::Redis(origin, _) => origin.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => address.fmt(f),
         }

@@ -109,7 +109,8 @@ async fn move_money(tasks: u32, moves: u64, seed: u64) -> Result<(), LockError> 
         all.spawn(async move {
             while bank.moves() < moves {
                 let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
-                transfer(&bank, from, to, random.below(10)).await?;
+                let amount = i64::try_from(random.below(10)).expect("below ten");
+                transfer(&bank, from, to, amount).await?;
             }
             Ok(())
         });
@@ -121,10 +122,10 @@ async fn move_money(tasks: u32, moves: u64, seed: u64) -> Result<(), LockError> 
 }
 
 #[distributed_lock(key = ["account:<from>", "account:<to>"], ttl = ttl(), watchdog)]
-async fn transfer(bank: &Bank, from: u64, to: u64, amount: u64) -> Result<(), LockError> {
+async fn transfer(bank: &Bank, from: u64, to: u64, amount: i64) -> Result<(), LockError> {
     let before = bank.balances(from, to);
     tokio::time::sleep(Duration::from_millis(1)).await;
-    bank.move_from(before, amount);
+    bank.move_from(&before, amount);
     Ok(())
 }
 

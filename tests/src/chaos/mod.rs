@@ -39,6 +39,7 @@ mod r20_shutdown;
 mod r21_keys;
 mod r22_secrets;
 mod r23_checks;
+mod r24_queues;
 mod r25_soak;
 pub mod seeded;
 pub mod sheet;
@@ -49,7 +50,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 20] = [
+pub const REQUIREMENTS: [Requirement; 21] = [
     r01_exclusion::REQUIREMENT,
     r02_stops::REQUIREMENT,
     r03_sent::REQUIREMENT,
@@ -69,5 +70,6 @@ pub const REQUIREMENTS: [Requirement; 20] = [
     r21_keys::REQUIREMENT,
     r22_secrets::REQUIREMENT,
     r23_checks::REQUIREMENT,
+    r24_queues::REQUIREMENT,
     r25_soak::REQUIREMENT,
 ];

@@ -123,6 +123,9 @@ impl<'a> Link<'a> {
                 if way == Direction::ToClient && self.no_replies.load(Ordering::Relaxed) {
                     continue;
                 }
+                if self.is_lost_message(way, &message) {
+                    continue;
+                }
                 self.count(way, &message);
                 if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
                     message = GARBAGE.to_vec();
@@ -163,6 +166,12 @@ impl<'a> Link<'a> {
             Mode::DelayReplies(delay) if !to_server => delay,
             _ => Duration::ZERO,
         })
+    }
+
+    fn is_lost_message(&self, way: Direction, message: &[u8]) -> bool {
+        way == Direction::ToClient
+            && *self.shared.mode.borrow() == Mode::LoseMessages
+            && message.starts_with(b">3\r\n$7\r\nmessage\r\n")
     }
 
     fn silence(&self) {

@@ -37,6 +37,8 @@ pub enum Mode {
     SwallowReplies,
     /// Requests vanish, as with [`BlackHole`](Self::BlackHole); replies pass.
     SwallowRequests,
+    /// Published messages vanish; replies pass.
+    LoseMessages,
     /// Replies arrive as something that is not the Redis protocol.
     Garble,
     /// New connections are closed at once; present ones pass.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool, distributed_lock};
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
 use redis::cmd;
 
 use crate::expect;
@@ -13,7 +14,7 @@ use crate::expect;
 const TTL: Duration = Duration::from_secs(5);
 
 async fn connect(url: &str) -> LockPool {
-    LockPool::connect(url).await.expect("the store answers")
+    wait::connected(LockPool::builder().url(url)).await
 }
 
 async fn refusal(pool: &LockPool, key: &str) -> LockError {

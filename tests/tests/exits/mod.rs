@@ -92,9 +92,7 @@ pub(crate) fn repeat(store: &Store, way: Way) {
         .enable_all()
         .build()
         .expect("a runtime starts");
-    let pool = shared
-        .block_on(LockPool::connect(&store.url))
-        .expect("the store answers");
+    let pool = shared.block_on(wait::connected(LockPool::builder().url(&store.url)));
     let next = AtomicU32::new(0);
     let foreign = Mutex::new(Vec::new());
     for surrounding in [

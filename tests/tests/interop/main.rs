@@ -40,7 +40,7 @@ fn exclude_each_other(peer_of: impl Fn(&Server) -> Box<dyn Peer>) {
             if let Some(namespace) = namespace {
                 pool = pool.namespace(namespace);
             }
-            let pool = pool.connect().await.expect("the server answers");
+            let pool = wait::connected(pool).await;
             let peer = peer.as_mut();
             it_excludes_us(&pool, peer, key, wire).await;
             we_exclude_it(&pool, peer, &server, key, wire).await;

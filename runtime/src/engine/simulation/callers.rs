@@ -62,6 +62,8 @@ impl World {
     pub(super) fn end(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         let awaited = self.random.one_in(2);
+        let keep = self.random.one_in(8);
+        let keep = keep.then(|| self.random.millis(1, 600));
         let Node { core, callers, .. } = &mut self.nodes[node];
         let Some(caller) = callers.get_mut(&id) else {
             return;
@@ -70,7 +72,7 @@ impl World {
             State::Over(_) => {}
             State::Inside(_) if awaited => {
                 caller.state = State::Over(now);
-                core.release(id, now);
+                core.release(id, keep, now);
             }
             State::Inside(_) | State::Waiting => {
                 caller.state = State::Over(now);

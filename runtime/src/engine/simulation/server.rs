@@ -34,8 +34,13 @@ impl World {
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_renew(one)).collect())
             }
-            Op::Release { key, token, after } => Reply::Released {
-                found: self.serve_release(key, *token),
+            Op::Release {
+                key,
+                token,
+                keep,
+                after,
+            } => Reply::Released {
+                found: self.serve_release(key, *token, *keep),
                 ordered: after.is_empty(),
             },
             Op::Leave { key } => {
@@ -45,11 +50,14 @@ impl World {
         }
     }
 
-    fn serve_release(&mut self, key: &Arc<str>, token: Token) -> bool {
-        let found = self
-            .live(key)
-            .is_some_and(|entry| entry.token() == Some(token));
-        if found && !self.hand_on(key, None) {
+    fn serve_release(&mut self, key: &Arc<str>, token: Token, keep: Option<Duration>) -> bool {
+        let now = self.now;
+        let held = |entry: &&mut Entry| entry.token() == Some(token);
+        let held = self.live(key).filter(held);
+        let found = held.is_some();
+        if let (Some(entry), Some(keep)) = (held, keep) {
+            entry.expires = now + on_server(keep);
+        } else if found && !self.hand_on(key, None) {
             self.entries.remove(key);
         }
         found
@@ -210,7 +218,7 @@ impl World {
     }
 
     fn serve_part(&mut self, key: &Arc<str>, token: Token) -> bool {
-        if self.serve_release(key, token) {
+        if self.serve_release(key, token, None) {
             return true;
         }
         let Some(entry) = self.live(key) else {
@@ -237,8 +245,8 @@ impl World {
             *seen = now;
         } else {
             queue.push_back((node, now));
-            self.publish(holder, Message::Wanted(Arc::clone(key)));
         }
+        self.publish(holder, Message::Wanted(Arc::clone(key)));
     }
 
     /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.

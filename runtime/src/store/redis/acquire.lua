@@ -15,7 +15,7 @@
 -- - A key of which shares are held is not free before the last of them has ended.
 -- The value is `token:fence:reserve:process:owner`; to other clients it is opaque.
 local value = redis.call('GET', KEYS[1])
-local line = redis.call('GET', KEYS[3]) or ''
+local line = read(KEYS[3])
 if value and string.sub(value, 1, 32) == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   local fence, reserve = string.match(value, '^%x+:(%d+):(%d+)')

@@ -14,16 +14,18 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::copies::{self, Copies};
 use super::info::Info;
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
 use super::names::Names;
+use super::origin::Origin;
 use super::scripts;
-use super::server::{Link, Server};
+use super::server::Link;
 use super::{checkup, reply};
-use crate::LockError;
 use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
+use crate::{CheckReport, LockError};
 
 /// The pause after the first failure to connect; it doubles with each.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
@@ -46,7 +48,7 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
-    server: Server,
+    origin: Origin,
     names: Arc<Names>,
     io_timeout: Duration,
     line: Option<Line>,
@@ -68,28 +70,40 @@ pub(crate) struct RedisStore {
     reason: Failure,
     last_epoch: Epoch,
     running: FuturesUnordered<Boxed<Batch>>,
-    /// The acquires under way, and where.
+    /// The acquires under way, and where; and those that did not count but may have been carried out.
     acquires: HashMap<OpId, Epoch>,
+    /// Replicas that must confirm what is written.
+    copies: Option<Copies>,
+    /// The connection that waits for replicas now.
+    waiting: Option<Epoch>,
+    /// What came meanwhile.
+    held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
     waker: Option<Waker>,
 }
 
 impl RedisStore {
-    pub(crate) async fn connect(server: Server, options: &Options) -> Result<Self, LockError> {
-        let (store, connected) = Self::start(server, options).await;
+    pub(crate) async fn connect(
+        origin: impl Into<Origin>,
+        options: &Options,
+    ) -> Result<Self, LockError> {
+        let (store, connected) = Self::start(origin.into(), options).await;
         connected.map_err(|failure| failure.error)?;
         Ok(store)
     }
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
-    pub(crate) async fn start(server: Server, options: &Options) -> (Self, Result<(), Failure>) {
-        let limit = options.io_timeout;
+    pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
         let names = Arc::new(Names::new(&options.namespace));
-        let link = reach(server.clone(), Arc::clone(&names), limit).await;
-        let mut store = Self::unconnected(server, names, limit);
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
+        let mut store = Self::unconnected(origin, names, options);
         let connected = match link {
             Ok(mut link) => {
-                checkup::examine(&mut link, &store.server, &store.names, limit).await;
+                let (origin, names) = (&store.origin, &store.names);
+                // Without an answer there is nothing to say: the first call will tell.
+                if let Ok(report) = checkup::examine(&mut link, origin, names, options).await {
+                    report.log();
+                }
                 store.adopt(link);
                 Ok(())
             }
@@ -104,11 +118,11 @@ impl RedisStore {
         (store, connected)
     }
 
-    fn unconnected(server: Server, names: Arc<Names>, io_timeout: Duration) -> Self {
+    fn unconnected(origin: Origin, names: Arc<Names>, options: &Options) -> Self {
         Self {
-            server,
+            origin,
             names,
-            io_timeout,
+            io_timeout: options.io_timeout,
             line: None,
             retired: Vec::new(),
             connecting: FuturesUnordered::new(),
@@ -122,6 +136,9 @@ impl RedisStore {
             last_epoch: 0,
             running: FuturesUnordered::new(),
             acquires: HashMap::new(),
+            copies: Copies::new(options),
+            waiting: None,
+            held_back: Vec::new(),
             events: VecDeque::new(),
             waker: None,
         }
@@ -134,19 +151,39 @@ impl RedisStore {
         Some((line.epoch, line.info.as_ref()))
     }
 
+    /// Looks at the server over a connection of its own.
+    pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
+        let names = Arc::new(Names::new(&options.namespace));
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
+        let examined = match link {
+            Ok(mut link) => checkup::examine(&mut link, &origin, &names, options).await,
+            Err(failure) => Err(failure),
+        };
+        examined.map_err(|failure| failure.error)
+    }
+
     /// Uses `link` from now on.
     fn adopt(&mut self, link: Link) {
         self.last_epoch += 1;
         self.reconnect_at = None;
         self.connecting = FuturesUnordered::new();
+        if let Some(copies) = &self.copies {
+            copies.connected(link.role);
+        }
         let fresh = Line::new(self.last_epoch, link, self.io_timeout);
         if let Some(silent) = self.line.replace(fresh) {
             self.retired.push(silent);
         }
         if std::mem::take(&mut self.out) {
-            tracing::info!(server = %self.server, "connected again");
+            tracing::info!(server = %self.origin, "connected again");
             self.events.push_back(StoreEvent::Connected);
         }
+        let alive = |epoch| {
+            let mut lines = self.line.iter().chain(&self.retired);
+            lines.any(|line| line.epoch == epoch)
+        };
+        self.acquires.retain(|_, epoch| alive(*epoch));
+        self.send_held_back();
     }
 
     fn send(&mut self, batch: Vec<Request>) {
@@ -154,13 +191,17 @@ impl RedisStore {
             self.refuse(batch);
             return;
         };
-        let epoch = line.epoch;
+        let (epoch, listening) = (line.epoch, line.listening);
+        if self.waiting == Some(epoch) {
+            self.held_back.extend(batch);
+            return;
+        }
         let mut patience = self.io_timeout;
         let mut pipeline = Pipeline::with_capacity(batch.len());
         let mut requests = Vec::with_capacity(batch.len());
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.names, line.listening));
+            pipeline.add_command(scripts::command(&request.op, &self.names, listening));
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -185,12 +226,27 @@ impl RedisStore {
                 id: request.id,
                 op: request.op,
                 ordered,
+                listening,
             });
+        }
+        if let Some(copies) = &self.copies
+            && requests.iter().any(|sent| Copies::concern(&sent.op))
+        {
+            pipeline.add_command(copies.command(patience));
+            self.waiting = Some(epoch);
         }
         let content = Content::Requests(requests);
         self.running.push(line.run(pipeline, content, patience));
         for (epoch, command) in stray {
             self.send_behind(epoch, command);
+        }
+    }
+
+    /// Sends what waited for the connection, if nothing holds it up any more.
+    fn send_held_back(&mut self) {
+        if !self.held_back.is_empty() {
+            let batch = std::mem::take(&mut self.held_back);
+            self.send(batch);
         }
     }
 
@@ -216,13 +272,12 @@ impl RedisStore {
         if let Some(line) = self.line_of(batch.epoch) {
             line.answered(&batch);
         }
+        if self.waiting == Some(batch.epoch) && matches!(batch.content, Content::Requests(_)) {
+            self.waiting = None;
+        }
         match (batch.content, batch.answers) {
             (Content::Requests(requests), Ok(answers)) => {
-                for (sent, answer) in requests.into_iter().zip(answers) {
-                    let result = reply::read(&sent.op, answer).map(|reply| sent.complete(reply));
-                    self.after(&result);
-                    self.reply(sent.id, result);
-                }
+                self.requests_answered(requests, answers);
             }
             (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
             (Content::Other, Ok(_)) => {}
@@ -237,10 +292,40 @@ impl RedisStore {
             }
         }
         self.retired.retain(|line| !line.is_quiet());
+        self.send_held_back();
+    }
+
+    fn requests_answered(&mut self, requests: Vec<Sent>, mut answers: Vec<Value>) {
+        // First of all, as what is sent now can still see which acquires went before it on this connection.
+        self.send_held_back();
+        // Behind the requests' answers there is that of the replicas, if they were asked.
+        let copies = answers.drain(requests.len().min(answers.len())..).next();
+        let verdict = match &self.copies {
+            Some(judge) if requests.iter().any(|sent| Copies::concern(&sent.op)) => {
+                judge.judge(copies)
+            }
+            _ => Ok(()),
+        };
+        for (sent, answer) in requests.into_iter().zip(answers) {
+            let result = reply::read(&sent.op, answer)
+                .map(|reply| sent.complete(reply))
+                .and_then(|reply| copies::counted(reply, &verdict));
+            self.after(&result);
+            if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
+            {
+                for settled in after {
+                    self.acquires.remove(settled);
+                }
+            }
+            self.reply(sent.id, result);
+        }
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
-        self.acquires.remove(&id);
+        // An acquire that was carried out and does not count stays known, so that its removal can be seen to go behind it.
+        if !matches!(&result, Err(failure) if failure.executed) {
+            self.acquires.remove(&id);
+        }
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 
@@ -284,6 +369,7 @@ impl RedisStore {
             self.out = true;
             self.reason = not_sent(failure);
             self.replace();
+            self.send_held_back();
         }
     }
 
@@ -312,8 +398,8 @@ impl RedisStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        let (server, names) = (self.server.clone(), Arc::clone(&self.names));
-        self.connecting.push(Box::pin(reach(server, names, limit)));
+        let (origin, names) = (self.origin.clone(), Arc::clone(&self.names));
+        self.connecting.push(Box::pin(reach(origin, names, limit)));
     }
 
     fn pause(&mut self) -> Duration {
@@ -331,7 +417,7 @@ impl RedisStore {
             Ok(link) => self.adopt(link),
             Err(failure) => {
                 if self.attempts == 1 {
-                    tracing::warn!(server = %self.server, error = %failure.error, "cannot connect; trying again");
+                    tracing::warn!(server = %self.origin, error = %failure.error, "cannot connect; trying again");
                 }
                 self.reason = not_sent(failure);
             }
@@ -380,7 +466,7 @@ impl RedisStore {
             None => (None, None),
         };
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
-            tracing::warn!(server = %self.server, "no answer in time; connecting anew");
+            tracing::warn!(server = %self.origin, "no answer in time; connecting anew");
             self.out = true;
             self.replace();
             return true;
@@ -420,8 +506,8 @@ impl LockStore for RedisStore {
 }
 
 /// A connection that listens for this process's turns, if the server lets it.
-async fn reach(server: Server, names: Arc<Names>, limit: Duration) -> Result<Link, Failure> {
-    let mut link = server.connect(limit).await?;
+async fn reach(origin: Origin, names: Arc<Names>, limit: Duration) -> Result<Link, Failure> {
+    let mut link = origin.connect(limit).await?;
     link.listen(&names.channel(), limit).await;
     Ok(link)
 }

@@ -13,7 +13,7 @@
 -- - Who comes while others queue, queues behind them: readers that follow each other do not keep a writer out.
 local now, most = milliseconds(), tonumber(ARGV[3])
 local value = redis.call('GET', KEYS[1])
-local line = redis.call('GET', KEYS[3]) or ''
+local line = read(KEYS[3])
 local limit = limit_of(value)
 if limit and prune(KEYS[1], KEYS[4], now) == 0 then
   value, limit = false, nil

@@ -4,7 +4,7 @@
 -- Returns 1.
 --
 -- Guarantees: a lock that somebody holds is not touched; one that the process had been handed goes to the next in the queue.
-local line = without(redis.call('GET', KEYS[2]) or '', ARGV[1])
+local line = without(read(KEYS[2]), ARGV[1])
 store(KEYS[2], line)
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then

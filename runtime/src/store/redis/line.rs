@@ -55,6 +55,8 @@ pub(super) struct Sent {
     pub(super) op: Op,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(super) ordered: bool,
+    /// Whether the connection listened for what other processes have to say.
+    pub(super) listening: bool,
 }
 
 impl Sent {
@@ -64,6 +66,12 @@ impl Sent {
             Reply::Released { found, .. } => Reply::Released {
                 found,
                 ordered: self.ordered,
+            },
+            // One that will not be told of others must not keep the lock among its own calls as if there were none.
+            Reply::Acquired { fence, spare, .. } if !self.listening => Reply::Acquired {
+                fence,
+                spare,
+                wanted: Some(true),
             },
             reply => reply,
         }

@@ -6,8 +6,8 @@
 -- Guarantees: other shares, and a lock that another has alone, are not touched.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
-  local line = redis.call('GET', KEYS[2])
-  if not line or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
+  local line = read(KEYS[2])
+  if line == '' or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
     redis.call('DEL', KEYS[1])
   end
   return 1
@@ -17,7 +17,7 @@ if found == 0 or type(value) ~= 'string' or not limit_of(value) then
   return 0
 end
 local now = milliseconds()
-local line = redis.call('GET', KEYS[2]) or ''
+local line = read(KEYS[2])
 if prune(KEYS[1], KEYS[3], now) == 0 then
   if line ~= '' then
     hand_on(KEYS[1], KEYS[2], line, now, ARGV[2])

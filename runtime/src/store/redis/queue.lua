@@ -20,6 +20,12 @@ local function milliseconds()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- Something of another type is no queue, and must not keep a lock from being released.
+local function read(queue)
+  local line = redis.pcall('GET', queue)
+  return type(line) == 'string' and line or ''
+end
+
 local function store(queue, line)
   if line == '' then
     redis.call('DEL', queue)
@@ -35,7 +41,7 @@ local function first(line, now)
     local pool, listens = string.sub(line, 1, 32), string.sub(line, 33, 33) == '+'
     local seen = tonumber(string.sub(line, 34, RECORD))
     line = string.sub(line, RECORD + 1)
-    if now - seen <= FORGOTTEN then
+    if seen and now - seen <= FORGOTTEN then
       return pool, listens, line
     end
   end
@@ -94,7 +100,7 @@ local function settle(key, queue, line, process, now, channels)
   local pool, _, rest = first(line, now)
   if pool and pool ~= process then
     if hand_on(key, queue, line, now, channels) then
-      return redis.call('GET', key), redis.call('GET', queue) or ''
+      return redis.call('GET', key), read(queue)
     end
     return false, ''
   end
@@ -112,12 +118,13 @@ local function enter(key, queue, line, process, place, value, now, channels)
     line = string.sub(line, 1, at - 1) .. record .. string.sub(line, at + RECORD)
   else
     line = line .. record
-    local holder = string.match(value, '^%x+:%d+:%d+:(%x+):')
-    if holder then
-      tell(channels .. holder, 'w' .. key)
-    end
   end
   store(queue, line)
+  -- Each time: a holder that missed it would pass the lock on among its own calls for long.
+  local holder = string.match(value, '^%x+:%d+:%d+:(%x+):')
+  if holder then
+    tell(channels .. holder, 'w' .. key)
+  end
 end
 
 -- Whether the holder of a value knows the queue and will hand the key on.

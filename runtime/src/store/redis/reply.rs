@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, PushInfo, RedisError, Value};
 
+use super::permissions;
 use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
@@ -76,12 +77,8 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the server refused the user or the password of the URL; correct them",
     ),
-    (
-        "NOPERM",
-        Retry::Never,
-        "the user lacks a permission; it needs the commands eval, evalsha, script|load, get, set, del, \
-        pexpire, pttl, time and publish, on the namespace's keys and channels",
-    ),
+    // Its advice is that of `permissions`.
+    ("NOPERM", Retry::Never, ""),
     (
         "WRONGTYPE",
         Retry::Never,
@@ -180,6 +177,10 @@ fn server_error(code: &str, details: Option<&str>) -> Failure {
         ),
         None => ("ERR", Retry::Never, "the server refused the request"),
     };
+    let advice = match code {
+        "NOPERM" => permissions::advice(),
+        _ => advice.to_owned(),
+    };
     failure(
         code,
         format!("{advice} ({code}: {})", first_line(details)),
@@ -237,16 +238,38 @@ pub(super) fn broken(error: &RedisError) -> Failure {
             Retry::Later,
             true,
         ),
-        _ => failure(
+        _ => disconnected(&error.to_string()),
+    }
+}
+
+fn disconnected(error: &str) -> Failure {
+    let error = first_line(error);
+    let (code, text) = match handshake(&error) {
+        Some(advice) => ("tls", format!("{advice} ({error})")),
+        None => (
             "io",
             format!(
-                "the connection failed: {}; check that the server is up and the URL is right",
-                first_line(&error.to_string())
+                "the connection failed: {error}; check that the server is up and the URL is right"
             ),
-            Retry::Later,
-            true,
         ),
+    };
+    failure(code, text, Retry::Later, true)
+}
+
+/// What to do about a TLS connection that was refused by either side.
+fn handshake(error: &str) -> Option<&'static str> {
+    if error.contains("invalid peer certificate") {
+        return Some(
+            "the server's certificate is not trusted; give the pool its authority with `tls_ca`, and the URL the name in the certificate",
+        );
     }
+    if error.contains("received fatal alert") {
+        return Some(
+            "the server refused the TLS connection; if it asks for a client certificate, give the pool one with `tls_client`",
+        );
+    }
+    let is_plain = error.contains("corrupt message") || error.contains("InvalidContentType");
+    is_plain.then_some("the server does not speak TLS on this port; correct the port, or write redis:// for a connection in plain text")
 }
 
 pub(super) fn garbage(what: &str) -> Failure {

@@ -57,18 +57,29 @@ fn code(code: &'static str) -> Cow<'static, str> {
 fn code(code: &'static str) -> Cow<'static, str> {
     use crate::seeded::{Bug, active};
 
-    let (sound, broken) = match active() {
-        Some(Bug::NotIdempotent) => ("value and string.sub(value, 1, 32) == ARGV[1]", "false"),
-        Some(Bug::FenceFromCounter) => ("time[1] * 1000000 + time[2]", "0"),
-        Some(Bug::RenewWithoutCompare) => ("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true"),
-        Some(Bug::RenewBySet) => (
-            "if type(value)",
-            "redis.call('SET', key, ARGV[2 * i - 1]); if true or type(value)",
-        ),
-        Some(Bug::DeleteWithoutCompare) => ("string.sub(value, 1, 32) ~= ARGV[1]", "false"),
-        _ => return code.into(),
+    let changes: &[(&str, &str)] = match active() {
+        Some(Bug::NotIdempotent) => &[("value and string.sub(value, 1, 32) == ARGV[1]", "false")],
+        Some(Bug::FenceFromCounter) => &[("time[1] * 1000000 + time[2]", "0")],
+        Some(Bug::RenewWithoutCompare) => {
+            &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")]
+        }
+        Some(Bug::RenewBySet) => &[(
+            "local value = redis.pcall('GET', key)\n",
+            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
+        )],
+        Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= ARGV[1]", "false")],
+        Some(Bug::HandOffBelieved) => &[("'PX', CLAIM", "'PX', 600000")],
+        Some(Bug::DeadWaiterKept) => &[
+            ("store(queue, line)\n      return", "return"),
+            ("now - seen <= FORGOTTEN", "true"),
+        ],
+        _ => &[],
     };
-    code.replace(sound, broken).into()
+    let mut code = Cow::Borrowed(code);
+    for (sound, broken) in changes {
+        code = code.replace(sound, broken).into();
+    }
+    code
 }
 
 /// Loads all scripts.
@@ -125,7 +136,9 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(names.channels())
             .to_owned(),
         Op::Renew(renewals) => renew(renewals),
-        Op::Release { key, token, .. } => release(key, *token, names),
+        Op::Release {
+            key, token, keep, ..
+        } => release(key, *token, *keep, names),
         Op::Join {
             key,
             token,
@@ -164,13 +177,17 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-fn release(key: &str, token: Token, names: &Names) -> Cmd {
-    call(&RELEASE, 2)
+fn release(key: &str, token: Token, keep: Option<Duration>, names: &Names) -> Cmd {
+    let mut command = call(&RELEASE, 2);
+    command
         .arg(key)
         .arg(names.queue(key))
         .arg(token.hex())
-        .arg(names.channels())
-        .to_owned()
+        .arg(names.channels());
+    if let Some(keep) = keep {
+        command.arg(millis(keep));
+    }
+    command
 }
 
 fn part(key: &str, token: Token, names: &Names) -> Cmd {

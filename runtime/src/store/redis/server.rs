@@ -1,17 +1,21 @@
 //! How to reach a server.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError, cmd,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisError, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::info::Info;
+use super::info::{Info, Role};
+use super::query::Query;
+#[cfg(feature = "tls")]
+use super::tls::{self, Tls};
 use super::{reply, scripts};
 use crate::LockError;
 use crate::store::{Failure, Retry};
@@ -35,44 +39,86 @@ pub(super) struct Link {
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) round_trip: Duration,
-    /// What the server said of itself when the connection was made, if it may be asked.
+    /// Which part the server played when the connection was made, if it may be asked.
+    pub(super) role: Option<Role>,
+    /// All that it said of itself then.
     pub(super) info: Option<Info>,
+    /// The host, if what is sent there can be read on the way.
+    pub(super) readable: Option<String>,
     /// Whether what is published for this process arrives here.
     pub(super) listening: bool,
 }
 
 impl Link {
-    /// Subscribes to `channel`. Where the server does not permit it, or speaks only RESP2, this process looks from time to time
-    /// instead of being told.
+    /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of them, or speaks only RESP2,
+    /// this process looks from time to time instead of being told.
     pub(super) async fn listen(&mut self, channel: &str, limit: Duration) {
         if self.pushes.is_closed() {
             return;
         }
-        self.listening = match timeout(limit, self.connection.subscribe(channel)).await {
+        self.listening = match timeout(limit, self.subscribe(channel)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the server refuses SUBSCRIBE; calls that wait look from time to time instead of being told");
+                tracing::warn!(
+                    %error,
+                    "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
+                     Permit both commands, on the namespace's channels"
+                );
                 false
             }
             Err(_) => false,
         };
     }
+
+    async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
+        self.connection.subscribe(channel).await?;
+        // Says nothing. Who may not publish could not tell the process that has a lock that it waits for it.
+        let told = cmd("PUBLISH").arg(channel).arg("").to_owned();
+        told.query_async(&mut self.connection).await
+    }
 }
 
 impl Server {
-    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+    /// Reads a URL with what is behind its `?`.
+    pub(super) fn parse(base: &str, query: &Query<'_>) -> Result<Self, LockError> {
+        let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
+            (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
+        } else {
+            (&["replicas"], &[])
+        };
+        query.finish(known, left)?;
+        let url = format!("{base}{}", query.rest());
         // The crate's own text may quote a part of the URL, and with it the password.
-        let info = url.into_connection_info().map_err(|_| {
+        let info = url.as_str().into_connection_info().map_err(|_| {
             LockError::config(
                 "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
                  characters percent-encoded, or redis+unix:///path",
             )
         })?;
+        if base.contains('#') {
+            return Err(LockError::config(
+                "the lock store's URL ends at its `#`; the server's certificate is always verified, so there is no `#insecure`: \
+                 give the pool its authority with `tls_ca`; a `#` elsewhere is written %23",
+            ));
+        }
         #[cfg(feature = "tls")]
-        if url.starts_with("rediss") {
-            choose_tls_provider();
+        if base.starts_with("rediss") {
+            tls::choose_provider();
         }
         Ok(Self { info })
+    }
+
+    /// The same server, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let info = tls.apply(self.info)?;
+        Ok(Self { info })
+    }
+
+    /// The server at `address`, with everything else as in `like`.
+    pub(super) fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
+        let info = like.clone().set_addr(address);
+        Self { info }
     }
 
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
@@ -82,7 +128,8 @@ impl Server {
             Err(_) => Err(reply::failure(
                 "timeout",
                 format!(
-                    "{self} did not answer within {limit:?}; check that it is up and reachable"
+                    "{self} did not answer within {limit:?}; check that {}",
+                    self.suspicion()
                 ),
                 Retry::Later,
                 false,
@@ -103,6 +150,7 @@ impl Server {
         let mut answers = answers.await.map_err(|error| self.failed(&error))?;
         link.round_trip = sent_at.elapsed();
         link.info = Info::read(answers.pop().as_ref());
+        link.role = link.info.as_ref().and_then(Info::role);
         match scripts::check_loaded(answers) {
             Ok(()) => Ok(link),
             Err(failure) => Err(self.located(&failure)),
@@ -118,7 +166,9 @@ impl Server {
         if protocol != ProtocolVersion::RESP2 {
             config = config.set_push_sender(sender);
         }
-        let settings = self.info.redis_settings().clone().set_protocol(protocol);
+        let settings = self.info.redis_settings().clone();
+        // The name would need one permission more, which older servers do not know.
+        let settings = settings.set_protocol(protocol).set_skip_set_lib_name();
         let info = self.info.clone().set_redis_settings(settings);
         let connection = Client::open(info)?
             .get_multiplexed_async_connection_with_config(&config)
@@ -127,9 +177,24 @@ impl Server {
             connection,
             pushes,
             round_trip: Duration::ZERO,
+            role: None,
             info: None,
+            readable: self.readable(),
             listening: false,
         })
+    }
+
+    /// What may be the matter with a server that is silent.
+    fn suspicion(&self) -> &'static str {
+        match self.info.addr() {
+            // A server without TLS waits for the rest of what it takes for a command.
+            ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
+            _ => "it is up and reachable",
+        }
+    }
+
+    pub(super) fn readable(&self) -> Option<String> {
+        readable(self.info.addr())
     }
 
     /// What went wrong, with the place where it did.
@@ -151,14 +216,16 @@ impl Server {
     }
 }
 
-/// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
-/// the pool is built.
-#[cfg(feature = "tls")]
-fn choose_tls_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error says that somebody was faster, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
+/// The host at `address`, if what is sent there can be read on the way: no TLS, and not this machine.
+pub(super) fn readable(address: &ConnectionAddr) -> Option<String> {
+    let ConnectionAddr::Tcp(host, _) = address else {
+        return None;
+    };
+    let here = match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    };
+    (!here).then(|| host.clone())
 }
 
 fn speaks_no_resp3(error: &RedisError) -> bool {
@@ -181,5 +248,28 @@ impl fmt::Display for Server {
             0 => Ok(()),
             db => write!(f, "/{db}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_tls_keep_a_secret() {
+        let tcp = |host: &str| readable(&ConnectionAddr::Tcp(host.to_owned(), 1)).is_some();
+        for here in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "::ffff:127.0.0.1",
+            "localhost",
+        ] {
+            assert!(!tcp(here), "{here}");
+        }
+        for there in ["10.0.0.1", "redis", "127.0.0.1.example.org", "::"] {
+            assert!(tcp(there), "{there}");
+        }
+        assert_eq!(readable(&ConnectionAddr::Unix("/x".into())), None);
     }
 }

@@ -18,8 +18,8 @@ for i = 1, #KEYS / 3 do
     redis.call('SET', lock, SHARED .. ':0', 'PX', ttl)
     redis.call('ZADD', shares, ends, token)
     redis.call('PEXPIRE', shares, ttl)
-    local line = redis.call('GET', queue)
-    if line then
+    local line = read(queue)
+    if line ~= '' then
       invite(lock, queue, line, now, ARGV[1])
     end
     kept[i] = 1

@@ -8,7 +8,7 @@ use super::ballot::NodeSet;
 use super::panel::Settings;
 use crate::LockError;
 use crate::lease::{MAX_TTL, MIN_TTL};
-use crate::store::redis::Server;
+use crate::store::redis::Origin;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
@@ -20,7 +20,7 @@ const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Durat
 /// The nodes of a quorum. Shows without credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(super) nodes: Vec<Server>,
+    pub(super) nodes: Vec<Origin>,
     pub(super) settings: Settings,
 }
 
@@ -68,7 +68,7 @@ impl Address {
     }
 }
 
-fn nodes(hosts: &str, db: &str) -> Result<Vec<Server>, LockError> {
+fn nodes(hosts: &str, db: &str) -> Result<Vec<Origin>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
     let node = |host: &str| {
         if host.is_empty() {
@@ -76,11 +76,12 @@ fn nodes(hosts: &str, db: &str) -> Result<Vec<Server>, LockError> {
                 "a node of the `redlock://` URL is empty; write {FORM}"
             )));
         }
-        let server = match (credentials(host), shared) {
-            (None, Some(shared)) => Server::parse(&format!("redis://{shared}@{host}/{db}")),
-            _ => Server::parse(&format!("redis://{host}/{db}")),
+        let parsed = match (credentials(host), shared) {
+            (None, Some(shared)) => Origin::parse(&format!("redis://{shared}@{host}/{db}")),
+            _ => Origin::parse(&format!("redis://{host}/{db}")),
         };
-        server.map_err(|_| {
+        let parsed = parsed.map(|(origin, _)| origin);
+        parsed.map_err(|_| {
             LockError::config(
                 "the `redlock://` URL is not understood; write redlock://[user:password@]host[:port],…[/db] with special \
                  characters percent-encoded",

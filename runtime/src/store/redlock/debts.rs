@@ -23,6 +23,8 @@ pub(super) struct Debt {
     pub(super) asked: Vec<OpId>,
     /// By then it has expired.
     pub(super) until: Instant,
+    /// How long the key is kept without an owner instead of being removed.
+    pub(super) keep: Option<Duration>,
     /// The release that waits for the next answer.
     pub(super) release: Option<OpId>,
     tries: u32,
@@ -36,6 +38,7 @@ impl Debt {
             wire,
             asked,
             until,
+            keep: None,
             release: None,
             tries: 0,
             due: Instant::ZERO,

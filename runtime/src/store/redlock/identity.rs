@@ -14,8 +14,6 @@ pub(super) struct Identity {
     /// `master` or `slave`.
     pub(super) role: String,
     pub(super) in_cluster: bool,
-    /// Whether it writes a log that it reads again after a restart.
-    pub(super) keeps_a_log: bool,
 }
 
 impl Identity {
@@ -26,7 +24,6 @@ impl Identity {
             uptime: Duration::from_secs(info.number("uptime_in_seconds")?),
             role: info.field("role")?.to_owned(),
             in_cluster: info.field("cluster_enabled") == Some("1"),
-            keeps_a_log: info.field("aof_enabled") == Some("1"),
         })
     }
 

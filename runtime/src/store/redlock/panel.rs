@@ -145,8 +145,14 @@ impl Panel {
             }
             // A lock that is to become a share stays whole: nobody else can have a share of it.
             Op::Renew(renewals) | Op::Stay(renewals) => self.renew(id, renewals, patience, now),
-            Op::Release { key, token, after } | Op::Part { key, token, after } => {
-                self.release(id, &key, token, !after.is_empty(), now);
+            Op::Release {
+                key,
+                token,
+                keep,
+                after,
+            } => self.release(id, &key, token, keep, !after.is_empty(), now),
+            Op::Part { key, token, after } => {
+                self.release(id, &key, token, None, !after.is_empty(), now);
             }
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
             Op::Join { .. } => self.tell(id, Err(no_shares())),
@@ -210,14 +216,22 @@ impl Panel {
         self.open(id, ballot, now);
     }
 
-    fn release(&mut self, id: OpId, key: &Arc<str>, token: Token, uncertain: bool, now: Instant) {
+    fn release(
+        &mut self,
+        id: OpId,
+        key: &Arc<str>,
+        token: Token,
+        keep: Option<Duration>,
+        uncertain: bool,
+        now: Instant,
+    ) {
         let question = Question::Release {
             uncertain,
             answered: 0,
             found: 0,
             ordered: 0,
         };
-        let ttl = self.remove_everywhere(key, token, Some(id), now);
+        let ttl = self.remove_everywhere(key, token, keep, Some(id), now);
         let mut ballot = self.ballot(question, ttl, now);
         ballot.waiting = all(self.seats.len());
         self.open(id, ballot, now);
@@ -228,6 +242,7 @@ impl Panel {
         &mut self,
         key: &Arc<str>,
         token: Token,
+        keep: Option<Duration>,
         release: Option<OpId>,
         now: Instant,
     ) -> Duration {
@@ -240,6 +255,7 @@ impl Panel {
                 claim.asked.clone(),
                 now + claim.ttl,
             );
+            debt.keep = keep;
             debt.release = release;
             let id = self.seats[node].debts.owe(own, debt);
             self.try_removal(node, id, now);
@@ -257,6 +273,7 @@ impl Panel {
         let op = Op::Release {
             key: Arc::clone(&debt.key),
             token: debt.wire,
+            keep: debt.keep,
             after: unsettled.copied().collect(),
         };
         seat.outbox.push(Request { id, op, patience });
@@ -404,7 +421,7 @@ impl Panel {
                 decision = Err(no_quorum(0, self.seats.len(), why, Retry::Later));
             }
             if !matches!(decision, Ok(Reply::Acquired { .. })) {
-                self.remove_everywhere(&key, token, None, now);
+                self.remove_everywhere(&key, token, None, None, now);
             }
         }
         self.tell(id, decision);

@@ -97,6 +97,7 @@ impl Scene {
         let op = Op::Release {
             key: key(),
             token: token(),
+            keep: None,
             after,
         };
         self.submit(id, op);

@@ -13,6 +13,7 @@ use super::panel::Panel;
 use super::quorum::majority;
 use super::standing::Met;
 use crate::LockError;
+use crate::check::{CheckReport, Finding};
 use crate::clock::{Clock, Instant};
 use crate::store::redis::{Epoch, RedisStore};
 use crate::store::{Failure, LockStore, Options, Request, Retry, StoreEvent};
@@ -66,6 +67,35 @@ impl RedlockStore {
         Ok(store)
     }
 
+    /// Looks at each node over a connection of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let (store, names) = (address.to_string(), address.names());
+        let looking = address.nodes.into_iter();
+        let looked = join_all(looking.map(|node| RedisStore::check(node, options))).await;
+        let mut findings = Vec::new();
+        let mut ready = 0;
+        for (name, report) in names.iter().zip(looked) {
+            match report {
+                Ok(report) => {
+                    ready += usize::from(report.is_ready());
+                    findings.extend(report.findings.into_iter().map(|found| found.at(name)));
+                }
+                Err(error) => findings.push(Finding::warning("node", format!("{name}: {error}"))),
+            }
+        }
+        if ready < majority(names.len()) {
+            let text = format!(
+                "{ready} of {} nodes are ready, fewer than a quorum",
+                names.len()
+            );
+            findings.push(Finding::error("quorum", text));
+        }
+        Ok(CheckReport::new(store, findings))
+    }
+
     /// What is wrong with the nodes that were met.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
@@ -94,17 +124,11 @@ impl RedlockStore {
         };
         *met = epoch;
         let identity = info.and_then(Identity::read).unwrap_or_default();
-        let first_time = self.panel.meet(node, &identity, self.clock.now());
-        match first_time {
-            Met::New if !identity.keeps_a_log => tracing::warn!(
-                node = %name,
-                "keeps no append-only file, so a restart empties it; it then stays without a vote until the longest lease is over"
-            ),
-            Met::Restarted => tracing::warn!(
+        if self.panel.meet(node, &identity, self.clock.now()) == Met::Restarted {
+            tracing::warn!(
                 node = %name,
                 "was restarted and may have forgotten locks; it stays without a vote until the longest lease is over"
-            ),
-            Met::New | Met::Same => {}
+            );
         }
         if let Some(why) = self.panel.unfit(node) {
             tracing::error!(node = %name, "does not vote: {why}");

@@ -145,6 +145,24 @@ pub const CASES: &[Case] = &[
         quorum::forgetful,
     ),
     case(
+        "MessageBelieved",
+        Kind::FreedLate,
+        "the message that tells a process of its turn is lost",
+        scenarios::message_lost,
+    ),
+    case(
+        "HandOffBelieved",
+        Kind::FreedLate,
+        "a process is stopped while it queues, and another one queues behind it",
+        scenarios::stopped_waiter,
+    ),
+    case(
+        "DeadWaiterKept",
+        Kind::FreedLate,
+        "a process is stopped while it queues, and another one queues behind it",
+        scenarios::stopped_waiter,
+    ),
+    case(
         UNCHECKED,
         Kind::StaleWrite,
         "processes of holders are stopped beyond their leases and write to a table that does not compare fences",

@@ -6,9 +6,10 @@ use leasehold::__test::now;
 
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::body::nanos;
-use crate::chaos::ground::Store;
+use crate::chaos::ground::{Store, connect, local_runtime};
 use crate::chaos::job::{Lane, Work};
 use crate::chaos::r10_sql::Shifts;
+use crate::chaos::r24_queues::queued;
 use crate::oracle::Note;
 use crate::probe::Probe;
 use crate::proxy::{After, Mode, Proxy};
@@ -193,6 +194,35 @@ pub(super) fn passed_on(scene: &Scene) {
     let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
     lane.copies = 4;
     scene.run(&server.url(), lane);
+}
+
+pub(super) fn message_lost(scene: &Scene) {
+    let server = Server::start();
+    let (proxy, probe) = (Proxy::start(server.address()), server.probe());
+    let runtime = local_runtime();
+    let pool = runtime.block_on(connect(&server.url()));
+    let held = pool.lock("k").ttl(LONG * 2).acquire();
+    let held = runtime.block_on(held).expect("it is free");
+    let job = scene.job(&proxy.url(), Lane::stays("k", 20_000, 50).waits(60_000));
+    let lose = || proxy.set(Mode::LoseMessages);
+    let waiter = scene.crew.spawn_gated(job, scene.bug, lose);
+    wait::until("it queues", LONG, || queued(&probe, "k") == 1);
+    scene.is_entered(|| drop(held));
+    drop(waiter);
+}
+
+pub(super) fn stopped_waiter(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe();
+    assert!(probe.take("lock:k", LONG * 4));
+    let lane = || Lane::stays("k", 20_000, 50).waits(60_000);
+    let mut stopped = scene.start(&server.url(), lane());
+    wait::until("one queues", LONG, || queued(&probe, "k") == 1);
+    stopped.process().pause();
+    let next = scene.start(&server.url(), lane());
+    wait::until("another one queues", LONG, || queued(&probe, "k") == 2);
+    scene.is_entered(|| probe.give_back("lock:k"));
+    drop((stopped, next));
 }
 
 /// The one scenario whose bug is in the resource and not in the lock.

@@ -93,6 +93,16 @@ impl Scene {
         self.free(key, due, at, within);
     }
 
+    /// Notes when `k`, which is released now, has its next holder.
+    pub(super) fn is_entered(&self, release: impl FnOnce()) {
+        const WITHIN: Duration = Duration::from_secs(4);
+        let entered = self.entered();
+        let due = now();
+        release();
+        wait::try_until(WITHIN * 2, || self.entered() > entered);
+        self.free("k", due, now(), WITHIN);
+    }
+
     pub(super) fn free(&self, key: &str, due: u64, at: u64, within: Duration) {
         self.crew.note(&Note::Free {
             key: key.to_owned(),

@@ -1,5 +1,6 @@
 //! What every store must do, as one suite that runs against each of them.
 
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,13 @@ use std::time::Duration;
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::token::{Nonce, Token};
+
+mod queue;
+
+pub(crate) use queue::run as run_queue;
+
+const TTL: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(150);
 
 /// What stands for the fence of a store that has none.
 const NO_FENCE: Fence = Fence::new(0);
@@ -26,8 +34,8 @@ impl Promises {
     /// Of a store with one server at most.
     pub(crate) const ONE: Self = Self {
         fences: true,
-        ttl: Duration::from_secs(30),
-        short: Duration::from_millis(150),
+        ttl: TTL,
+        short: SHORT,
     };
     /// Of a quorum: its nodes have a twentieth of the ttl to answer, and do not vote before they are older than it.
     #[cfg(feature = "__test")]
@@ -44,8 +52,8 @@ impl Promises {
 ///
 /// Where the store does not conform.
 pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn LockStore>) {
-    let mut one = Client::new(promises, connect());
-    let mut two = Client::new(promises, connect());
+    let mut one = Client::of(promises, connect());
+    let mut two = Client::of(promises, connect());
     exclusion(&mut one, &mut two).await;
     idempotence(&mut one, &mut two).await;
     ownership(&mut one, &mut two).await;
@@ -57,6 +65,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     order(&mut one, &mut two).await;
     batches(&mut one).await;
+    kept(&mut one, &mut two).await;
 }
 
 async fn exclusion(one: &mut Client, two: &mut Client) {
@@ -140,6 +149,30 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
+/// A release that keeps the key for a while leaves nobody in, and no longer than that.
+async fn kept(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
+    let (key, mine, other) = scene("kept");
+    let keep = |key: &Arc<str>, token: Token| Op::Release {
+        key: Arc::clone(key),
+        token,
+        keep: Some(short),
+        after: Vec::new(),
+    };
+    one.acquire(&key, mine, ttl).await.unwrap();
+    let by_another = two.ask(keep(&key, other)).await;
+    assert!(matches!(by_another, Reply::Released { found: false, .. }));
+    let kept = one.ask(keep(&key, mine)).await;
+    assert!(matches!(kept, Reply::Released { found: true, .. }));
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, ttl)).await else {
+        panic!("a kept key was given to another token");
+    };
+    assert!(left.is_some_and(|left| left <= short), "{left:?}");
+    tokio::time::sleep(short * 2).await;
+    assert!(two.acquire(&key, other, ttl).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
 /// A release that was submitted behind an acquire undoes it.
 async fn order(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
@@ -200,6 +233,7 @@ fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
 
 fn release(key: &Arc<str>, token: Token, after: Vec<OpId>) -> Op {
     Op::Release {
+        keep: None,
         key: Arc::clone(key),
         token,
         after,
@@ -212,15 +246,25 @@ struct Client {
     store: Box<dyn LockStore>,
     last: u64,
     early: Vec<(OpId, Reply)>,
+    /// Keys of which the store said that they were handed to this client.
+    turns: HashSet<Arc<str>>,
+    /// Keys of which the store said that others queue for them.
+    wanted: HashSet<Arc<str>>,
 }
 
 impl Client {
-    fn new(promises: Promises, store: Box<dyn LockStore>) -> Self {
+    fn new(store: Box<dyn LockStore>) -> Self {
+        Self::of(Promises::ONE, store)
+    }
+
+    fn of(promises: Promises, store: Box<dyn LockStore>) -> Self {
         Self {
             promises,
             store,
             last: 0,
             early: Vec::new(),
+            turns: HashSet::new(),
+            wanted: HashSet::new(),
         }
     }
 
@@ -239,13 +283,20 @@ impl Client {
             if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
                 return self.early.swap_remove(at).1;
             }
-            let event = poll_fn(|cx| self.store.poll_event(cx));
-            let event = tokio::time::timeout(Duration::from_secs(10), event);
-            match event.await.expect("the store answers within 10 s") {
-                StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
-                StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
-                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
-            }
+            self.listen().await;
+        }
+    }
+
+    /// Takes one event, which must come soon.
+    async fn listen(&mut self) {
+        let event = poll_fn(|cx| self.store.poll_event(cx));
+        let event = tokio::time::timeout(Duration::from_secs(10), event);
+        match event.await.expect("the store says something within 10 s") {
+            StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
+            StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
+            StoreEvent::Turn(key) => drop(self.turns.insert(key)),
+            StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
+            StoreEvent::Connected => {}
         }
     }
 

@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:<id>", ttl = "10s", hold = "3s")]
+#[distributed_lock(key = "order:<id>", ttl = "10s", hold = "25h")]
 async fn create(id: u64) -> Result<(), LockError> {
     Ok(())
 }

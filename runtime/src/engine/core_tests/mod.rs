@@ -11,6 +11,8 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 use crate::token::Token;
 use crate::{Fence, LockError, StoreError};
 
+mod passing;
+
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const TTL: Duration = Duration::from_secs(10);
 const IO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -121,7 +123,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
         for signal in core.take_signals() {
             if let Signal::Granted { ticket, .. } = signal {
                 granted += 1;
-                core.release(ticket, now);
+                core.release(ticket, None, now);
             }
         }
         most = most.max(core.timers());

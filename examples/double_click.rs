@@ -1,0 +1,53 @@
+//! A payment that is not made twice by a customer who clicks twice, however late the second click comes.
+//!
+//! The lock alone refuses the click that comes while the first is at work. `hold` keeps the lock for a while after `Ok`, so that the
+//! click after it is refused as well; after an error the lock is released at once, and the customer can try again.
+//!
+//! ```sh
+//! cargo run --example double_click
+//! ```
+
+use std::error::Error;
+use std::time::Duration;
+
+use leasehold::{LockError, distributed_lock};
+
+#[derive(Debug, thiserror::Error)]
+enum PaymentError {
+    #[error("the card was declined")]
+    Declined,
+    #[error("one click is enough: {0}")]
+    Lock(#[from] LockError),
+}
+
+#[distributed_lock(key = "payment:<order>", ttl = "10s", hold = "500ms")]
+async fn pay(order: u32, card: &str) -> Result<String, PaymentError> {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    if card == "expired" {
+        return Err(PaymentError::Declined);
+    }
+    Ok(format!("order {order} is paid"))
+}
+
+async fn click(card: &str) -> bool {
+    let paid = pay(42, card).await;
+    match &paid {
+        Ok(paid) => println!("{paid}"),
+        Err(error) => println!("{error}"),
+    }
+    paid.is_ok()
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
+    assert!(!click("expired").await, "declined");
+    // The retry gets in at once, and the click beside it does not.
+    let (first, second) = tokio::join!(click("good"), click("good"));
+    assert!(first && !second);
+    assert!(!click("good").await, "the late click is refused too");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(click("good").await, "a second payment, meant as such");
+    leasehold::shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! How many replicas must have a lock before it counts.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::LockError;
+
+/// How many of the server's replicas must have confirmed an acquisition or a renewal before it counts; see
+/// [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Replicas {
+    /// Every replica: as many as the pool has ever seen connected to its server at once, and at least one. A replica that
+    /// is gone for good is asked for until the pool is connected anew.
+    All,
+    /// At least so many. With zero the server's own answer is enough.
+    AtLeast(u32),
+}
+
+impl From<u32> for Replicas {
+    fn from(count: u32) -> Self {
+        Self::AtLeast(count)
+    }
+}
+
+impl FromStr for Replicas {
+    type Err = LockError;
+
+    fn from_str(text: &str) -> Result<Self, LockError> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse().map(Self::AtLeast).map_err(|_| {
+            LockError::config(
+                "the option `replicas` of the lock store's URL is `all` or a number, as in `?replicas=1`",
+            )
+        })
+    }
+}
+
+impl fmt::Display for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::AtLeast(count) => count.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The smallest set of permissions, in one place.
+
+/// What a user must be allowed, besides the keys of its namespace. For what:
+///
+/// | permission | for |
+/// |---|---|
+/// | `evalsha`, `script\|load` | the scripts |
+/// | `get`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
+/// | `hello` | the start of a connection |
+/// | `ping` | asking an idle connection whether it still works |
+/// | `info` | the role and the settings of the server, for the checks and for Sentinels |
+pub(crate) const COMMANDS: &[&str] = &[
+    "evalsha",
+    "script|load",
+    "get",
+    "set",
+    "del",
+    "pexpire",
+    "pttl",
+    "time",
+    "hello",
+    "ping",
+    "info",
+];
+
+/// What a user may be allowed besides, on the channels of its namespace. Without it processes that wait are not told of their
+/// turn, and look from time to time.
+pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
+
+/// What a user needs besides for locks that are `shared` or have `permits`.
+pub(crate) const FOR_SHARES: &[&str] = &[
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+];
+
+/// What a user needs besides where the pool waits for replicas.
+pub(crate) const FOR_REPLICAS: &str = "wait";
+
+/// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
+pub(crate) fn rule() -> String {
+    let commands = COMMANDS.iter().chain(FOR_TURNS).chain(FOR_SHARES);
+    let commands: Vec<_> = commands.map(|name| format!("+{name}")).collect();
+    format!("~lock:* &lock:* -@all {}", commands.join(" "))
+}
+
+/// What to do about a command that is not permitted.
+pub(super) fn advice() -> String {
+    format!(
+        "the user lacks a permission; with the namespace `lock` it needs {}, and +{FOR_REPLICAS} for `replicas`",
+        rule()
+    )
+}

@@ -1,0 +1,372 @@
+//! Follows the master that Sentinels name.
+//!
+//! The Sentinels are asked whenever a connection is wanted: at the start, after the connection has ended, was silent, or
+//! answered that it is read-only. So a fail-over is followed without a subscription: the connection to the old
+//! master ends or falls silent with it. All Sentinels are asked at once, and the newest configuration among the answers counts:
+//! one that was cut off with an old master names it under an older epoch.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    Value, cmd,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::query::Query;
+use super::reply;
+use super::server::{Link, Server, readable};
+use crate::LockError;
+use crate::store::{Failure, Retry};
+
+const DEFAULT_PORT: u16 = 26_379;
+
+/// The options behind the `?`.
+const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
+
+/// Once most Sentinels have answered, the others have this long: one of them may be the first to know of a fail-over.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The Sentinels of one master. Shows without credentials.
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    nodes: Vec<ConnectionInfo>,
+    master: String,
+    /// How the master is spoken to, wherever it is: database and credentials.
+    like: ConnectionInfo,
+}
+
+/// Where a Sentinel says that the master is.
+struct Named {
+    address: ConnectionAddr,
+    /// Grows with each fail-over; zero where the Sentinel does not tell it.
+    epoch: u64,
+}
+
+/// What one Sentinel said.
+enum Answer {
+    Named(Named),
+    /// It knows no master of that name, but these.
+    Unknown(Vec<String>),
+}
+
+impl Sentinels {
+    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`.
+    pub(super) fn parse(base: &str, mut query: Query<'_>) -> Result<Self, LockError> {
+        let (authority, master) = base.split_once('/').unwrap_or((base, ""));
+        let (credentials, hosts) = match authority.rsplit_once('@') {
+            Some((credentials, hosts)) => (credentials, hosts),
+            None => ("", authority),
+        };
+        let master = master.trim_end_matches('/');
+        if hosts.is_empty() || master.is_empty() || master.contains('/') {
+            return Err(misread());
+        }
+        let like = master_info(credentials, query.take("db"))?;
+        let own = own_credentials(&mut query);
+        query.finish(OPTIONS, &[])?;
+        let nodes: Result<Vec<_>, _> = hosts.split(',').map(|host| node(host, &own)).collect();
+        Ok(Self {
+            nodes: nodes?,
+            master: master.to_owned(),
+            like,
+        })
+    }
+
+    /// Connects to the master within `limit`. What the Sentinels name must say itself that it is one.
+    pub(super) async fn connect(&self, limit: Duration) -> Result<Link, Failure> {
+        let started = Instant::now();
+        let address = self.find(started + limit / 2).await?;
+        let server = Server::at(address, &self.like);
+        let left = limit.saturating_sub(started.elapsed());
+        let link = server.clone().connect(left).await?;
+        match link.role {
+            Some(role) if role.is_master => Ok(link),
+            Some(_) => Err(reply::failure(
+                "READONLY",
+                format!(
+                    "{server} is a replica, though {self} names it as the master; a fail-over may be under way"
+                ),
+                Retry::Later,
+                false,
+            )),
+            None => Err(reply::failure(
+                "NOPERM",
+                format!(
+                    "{server} does not tell whether it is a master: the user needs the permission +info"
+                ),
+                Retry::Never,
+                false,
+            )),
+        }
+    }
+
+    pub(super) fn readable(&self) -> Option<String> {
+        self.nodes.iter().find_map(|node| readable(node.addr()))
+    }
+
+    /// Asks all Sentinels at once and takes the newest of the answers that come in time.
+    async fn find(&self, mut until: Instant) -> Result<ConnectionAddr, Failure> {
+        let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
+        let mut newest: Option<Named> = None;
+        let mut answers = 0;
+        let mut failed = Vec::new();
+        while let Ok(Some(said)) = timeout_at(until, asked.next()).await {
+            match said {
+                Ok(Answer::Named(named)) => {
+                    answers += 1;
+                    if newest.as_ref().is_none_or(|best| best.epoch < named.epoch) {
+                        newest = Some(named);
+                    }
+                }
+                Ok(Answer::Unknown(others)) => failed.push(self.unknown(&others)),
+                Err(failure) => failed.push(failure),
+            }
+            if answers * 2 > self.nodes.len() {
+                until = until.min(Instant::now() + GRACE);
+            }
+        }
+        match newest {
+            Some(named) => Ok(named.address),
+            None => Err(self.nobody(failed)),
+        }
+    }
+
+    async fn ask(&self, node: &ConnectionInfo) -> Result<Answer, Failure> {
+        let client = Client::open(node.clone()).map_err(|error| reply::broken(&error))?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| reply::broken(&error))?;
+        let questions = questions(&self.master);
+        let answers = connection
+            .send_packed_commands(&questions, 0, questions.len())
+            .await
+            .map_err(|error| reply::broken(&error))?;
+        read(answers)
+    }
+
+    /// Why no Sentinel named a master: a Sentinel that answered tells more than one that did not.
+    fn nobody(&self, failed: Vec<Failure>) -> Failure {
+        let told = |failure: &Failure| failure.code() != "io";
+        let Some(failure) = failed.into_iter().max_by_key(told) else {
+            return self
+                .trouble("no Sentinel answered in time; check that they are up and reachable");
+        };
+        match &failure.error {
+            LockError::Unavailable { source } if source.code() == "io" => {
+                self.trouble(&format!("no Sentinel answered: {source}"))
+            }
+            LockError::Unavailable { source } => {
+                let what = match source.code() {
+                    "NOAUTH" | "WRONGPASS" | "NOPERM" => {
+                        "the Sentinels refused the connection; give their own credentials behind the `?` of the URL, \
+                         sentinel_user=…&sentinel_password=…, with the permission +sentinel"
+                            .to_owned()
+                    }
+                    _ => format!("the Sentinel answered: {source}"),
+                };
+                let text = format!("{self}: {what}");
+                reply::failure(source.code(), text, failure.retry, false)
+            }
+            _ => failure,
+        }
+    }
+
+    fn unknown(&self, others: &[String]) -> Failure {
+        let others = match others {
+            [] => "no master at all".to_owned(),
+            others => others.join(", "),
+        };
+        self.trouble(&format!(
+            "the Sentinels know no master `{}`, but {others}; correct the name behind the `/`",
+            self.master
+        ))
+    }
+
+    fn trouble(&self, what: &str) -> Failure {
+        reply::failure("sentinel", format!("{self}: {what}"), Retry::Later, false)
+    }
+}
+
+fn questions(master: &str) -> Pipeline {
+    let mut questions = Pipeline::new();
+    for (question, name) in [
+        ("GET-MASTER-ADDR-BY-NAME", Some(master)),
+        ("MASTER", Some(master)),
+        ("MASTERS", None),
+    ] {
+        questions.add_command(cmd("SENTINEL").arg(question).arg(name).to_owned());
+    }
+    questions
+}
+
+fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
+    let mut answers = answers.into_iter();
+    let address = match answers.next() {
+        Some(Value::ServerError(error)) => {
+            let details = error.details().unwrap_or_default();
+            if details.contains("unknown command") {
+                return Err(no_sentinel());
+            }
+            return Err(reply::broken(&error.into()));
+        }
+        Some(Value::Array(address)) => address,
+        Some(Value::Nil) => {
+            let masters = answers.nth(1).map(|masters| named_masters(&masters));
+            return Ok(Answer::Unknown(masters.unwrap_or_default()));
+        }
+        _ => return Err(no_sentinel()),
+    };
+    let [host, port] = &address[..] else {
+        return Err(no_sentinel());
+    };
+    let port = text(port).and_then(|port| port.parse().ok());
+    let (Some(host), Some(port)) = (text(host), port) else {
+        return Err(no_sentinel());
+    };
+    let state = answers.next();
+    let epoch = state.and_then(|state| field(&state, "config-epoch")?.parse().ok());
+    Ok(Answer::Named(Named {
+        address: ConnectionAddr::Tcp(host, port),
+        epoch: epoch.unwrap_or(0),
+    }))
+}
+
+fn named_masters(masters: &Value) -> Vec<String> {
+    let Value::Array(masters) = masters else {
+        return Vec::new();
+    };
+    masters
+        .iter()
+        .filter_map(|one| field(one, "name"))
+        .collect()
+}
+
+/// A value of a list `name, value, name, value, …`.
+fn field(list: &Value, name: &str) -> Option<String> {
+    let Value::Array(list) = list else {
+        return None;
+    };
+    let mut pairs = list.chunks_exact(2);
+    let pair = pairs.find(|pair| text(&pair[0]).as_deref() == Some(name))?;
+    text(&pair[1])
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn no_sentinel() -> Failure {
+    reply::garbage(
+        "something that no Sentinel says; does the URL name Sentinels? Their port is usually 26379",
+    )
+}
+
+/// The credentials before the `@` and the database, read as those of a single server are.
+fn master_info(credentials: &str, db: Option<&str>) -> Result<ConnectionInfo, LockError> {
+    let info = format!("redis://{credentials}@master/{}", db.unwrap_or_default());
+    info.into_connection_info().map_err(|_| misread())
+}
+
+/// `user:password` for the Sentinels themselves.
+fn own_credentials(query: &mut Query<'_>) -> String {
+    let user = query.take("sentinel_user").unwrap_or_default();
+    match query.take("sentinel_password") {
+        Some(password) => format!("{user}:{password}@"),
+        None => String::new(),
+    }
+}
+
+fn node(host: &str, credentials: &str) -> Result<ConnectionInfo, LockError> {
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    let port = if has_port {
+        String::new()
+    } else {
+        format!(":{DEFAULT_PORT}")
+    };
+    let node = format!("redis://{credentials}{host}{port}/");
+    node.into_connection_info().map_err(|_| misread())
+}
+
+fn misread() -> LockError {
+    // The crate's own text may quote a part of the URL, and with it the password.
+    LockError::config(
+        "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0] with \
+         special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \
+         sentinel_user=… and sentinel_password=…",
+    )
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("redis-sentinel://")?;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{}", node.addr())?;
+        }
+        write!(f, "/{}", self.master)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::query;
+    use super::*;
+
+    fn parse(rest: &str) -> Result<Sentinels, LockError> {
+        let (base, query) = query::split(rest);
+        Sentinels::parse(base, query)
+    }
+
+    #[test]
+    fn a_url_has_hosts_a_master_and_options() {
+        let parsed =
+            parse("u:p%40ss@one,two:1,[::1]/shop?db=2&sentinel_user=s&sentinel_password=t%3A")
+                .expect("it is right");
+        assert_eq!(
+            parsed.to_string(),
+            "redis-sentinel://one:26379,two:1,::1:26379/shop"
+        );
+        let master = parsed.like.redis_settings();
+        assert_eq!(master.username(), Some("u"));
+        assert_eq!(master.password(), Some("p@ss"));
+        assert_eq!(master.db(), 2);
+        let sentinel = parsed.nodes[0].redis_settings();
+        assert_eq!(sentinel.username(), Some("s"));
+        assert_eq!(sentinel.password(), Some("t:"));
+    }
+
+    #[test]
+    fn refusals_show_the_form_and_no_password() {
+        for rest in [
+            "",
+            "hunter2@",
+            "u:hunter2@one",
+            "u:hunter2@one/",
+            "u:hunter2@one/a/b",
+            "u:hunter2@one:port/shop",
+            "u:hunter2@,/shop",
+            "u:hunter2@one/shop?db=x",
+            "one/shop?password=hunter2",
+        ] {
+            let Err(error) = parse(rest) else {
+                panic!("{rest} was accepted");
+            };
+            let text = error.to_string();
+            assert!(!text.contains("hunter2"), "{text}");
+            assert!(text.contains("sentinel_password"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Certificates for `rediss://`.
+
+use std::fmt;
+
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+
+use crate::LockError;
+
+/// Whom to trust and what to show, as the builder was told. Shows nothing of it.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    /// Trusted instead of the system's authorities.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// Certificate and key.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    fn is_default(&self) -> bool {
+        self.ca.is_none() && self.client.is_none()
+    }
+
+    /// Refuses certificates for a store without TLS: somebody believes to be safe who is not.
+    pub(crate) fn refuse(&self) -> Result<(), LockError> {
+        if self.is_default() {
+            return Ok(());
+        }
+        Err(LockError::config(
+            "`tls_ca` and `tls_client` work with `rediss://` only; change the URL, or leave them out",
+        ))
+    }
+
+    /// `info` with these certificates. The server's certificate and name are verified in any case.
+    pub(super) fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, LockError> {
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            self.refuse()?;
+        }
+        if self.is_default() {
+            return Ok(info);
+        }
+        let client = self.client.as_ref();
+        let certificates = TlsCertificates {
+            client_tls: client.map(|(client_cert, client_key)| ClientTlsConfig {
+                client_cert: client_cert.clone(),
+                client_key: client_key.clone(),
+            }),
+            root_cert: self.ca.clone(),
+        };
+        for (what, pem) in [
+            ("tls_ca", self.ca.as_ref()),
+            ("tls_client", client.map(|pair| &pair.0)),
+        ] {
+            if pem.is_some_and(|pem| !is_certificate(pem)) {
+                return Err(misread(what));
+            }
+        }
+        let client = Client::build_with_tls(info, certificates);
+        let client = client.map_err(|_| misread("tls_client` or `tls_ca"))?;
+        Ok(client.get_connection_info().clone())
+    }
+}
+
+/// Of a text without certificates the crate makes an authority that trusts nobody.
+fn is_certificate(pem: &[u8]) -> bool {
+    let begin = b"-----BEGIN CERTIFICATE-----";
+    pem.windows(begin.len()).any(|part| part == begin)
+}
+
+fn misread(what: &str) -> LockError {
+    LockError::config(format!(
+        "what was given to `{what}` cannot be read; it takes the content of PEM files, as text that has `-----BEGIN …-----` lines"
+    ))
+}
+
+/// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
+/// the pool is built.
+pub(super) fn choose_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // An error says that somebody was faster, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}

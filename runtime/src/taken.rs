@@ -1,0 +1,135 @@
+//! The locks of a call, from when it has all of them.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::LockError;
+use crate::engine::Slot;
+use crate::hold::Hold;
+use crate::locks::{Lease, Locks, any_over};
+
+/// The locks of a call, held. Dropping it releases those that the call has taken itself.
+pub(crate) struct Taken {
+    locks: Locks,
+    places: Vec<Place>,
+}
+
+/// How a call came to one of its locks.
+pub(crate) enum Place {
+    /// It took the lock.
+    Held(Hold),
+    /// It is nested in a call that holds the lock, and it is its turn.
+    Entered(Turn),
+}
+
+/// The turn of a nested call, given back when this is dropped.
+pub(crate) struct Turn {
+    slot: Arc<Slot>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Waits for it, as long as the lease lasts.
+    pub(crate) async fn wait(holder: &Lease) -> Result<Self, LockError> {
+        let mut turn = pin!(holder.turns().acquire_owned());
+        let mut over = pin!(holder.slot.over());
+        let permit = poll_fn(|cx| {
+            if over.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            // Nobody closes the semaphore.
+            turn.as_mut().poll(cx).map(Result::ok)
+        });
+        let permit = permit.await.ok_or_else(|| holder.slot.lost_error())?;
+        Ok(Self {
+            slot: Arc::clone(&holder.slot),
+            _permit: permit,
+        })
+    }
+}
+
+impl Place {
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        match self {
+            Self::Held(hold) => hold.slot(),
+            Self::Entered(turn) => &turn.slot,
+        }
+    }
+}
+
+impl Taken {
+    pub(crate) fn new(locks: Locks, places: Vec<Place>) -> Self {
+        Self { locks, places }
+    }
+
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Whether a call further out holds one of the locks: then this call is a part of that one.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.entered().next().is_some()
+    }
+
+    /// Wakes this task when a lease that the call has taken itself is lost.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        for place in &self.places {
+            if let Place::Held(hold) = place {
+                hold.slot().register(cx);
+            }
+        }
+    }
+
+    /// Ends when a lease that the call has entered is over. Its slot wakes one task, which is that of the call further out;
+    /// this call may be polled by another, in a `FuturesUnordered` for example.
+    pub(crate) fn left(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        if !self.is_nested() {
+            return None;
+        }
+        Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
+    }
+
+    /// Makes shares of the locks.
+    pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
+        for place in &self.places {
+            match place {
+                Place::Held(hold) => hold.downgrade().await?,
+                Place::Entered(_) => {
+                    return Err(LockError::config(
+                        "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
+                         take the lock where it is to be downgraded",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s.
+    ///
+    /// Cancel safe: all releases have been asked for before the first wait.
+    pub(crate) async fn release(mut self, keep: Option<Duration>) {
+        for place in &mut self.places {
+            if let Place::Held(hold) = place {
+                hold.begin_release(keep);
+            }
+        }
+        for place in &self.places {
+            if let Place::Held(hold) = place {
+                hold.released().await;
+            }
+        }
+    }
+
+    fn entered(&self) -> impl Iterator<Item = &Turn> {
+        self.places.iter().filter_map(|place| match place {
+            Place::Entered(turn) => Some(turn),
+            Place::Held(_) => None,
+        })
+    }
+}

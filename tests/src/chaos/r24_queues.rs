@@ -1,0 +1,95 @@
+//! Requirement 24, queues: processes that die while they queue do not keep the next one waiting for long.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+use redis::cmd;
+
+use super::crew::Crew;
+use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
+use super::job::Lane;
+use super::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::redis_probe::RedisProbe;
+use crate::server::Server;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 24,
+    what: "5 dead waiters: the next holder after at most 6 s",
+    stores: REDIS,
+    run,
+};
+
+const DEAD: u64 = 5;
+const BOUND: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
+/// The length of a record in a queue at the store.
+const RECORD: u64 = 46;
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(40, 2);
+    let server = Server::start();
+    on_threads(
+        ground.count(4, 2),
+        total,
+        &mut ground.random(24),
+        |thread, _, next| {
+            let crew = ground.crew(&format!("queues-{thread}"));
+            while let Some(number) = next() {
+                round(&crew, &server, sheet, number);
+            }
+            let report = crew.report();
+            sheet.report(&report);
+            if report.violations.is_empty() {
+                crew.remove();
+            }
+        },
+    );
+    sheet.reached("dead waiters", DEAD * total, 200);
+}
+
+/// Processes queue behind us and die; the one behind them is served when we release.
+fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
+    let key = format!("queue-{number}");
+    let probe = server.probe();
+    let runtime = runtime(2);
+    let ours = runtime.block_on(connect(&server.url()));
+    let others = runtime.block_on(connect(&server.url()));
+    let held = runtime.block_on(ours.lock(&*key).ttl(TTL).acquire());
+    let held = held.expect("it is free");
+    let lane = Lane::stays(&key, 20_000, 60_000).waits(60_000);
+    let job = crew.job(&server.url(), vec![lane]);
+    let mut waiters: Vec<_> = (0..DEAD).map(|_| crew.spawn(&job, None)).collect();
+    wait::until("they queue", LIMIT, || queued(&probe, &key) == DEAD);
+    let next = runtime.spawn(others.lock(&*key).ttl(TTL).wait(TTL).acquire());
+    wait::until("another one queues", LIMIT, || {
+        queued(&probe, &key) == DEAD + 1
+    });
+    for waiter in &mut waiters {
+        if number.is_multiple_of(2) {
+            crew.fault("SIGKILL of a waiter");
+            waiter.process().kill();
+        } else {
+            // Its connection stays open, so that the server believes that it listens.
+            crew.fault("SIGSTOP of a waiter");
+            waiter.process().pause();
+        }
+    }
+    let (released, excuse) = (now(), Excuse::begin());
+    drop(held);
+    let guard = runtime.block_on(next).expect("no panic");
+    let took = Duration::from_nanos(now() - released);
+    sheet.sections(2);
+    sheet.release(took);
+    sheet.check(guard.is_ok() && took <= BOUND + excuse.so_far(), || {
+        format!("{key}: {guard:?} after {took:?}")
+    });
+}
+
+/// How many processes queue for a key, dead ones included.
+pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
+    let queue = format!("lock:%leasehold:queue:lock:{key}");
+    probe.run::<u64>(cmd("STRLEN").arg(queue)) / RECORD
+}

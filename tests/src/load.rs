@@ -1,0 +1,117 @@
+//! Callers that contend for a few keys while something goes wrong, with every section recorded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{Fence, LockError, LockPool, distributed_lock};
+use tokio::task::JoinSet;
+
+use crate::random::Random;
+use crate::recorder::Recorder;
+
+/// Running callers.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    recorder: Recorder,
+    longest: Duration,
+    stop: AtomicBool,
+
+    unavailable: AtomicU64,
+}
+
+#[distributed_lock(key = "<key>", ttl = "6s", wait = "300ms", guard = lock, pool = pool)]
+async fn section(
+    pool: &LockPool,
+    key: &str,
+    shared: &Shared,
+    length: Duration,
+) -> Result<(), LockError> {
+    let deadline = leasehold::__test::deadline(&lock);
+    let _inside = shared
+        .recorder
+        .enter(key, lock.fence().map(Fence::get), deadline);
+    tokio::time::sleep(length).await;
+    Ok(())
+}
+
+impl Load {
+    /// So many callers on each pool share so many keys; a section lasts at most `longest`, which is below 6 s.
+    pub fn start(
+        pools: &[LockPool],
+        callers: u64,
+        keys: u64,
+        longest: Duration,
+        random: &mut Random,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            recorder: Recorder::new(),
+            longest,
+            stop: AtomicBool::new(false),
+
+            unavailable: AtomicU64::new(0),
+        });
+        let mut tasks = JoinSet::new();
+        for pool in pools {
+            for _ in 0..callers {
+                tasks.spawn(call(pool.clone(), keys, Arc::clone(&shared), random.fork()));
+            }
+        }
+        Self { shared, tasks }
+    }
+
+    /// How many sections have ended.
+    pub fn sections(&self) -> usize {
+        self.shared.recorder.len()
+    }
+
+    /// How many calls were told that the store cannot serve.
+    pub fn unavailable(&self) -> u64 {
+        self.shared.unavailable.load(Ordering::Relaxed)
+    }
+
+    /// What was recorded. Lets all callers finish first.
+    ///
+    /// # Panics
+    ///
+    /// When one has panicked.
+    pub async fn stop(mut self) -> Ended {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("no caller panics");
+        }
+        Ended(self.shared)
+    }
+}
+
+/// What a load has recorded.
+#[derive(Debug)]
+pub struct Ended(Arc<Shared>);
+
+impl Ended {
+    /// The sections.
+    pub fn recorder(&self) -> &Recorder {
+        &self.0.recorder
+    }
+}
+
+async fn call(pool: LockPool, keys: u64, shared: Arc<Shared>, mut random: Random) {
+    while !shared.stop.load(Ordering::Relaxed) {
+        let key = format!("load:{}", random.below(keys));
+        let length = random.duration(shared.longest);
+        match section(&pool, &key, &shared, length).await {
+            Ok(()) => {}
+            Err(error) if error.is_unavailable() => {
+                shared.unavailable.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => assert!(error.is_contention() || error.is_lost(), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! A master, its replicas, and the Sentinels that watch them: all real processes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use redis::cmd;
+
+use crate::process::Leashed;
+use crate::redis_probe::RedisProbe;
+use crate::server::{Folder, Server, ServerOptions, free_port};
+use crate::wait;
+
+/// What the Sentinels call the master.
+pub const MASTER: &str = "shop";
+
+/// How long things may take that depend on several processes finding each other.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// For how long a master must be silent to be given up. Long enough that a busy machine causes no fail-over.
+const DOWN_AFTER_MS: u32 = 1_000;
+
+/// How the servers and the Sentinels are configured.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Setup {
+    server_password: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+impl Setup {
+    /// No passwords.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The servers ask for one password and the Sentinels for another.
+    pub fn passwords(mut self, server: &str, sentinel: &str) -> Self {
+        self.server_password = Some(server.to_owned());
+        self.sentinel_password = Some(sentinel.to_owned());
+        self
+    }
+
+    /// Starts one master, two replicas and three Sentinels, and waits until they all know each other.
+    ///
+    /// # Panics
+    ///
+    /// When they do not find each other.
+    pub fn start(self) -> Deployment {
+        let master = self.server().start();
+        let replica = || self.server().replica_of(&master).start();
+        let servers = vec![replica(), replica()];
+        let sentinels = (0..3).map(|_| Some(self.sentinel(&master))).collect();
+        let mut deployment = Deployment {
+            setup: self,
+            servers: servers.into_iter().map(Some).collect(),
+            sentinels,
+        };
+        deployment.servers.insert(0, Some(master));
+        deployment.wait_until_complete();
+        deployment
+    }
+
+    fn server(&self) -> ServerOptions {
+        let options = ServerOptions::new()
+            .option("repl-diskless-sync-delay", &["0"])
+            .option("repl-ping-replica-period", &["1"]);
+        match &self.server_password {
+            Some(password) => options.password(password).option("masterauth", &[password]),
+            None => options,
+        }
+    }
+
+    fn sentinel(&self, master: &Server) -> Sentinel {
+        for _ in 0..20 {
+            if let Some(sentinel) = self.try_sentinel(master) {
+                return sentinel;
+            }
+        }
+        panic!("redis-server --sentinel does not start")
+    }
+
+    /// `None` when somebody was faster with the port.
+    fn try_sentinel(&self, master: &Server) -> Option<Sentinel> {
+        let (folder, port) = (Folder::new(), free_port());
+        let path = folder.path().join("sentinel.conf");
+        fs::write(&path, self.text(port, master)).expect("a configuration can be written");
+        let log = fs::File::create(folder.path().join("log")).expect("a log file can be made");
+        let child = Command::new("redis-server")
+            .arg(&path)
+            .arg("--sentinel")
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("a file can be shared"))
+            .stdout(log)
+            .spawn()
+            .expect("redis-server is installed");
+        let mut sentinel = Sentinel {
+            process: Leashed::new(child, Some(folder.path())),
+            port,
+            password: self.sentinel_password.clone(),
+            _folder: folder,
+        };
+        let mut ended = false;
+        wait::until("the Sentinel answers", PATIENCE, || {
+            ended = sentinel.process.exited().is_some();
+            ended || RedisProbe::answers(&sentinel.url())
+        });
+        (!ended).then_some(sentinel)
+    }
+
+    fn text(&self, port: u16, master: &Server) -> String {
+        let mut text = format!(
+            "port {port}\nbind 127.0.0.1\n\
+             sentinel monitor {MASTER} 127.0.0.1 {} 2\n\
+             sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
+             sentinel failover-timeout {MASTER} 5000\n\
+             sentinel parallel-syncs {MASTER} 2\n",
+            master.port()
+        );
+        if let Some(password) = &self.server_password {
+            let _ = writeln!(text, "sentinel auth-pass {MASTER} {password}");
+        }
+        if let Some(password) = &self.sentinel_password {
+            let _ = writeln!(
+                text,
+                "requirepass {password}\nsentinel sentinel-pass {password}"
+            );
+        }
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    process: Leashed,
+    port: u16,
+    password: Option<String>,
+    _folder: Folder,
+}
+
+impl Sentinel {
+    fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
+            None => format!("redis://127.0.0.1:{}/", self.port),
+        }
+    }
+
+    /// A field of what it says of the master.
+    fn field(&self, name: &str) -> Option<String> {
+        let probe = RedisProbe::connect(&self.url());
+        let reply: Vec<String> = probe
+            .try_run(cmd("SENTINEL").arg("MASTER").arg(MASTER))
+            .ok()?;
+        let found = reply.chunks_exact(2).find(|pair| pair[0] == name)?;
+        Some(found[1].clone())
+    }
+
+    fn master(&self) -> u16 {
+        let port = self.field("port").and_then(|port| port.parse().ok());
+        port.expect("a Sentinel knows the master's port")
+    }
+}
+
+/// One master, two replicas, three Sentinels.
+#[derive(Debug)]
+pub struct Deployment {
+    setup: Setup,
+    servers: Vec<Option<Server>>,
+    sentinels: Vec<Option<Sentinel>>,
+}
+
+impl Deployment {
+    /// With nothing special.
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    /// `redis-sentinel://…` of all Sentinels, with the passwords if there are any.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .ports()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        let user = self.setup.server_password.as_ref();
+        let user = user.map_or(String::new(), |password| format!(":{password}@"));
+        let own = self.setup.sentinel_password.as_ref();
+        let own = own.map_or(String::new(), |password| {
+            format!("?sentinel_password={password}")
+        });
+        format!("redis-sentinel://{user}{}/{MASTER}{own}", hosts.join(","))
+    }
+
+    /// The ports of the Sentinels that run.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        self.running_sentinels().map(|sentinel| sentinel.port)
+    }
+
+    /// The server that the first running Sentinel names.
+    ///
+    /// # Panics
+    ///
+    /// When that server was killed, and the Sentinels have not noticed yet.
+    pub fn master(&self) -> &Server {
+        let port = self.named();
+        let mut running = self.servers.iter().flatten();
+        running
+            .find(|server| server.port() == port)
+            .expect("the master that the Sentinels name runs")
+    }
+
+    /// The servers that run, without the master.
+    pub fn replicas(&self) -> impl Iterator<Item = &Server> {
+        let master = self.named();
+        let running = self.servers.iter().flatten();
+        running.filter(move |server| server.port() != master)
+    }
+
+    /// The port of the server that the first running Sentinel names.
+    ///
+    /// # Panics
+    ///
+    /// When no Sentinel runs.
+    pub fn named(&self) -> u16 {
+        let mut sentinels = self.running_sentinels();
+        sentinels.next().expect("a Sentinel runs").master()
+    }
+
+    /// Kills the master (SIGKILL) and waits until all Sentinels name another; gives the dead one, to be started
+    /// again.
+    ///
+    /// # Panics
+    ///
+    /// When there is no fail-over.
+    pub fn fail_over(&mut self) -> Server {
+        let dead = self.kill_master();
+        self.wait_for_fail_over(dead.port());
+        dead
+    }
+
+    /// Kills the master (SIGKILL) and does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When no server is the master.
+    pub fn kill_master(&mut self) -> Server {
+        let port = self.named();
+        let is_master =
+            |server: &Option<Server>| server.as_ref().is_some_and(|one| one.port() == port);
+        let at = self.servers.iter().position(is_master);
+        let mut master = at
+            .and_then(|at| self.servers[at].take())
+            .expect("the master runs");
+        master.kill();
+        master
+    }
+
+    /// Waits until all Sentinels name another master than the one on this port.
+    ///
+    /// # Panics
+    ///
+    /// When there is no fail-over.
+    pub fn wait_for_fail_over(&self, old: u16) {
+        wait::until("a fail-over", PATIENCE, || {
+            self.running_sentinels()
+                .all(|sentinel| sentinel.master() != old)
+        });
+    }
+
+    /// Starts a server that was killed and waits until it is a replica.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become one.
+    pub fn bring_back(&mut self, mut server: Server) {
+        server.restart();
+        self.servers.push(Some(server));
+        self.wait_until_complete();
+    }
+
+    /// Kills one Sentinel.
+    pub fn kill_sentinel(&mut self) {
+        if let Some(sentinel) = self.sentinels.iter_mut().find(|one| one.is_some()) {
+            *sentinel = None;
+        }
+    }
+
+    /// Stops one Sentinel where it is: connections to it are taken and nothing answers.
+    pub fn pause_sentinel(&self) {
+        if let Some(sentinel) = self.running_sentinels().last() {
+            sentinel.process.pause();
+        }
+    }
+
+    fn running_sentinels(&self) -> impl Iterator<Item = &Sentinel> {
+        self.sentinels.iter().flatten()
+    }
+
+    /// Waits until the master has all other servers as replicas in step, and the Sentinels know it.
+    fn wait_until_complete(&self) {
+        let replicas = self.servers.iter().flatten().count() - 1;
+        let others = self.running_sentinels().count() - 1;
+        wait::until("replicas and Sentinels find each other", PATIENCE, || {
+            let knows = |name: &str, count: usize| {
+                // The dead are counted too.
+                let told = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
+                self.running_sentinels().all(|one| told(one) >= Some(count))
+            };
+            knows("num-slaves", replicas)
+                && knows("num-other-sentinels", others)
+                && self.in_step() == replicas
+        });
+    }
+
+    /// How many replicas the master sees in step.
+    fn in_step(&self) -> usize {
+        let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
+        info.matches("state=online").count()
+    }
+}

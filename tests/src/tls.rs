@@ -1,0 +1,135 @@
+//! A server that speaks TLS, and certificates for both ends.
+
+use std::fs;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use crate::server::{Folder, Server, ServerOptions, free_port};
+
+/// A certificate authority of the test's own.
+pub struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, as the contents of PEM files.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// The key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authority {
+    /// A new one.
+    ///
+    /// # Panics
+    ///
+    /// When no key can be made.
+    pub fn new() -> Self {
+        let key = KeyPair::generate().expect("a key can be made");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names are fine");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).expect("it signs itself");
+        Self {
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// Its own certificate.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A certificate for `name`, a host name or an address.
+    ///
+    /// # Panics
+    ///
+    /// When the name is none.
+    pub fn issue(&self, name: &str) -> Identity {
+        let key = KeyPair::generate().expect("a key can be made");
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        // Without a name of its own it would look like its authority.
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
+        Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// A server with one port for TLS and one without.
+#[derive(Debug)]
+pub struct TlsServer {
+    /// It.
+    pub server: Server,
+    port: u16,
+    _folder: Folder,
+}
+
+impl TlsServer {
+    /// A server with a certificate of `authority` for `name`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start(authority: &Authority, name: &str) -> Self {
+        Self::with(authority, name, "no")
+    }
+
+    /// One that takes only clients with a certificate of the same authority.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start_for_clients_with_certificates(authority: &Authority, name: &str) -> Self {
+        Self::with(authority, name, "yes")
+    }
+
+    fn with(authority: &Authority, name: &str, auth_clients: &str) -> Self {
+        let (folder, port) = (Folder::new(), free_port());
+        let identity = authority.issue(name);
+        let write = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("a file can be written");
+            path.to_str().expect("a path of ASCII").to_owned()
+        };
+        let server = ServerOptions::new()
+            .option("tls-port", &[&port.to_string()])
+            .option("tls-cert-file", &[&write("cert", &identity.certificate)])
+            .option("tls-key-file", &[&write("key", &identity.key)])
+            .option("tls-ca-cert-file", &[&write("ca", authority.pem())])
+            .option("tls-auth-clients", &[auth_clients])
+            .start();
+        Self {
+            server,
+            port,
+            _folder: folder,
+        }
+    }
+
+    /// `rediss://…` by this name or address.
+    pub fn url(&self, host: &str) -> String {
+        format!("rediss://{host}:{}/", self.port)
+    }
+
+    /// The port for TLS.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}

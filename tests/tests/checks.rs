@@ -1,0 +1,215 @@
+//! `LockPool::check`: what a readiness probe is told about the lock store.
+
+use std::time::Duration;
+
+use leasehold::{CheckReport, LockError, LockPool, Severity};
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+const CANARY: &str = "canary-hunter2";
+
+async fn check(url: &str) -> CheckReport {
+    let pool = LockPool::connect(url).await;
+    let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+    let report = pool.check().await;
+    report.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+fn expect(report: &CheckReport, code: &str, severity: Severity, says: &[&str]) {
+    let found = report.find(code);
+    let found = found.unwrap_or_else(|| panic!("no {code} in {report}"));
+    assert_eq!(found.severity, severity, "{report}");
+    for fragment in says {
+        assert!(found.text.contains(fragment), "no {fragment:?} in {found}");
+    }
+    assert_eq!(report.is_ready(), severity == Severity::Warning, "{report}");
+    assert!(!report.to_string().contains(CANARY), "{report}");
+}
+
+/// Fails if a server with nothing wrong is complained about.
+#[tokio::test]
+async fn a_sound_server_has_no_findings() {
+    let server = ServerOptions::new()
+        .append_only()
+        .password(CANARY)
+        .max_memory(100_000_000)
+        .start();
+    let report = check(&server.url()).await;
+    assert_eq!(report.findings, [], "{report}");
+    assert!(report.is_ready());
+    assert!(!format!("{report} {report:?}").contains(CANARY), "{report}");
+    assert_eq!(
+        server.probe().keys("*check*").len(),
+        0,
+        "the trial left a key"
+    );
+}
+
+#[tokio::test]
+async fn an_eviction_policy_that_drops_locks() {
+    let options = || ServerOptions::new().option("maxmemory", &["100mb"]);
+    for policy in ["allkeys-lru", "volatile-ttl", "volatile-random"] {
+        let server = options().option("maxmemory-policy", &[policy]).start();
+        let report = check(&server.url()).await;
+        expect(
+            &report,
+            "eviction",
+            Severity::Warning,
+            &[policy, "noeviction"],
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_persistence() {
+    let server = Server::start();
+    let report = check(&server.url()).await;
+    expect(&report, "persistence", Severity::Warning, &["appendonly"]);
+}
+
+#[tokio::test]
+async fn a_full_server() {
+    let server = ServerOptions::new().max_memory(100_000_000).start();
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let mut full = cmd("CONFIG");
+    server
+        .probe()
+        .run::<()>(full.arg("SET").arg("maxmemory").arg("1"));
+    let report = pool.check().await.expect("it answers");
+    expect(&report, "OOM", Severity::Error, &["maxmemory"]);
+}
+
+/// Fails if a role is only looked at when the pool connects.
+#[tokio::test]
+async fn a_master_that_becomes_a_replica() {
+    let other = Server::start();
+    let server = Server::start();
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    assert!(pool.check().await.expect("it answers").is_ready());
+    let mut follow = cmd("REPLICAOF");
+    follow.arg("127.0.0.1").arg(other.port());
+    server.probe().run::<()>(&follow);
+    let report = pool.check().await.expect("it answers");
+    expect(
+        &report,
+        "role",
+        Severity::Error,
+        &["replica", "redis-sentinel://"],
+    );
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster() {
+    let server = ServerOptions::new()
+        .option("cluster-enabled", &["yes"])
+        .start();
+    let report = check(&server.url()).await;
+    expect(&report, "cluster", Severity::Error, &["cluster"]);
+}
+
+/// Fails if a probe is told that all is well while the replicas that every lock needs are gone.
+#[tokio::test]
+async fn replicas_that_are_waited_for() {
+    let master = ServerOptions::new()
+        .option("repl-diskless-sync-delay", &["0"])
+        .start();
+    let mut replica = ServerOptions::new().replica_of(&master).start();
+    let url = format!("{}?replicas=all", master.url());
+    let pool = LockPool::connect(&url).await.expect("it connects");
+    let ready = async || pool.check().await.expect("it answers").is_ready();
+    let limit = Duration::from_secs(60);
+    let in_step = async {
+        while !ready().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    wait::within("the replica is in step", limit, in_step).await;
+    replica.kill();
+    let report = pool.check().await.expect("it answers");
+    expect(
+        &report,
+        "replicas",
+        Severity::Error,
+        &["1 must", "`replicas`"],
+    );
+}
+
+/// Fails if what may not be looked at is taken for sound, or if the check needs more than locks do.
+#[tokio::test]
+async fn what_may_not_be_looked_at_is_unknown() {
+    let server = ServerOptions::new().append_only().start();
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "u", "on", ">u", "~lock:*", "+@all", "-info"]);
+    server.probe().run::<()>(&user);
+    let report = check(&format!("redis://u:u@127.0.0.1:{}/", server.port())).await;
+    expect(
+        &report,
+        "unchecked",
+        Severity::Warning,
+        &["could not be checked", "+info"],
+    );
+}
+
+/// Fails if a password may cross a network in the clear without a word. `127.1` is this machine, by a name that does
+/// not look like it.
+#[tokio::test]
+async fn plain_text_to_another_host() {
+    let server = ServerOptions::new().append_only().start();
+    let report = check(&format!("redis://127.1:{}/", server.port())).await;
+    expect(
+        &report,
+        "plain-text",
+        Severity::Warning,
+        &["127.1", "rediss://"],
+    );
+}
+
+#[tokio::test]
+async fn memory_protects_one_process() {
+    let report = check("memory://checked").await;
+    assert_eq!(report.store, "memory://checked");
+    expect(
+        &report,
+        "one-process",
+        Severity::Warning,
+        &["this process only"],
+    );
+}
+
+/// Fails if a server that is gone is a report and not an error, or if the check waits for the pool's own connection.
+#[tokio::test]
+async fn a_server_that_is_gone_is_an_error() {
+    let mut server = Server::start();
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    server.kill();
+    let error = pool.check().await.expect_err("nobody is there");
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
+    server.restart();
+    assert!(pool.check().await.expect("it answers").is_ready());
+}
+
+/// Fails if a check needs the caller's runtime.
+#[test]
+fn a_check_works_without_a_runtime() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let connecting = runtime
+        .expect("a runtime")
+        .block_on(LockPool::connect(&server.url()));
+    let pool = connecting.expect("it connects");
+    let mut check = std::pin::pin!(pool.check());
+    let waker = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(waker);
+    let mut report = None;
+    wait::until("the check ends", Duration::from_secs(30), || {
+        if let std::task::Poll::Ready(found) = check.as_mut().poll(&mut context) {
+            report = Some(found);
+        }
+        report.is_some()
+    });
+    assert!(report.expect("it ended").expect("it answers").is_ready());
+}

@@ -1,0 +1,78 @@
+//! What keeps a queue from working keeps no lock from being released.
+
+use std::time::Duration;
+
+use leasehold::LockError;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::{LONG, Line, TTL, connect, held, queued, take};
+
+fn max_memory(probe: &RedisProbe, bytes: u64) {
+    let mut set = cmd("CONFIG");
+    set.arg("SET").arg("maxmemory").arg(bytes);
+    set.arg("maxmemory-policy").arg("noeviction");
+    probe.run::<()>(&set);
+}
+
+/// Requirement 17. Fails if a release that has to hand the lock on needs memory.
+#[tokio::test]
+async fn a_release_with_a_process_waiting() {
+    let (server, probe, held) = held("full").await;
+    let pool = connect(&server.url()).await;
+    let request = pool.lock("full").ttl(TTL).wait(LONG);
+    let waiting = tokio::spawn(wait::started(request.acquire()).await);
+    wait::until_async("it waits", LONG, || queued(&probe, "full") == 1).await;
+    let token = probe.value("lock:full").expect("it is held").token;
+
+    max_memory(&probe, 1);
+    held.release().await.expect("still held");
+    let left = probe.get("lock:full");
+    assert!(
+        left.as_ref().is_none_or(|value| !value.starts_with(&token)),
+        "{left:?}"
+    );
+    // Who waited is told the truth.
+    let refused = wait::within("it is refused", LONG, waiting).await;
+    let error = refused
+        .expect("no panic")
+        .expect_err("no memory for a lock");
+    let LockError::Unavailable { source } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(source.code(), "OOM");
+
+    max_memory(&probe, 0);
+    let request = pool.lock("full").ttl(TTL).wait(LONG);
+    let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
+    again.expect("nobody has it").release().await.expect("held");
+}
+
+/// Fails if other data in the place of the queue keeps a lock from being released.
+#[tokio::test]
+async fn other_data_in_the_place_of_the_queue() {
+    let spoil: [(&str, &[&str]); 3] = [
+        ("RPUSH", &["some", "list"]),
+        (
+            "SET",
+            &["not a queue, but longer than a record of one would be"],
+        ),
+        ("SET", &["short"]),
+    ];
+    for (command, data) in spoil {
+        let (server, probe, held) = held("spoiled").await;
+        let mut put = cmd(command);
+        probe.run::<()>(put.arg("lock:%leasehold:queue:lock:spoiled").arg(data));
+        held.release().await.expect("still held");
+        assert_eq!(probe.get("lock:spoiled"), None, "{command}");
+        let pool = connect(&server.url()).await;
+        let held = take(&pool, "spoiled").await;
+        let mut put = cmd(command);
+        probe.run::<()>(put.arg("lock:%leasehold:queue:lock:spoiled").arg(data));
+        let mut line = Line::new("spoiled");
+        line.join(&connect(&server.url()).await, "next").await;
+        held.release().await.expect("still held");
+        line.served().await;
+    }
+}

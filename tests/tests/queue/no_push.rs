@@ -1,0 +1,89 @@
+//! Servers that tell nobody: an old one, and one that does not permit it. Slower, but in order and in turns.
+
+use std::time::Duration;
+
+use leasehold_tests::server::{Server, ServerOptions};
+use redis::cmd;
+
+use super::{Line, connect, connect_with, take};
+
+/// The smallest set, and what is left out of it for messages.
+const USER: &str = "ACL SETUSER app on >secret ~lock:* -@all +eval +evalsha +script|load +get +set +del +pexpire +pttl +time \
+                    +ping +info +hello";
+
+fn restricted(more: &str) -> (Server, String) {
+    let server = Server::start();
+    let mut words = USER.split_whitespace().chain(more.split_whitespace());
+    let mut user = cmd(words.next().expect("a command"));
+    for word in words {
+        user.arg(word);
+    }
+    server.probe().run::<()>(&user);
+    let url = format!("redis://app:secret@127.0.0.1:{}/", server.port());
+    (server, url)
+}
+
+/// Processes are served in order, and a process that has many calls lets another one in that comes later, although it cannot
+/// be told.
+async fn serves(url: &str) {
+    let held = take(&connect(url).await, "order").await;
+    let mut line = Line::new("order");
+    for name in ["a", "b", "c"] {
+        line.join(&connect(url).await, name).await;
+    }
+    held.release().await.expect("still held");
+    assert_eq!(line.served().await, ["a", "b", "c"], "{url}");
+
+    let many = connect_with(url, |pool| pool.max_passes(3)).await;
+    let other = connect(url).await;
+    let held = take(&connect(url).await, "turns").await;
+    let mut line = Line::new("turns");
+    line.stay = Duration::from_millis(50);
+    line.join_all(&many, "many", 30).await;
+    held.release().await.expect("still held");
+    while line.served.lock().expect("no panic").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    line.join(&other, "other").await;
+    let inside = line.served.lock().expect("no panic").len();
+    let served = line.served().await;
+    let first = served.iter().position(|who| *who == "other");
+    let first = first.expect("it is served");
+    assert!(
+        first <= inside + 4,
+        "{first} with {inside} before it, {url}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_hello() {
+    let server = ServerOptions::new()
+        .option("rename-command", &["HELLO", "OLDHELLO"])
+        .start();
+    serves(&server.url()).await;
+}
+
+#[tokio::test]
+async fn no_permission_to_publish() {
+    let (_server, url) = restricted("+subscribe &lock:*");
+    serves(&url).await;
+}
+
+#[tokio::test]
+async fn no_permission_to_subscribe() {
+    let (_server, url) = restricted("+publish &lock:*");
+    serves(&url).await;
+}
+
+#[tokio::test]
+async fn no_permission_for_any_channel() {
+    let (_server, url) = restricted("+publish +subscribe resetchannels");
+    serves(&url).await;
+}
+
+/// The smallest set that does it all.
+#[tokio::test]
+async fn enough_permissions() {
+    let (_server, url) = restricted("+publish +subscribe &lock:*");
+    serves(&url).await;
+}

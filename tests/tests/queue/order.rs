@@ -1,0 +1,127 @@
+//! First come, first served.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::LockError;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::server::Server;
+use tokio::task::JoinSet;
+
+use super::{LONG, Line, TTL, connect, queued, settle, take};
+
+/// Fails if processes race for a lock that comes free, or a queue is served from its end.
+#[tokio::test]
+async fn processes_are_served_in_the_order_in_which_they_began_to_wait() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-order"] {
+        let held = take(&connect(url).await, "order").await;
+        let mut line = Line::new("order");
+        let names = ["a", "b", "c", "d", "e", "f"];
+        for name in names {
+            line.join(&connect(url).await, name).await;
+        }
+        held.release().await.expect("still held");
+        assert_eq!(line.served().await, names, "{url}");
+    }
+}
+
+/// Fails if a process that asks again, as it does from time to time, goes to the end of the queue.
+#[tokio::test]
+async fn who_asks_again_keeps_its_place() {
+    let (server, _probe, held) = super::held("again").await;
+    let mut line = Line::new("again");
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+    line.join(&first, "first").await;
+    line.join(&second, "second").await;
+    for _ in 0..5 {
+        line.join(&first, "first").await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    held.release().await.expect("still held");
+    let mut expected = vec!["first"; 6];
+    expected.push("second");
+    assert_eq!(line.served().await, expected);
+}
+
+/// Fails if the queue is only for locks that leasehold holds: who releases another client's lock tells nobody.
+#[tokio::test]
+async fn behind_a_holder_that_knows_no_queue() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    for _ in 0..5 {
+        assert!(probe.take("foreign", TTL));
+        let mut line = Line::new("foreign");
+        for name in ["a", "b", "c"] {
+            line.join(&connect(&server.url()).await, name).await;
+        }
+        assert!(probe.untouched("foreign"));
+        probe.give_back("foreign");
+        // One that comes now and tries once would be the first to see the key free.
+        let late = connect(&server.url()).await;
+        let single = late.lock("foreign").ttl(TTL).acquire().await;
+        let error = single.expect_err("others were there before");
+        assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+        assert_eq!(line.served().await, ["a", "b", "c"]);
+    }
+}
+
+/// Fails if a call that tries once takes the turn of a process that waits.
+#[tokio::test]
+async fn a_single_try_does_not_overtake() {
+    let (server, probe, held) = super::held("single").await;
+    let single = connect(&server.url()).await;
+    let mut line = Line::new("single");
+    for name in ["a", "b", "c", "d"] {
+        line.join(&connect(&server.url()).await, name).await;
+    }
+    line.stay = Duration::from_millis(5);
+    let tries = tokio::spawn(async move {
+        let mut got = 0;
+        loop {
+            let one = single.lock("single").ttl(TTL).acquire().await;
+            if one.is_ok() {
+                return got;
+            }
+            got += 1;
+            tokio::task::yield_now().await;
+        }
+    });
+    held.release().await.expect("still held");
+    assert_eq!(line.served().await, ["a", "b", "c", "d"]);
+    // The last of them may be released before this looks; nobody queues then.
+    let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
+    assert!(refused.expect("no panic") > 0, "it never met another");
+    assert_eq!(queued(&probe, "single"), 0);
+}
+
+/// Fails if fences that one process keeps for its own calls are given to another, or given late.
+#[tokio::test]
+async fn fences_grow_under_contention() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-fences"] {
+        let fences = Arc::new(Mutex::new(Vec::new()));
+        let mut calls = JoinSet::new();
+        for _ in 0..4 {
+            let pool = connect(url).await;
+            for _ in 0..8 {
+                let (pool, fences) = (pool.clone(), Arc::clone(&fences));
+                calls.spawn(async move {
+                    for _ in 0..50 {
+                        let request = pool.lock("fences").ttl(TTL).wait(LONG);
+                        let guard = request.acquire().await.expect("its turn comes");
+                        fences.lock().expect("no panic").push(guard.fence());
+                        guard.release().await.expect("still held");
+                    }
+                });
+            }
+            settle(&pool).await;
+        }
+        while let Some(call) = calls.join_next().await {
+            call.expect("no panic");
+        }
+        let fences = fences.lock().expect("no panic");
+        assert_eq!(fences.len(), 4 * 8 * 50);
+        assert!(fences.is_sorted_by(|a, b| a < b), "{url}");
+    }
+}

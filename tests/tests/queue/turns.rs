@@ -1,0 +1,83 @@
+//! A process passes a lock on among its own calls for a turn, which ends while others wait.
+
+use std::time::Duration;
+
+use leasehold::LockPool;
+use leasehold_tests::server::Server;
+
+use super::{Line, connect, connect_with, settle, take};
+
+const CALLS: u32 = 20;
+
+/// How many calls of a process that has many are served before the one of another process, which begins to wait after them.
+async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> usize {
+    let held = take(&connect(url).await, "turns").await;
+    let mut line = Line::new("turns");
+    line.stay = stay;
+    line.join_all(&many, "many", CALLS).await;
+    line.join(&connect(url).await, "other").await;
+    held.release().await.expect("still held");
+    let got = line.served().await;
+    assert_eq!(got.len(), CALLS as usize + 1);
+    let other = got.iter().position(|who| *who == "other");
+    other.expect("it is served")
+}
+
+/// Fails if a turn has no end, or another than was set.
+#[tokio::test]
+async fn a_turn_ends_after_so_many_passes() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-passes"] {
+        let usual = connect(url).await;
+        let few = connect_with(url, |pool| pool.max_passes(3)).await;
+        let none = connect_with(url, |pool| pool.max_passes(0)).await;
+        for (pool, passes) in [(usual, 16), (few, 3), (none, 0)] {
+            let first = before_the_other(url, pool, Duration::ZERO).await;
+            assert_eq!(first, 1 + passes, "{url}");
+        }
+    }
+}
+
+/// Fails if sections that take long make a turn long.
+#[tokio::test]
+async fn a_turn_ends_after_so_long() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-long"] {
+        let short = |pool: leasehold::LockPoolBuilder| {
+            let pool = pool.max_passes(1_000);
+            pool.longest_turn(Duration::from_millis(30))
+        };
+        let pool = connect_with(url, short).await;
+        // The first is over at 20 ms, the second at 40 ms, at the earliest.
+        let first = before_the_other(url, pool, Duration::from_millis(20)).await;
+        assert!((1..=2).contains(&first), "{first} sections of 20 ms, {url}");
+    }
+}
+
+/// Fails if a process that has its turn does not hear of one that comes, or counts what it passed on before that.
+#[tokio::test]
+async fn one_that_comes_in_the_middle_of_a_turn() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-middle"] {
+        let many = connect_with(url, |pool| pool.max_passes(5)).await;
+        let other = connect(url).await;
+        let held = take(&connect(url).await, "middle").await;
+        let mut line = Line::new("middle");
+        line.stay = Duration::from_millis(100);
+        line.join_all(&many, "many", 30).await;
+        held.release().await.expect("still held");
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        line.join(&other, "other").await;
+        settle(&many).await;
+        let inside = line.served.lock().expect("no panic").len();
+        let got = line.served().await;
+        let first = got.iter().position(|who| *who == "other");
+        let first = first.expect("it is served");
+        assert!(inside <= first, "it was not served before it came");
+        // One may have begun while it was told.
+        assert!(
+            first <= inside + 5 + 1,
+            "{first} with {inside} before it, {url}"
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! `redis-sentinel://`: the pool finds the master, follows a fail-over, and is not fooled by a replica.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::load::Load;
+use leasehold_tests::random::Random;
+use leasehold_tests::recorder::Violation;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::sentinel::{Deployment, MASTER, Setup};
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const TTL: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::connect(url).await;
+    pool.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Takes and releases a lock; the pool may need a moment to follow.
+async fn works(pool: &LockPool, key: &str) {
+    let acquired = pool.lock(key).ttl(TTL).wait(PATIENCE).acquire().await;
+    let guard = acquired.unwrap_or_else(|error| panic!("{key}: {error}"));
+    guard.release().await.expect("it is released");
+}
+
+async fn refused(url: &str) -> (String, String) {
+    match LockPool::connect(url).await {
+        Ok(pool) => panic!("connected: {pool:?}"),
+        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Fails if the lock is not on the master, or if the credentials of the one are given to the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_master_that_the_sentinels_name_is_used() {
+    for setup in [Setup::new(), Setup::new().passwords("pass-1", "pass-2")] {
+        let deployment = setup.start();
+        let url = deployment.url();
+        let pool = connect(&url).await;
+        let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+        let probe = deployment.master().probe();
+        assert!(probe.value("lock:k").is_some(), "the master has the key");
+        guard.release().await.expect("released");
+        assert_eq!(probe.get("lock:k"), None);
+        let shown = format!("{pool:?}");
+        assert!(
+            shown.contains(MASTER) && !shown.contains("pass-"),
+            "{shown}"
+        );
+        leasehold::__test::conformance(&url).await;
+    }
+}
+
+/// Fails if the pool stays with the dead master, if a body outlives its lease, or if fences run backwards. Overlaps
+/// are counted: replication is asynchronous, and a lock that no replica had yet is lost with the master.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fail_over_is_followed_under_load() {
+    let mut random = Random::seeded("fail-over under load");
+    let mut deployment = Deployment::start();
+    let url = deployment.url();
+    let pools = [connect(&url).await, connect(&url).await];
+    let longest = Duration::from_millis(400);
+    let load = Load::start(&pools, 8, 4, longest, &mut random);
+    wait::until_async("sections before", PATIENCE, || load.sections() > 20).await;
+    let dead = deployment.fail_over();
+    let before = load.sections();
+    wait::until_async("sections after", PATIENCE, || load.sections() > before + 40).await;
+    // The old master comes back as a replica and must not be taken for the master.
+    deployment.bring_back(dead);
+    let before = load.sections();
+    wait::until_async("sections after", PATIENCE, || load.sections() > before + 20).await;
+    let ended = load.stop().await;
+    let (overlaps, others): (Vec<_>, Vec<_>) = ended
+        .recorder()
+        .violations()
+        .into_iter()
+        .partition(|found| matches!(found, Violation::Overlap(..)));
+    assert_eq!(others, [], "promises that do not depend on replication");
+    println!(
+        "{} sections, {} overlaps",
+        ended.recorder().len(),
+        overlaps.len()
+    );
+}
+
+/// Fails if silence is not enough to ask the Sentinels again, or if the old master is used when it wakes up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_is_left() {
+    let deployment = Deployment::start();
+    let pool = connect(&deployment.url()).await;
+    works(&pool, "before").await;
+    let old = deployment.named();
+    let hung = deployment.master();
+    hung.pause();
+    deployment.wait_for_fail_over(old);
+    works(&pool, "meanwhile").await;
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    assert!(deployment.master().probe().value("lock:k").is_some());
+    hung.resume();
+    guard.release().await.expect("released where it was taken");
+    works(&pool, "afterwards").await;
+}
+
+/// Fails if a master that was demoted while it stayed up keeps the pool.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_is_demoted_is_left() {
+    let deployment = Deployment::start();
+    let pool = connect(&deployment.url()).await;
+    works(&pool, "before").await;
+    let old = deployment.named();
+    let sentinel = deployment.ports().next().expect("a Sentinel runs");
+    let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
+    sentinel.run::<()>(cmd("SENTINEL").arg("FAILOVER").arg(MASTER));
+    deployment.wait_for_fail_over(old);
+    // Between the two the old master still takes locks, and loses them.
+    let is_replica = |server: &Server| server.role().as_deref() == Some("slave");
+    let demoted = || deployment.replicas().all(is_replica);
+    wait::until_async("the old master is demoted", PATIENCE, demoted).await;
+    let guard = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
+    let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+    let has_it = || deployment.master().probe().value("lock:k").is_some();
+    assert!(has_it(), "the lock is on the new master");
+    guard.release().await.expect("released");
+}
+
+/// Fails if a Sentinel that is dead, or takes connections and hangs, keeps the pool from connecting or from following.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_sentinel_is_survived() {
+    let mut deployment = Deployment::start();
+    let all = deployment.url();
+    let early = connect(&all).await;
+    deployment.kill_sentinel();
+    works(&connect(&all).await, "one dead").await;
+    let dead = deployment.fail_over();
+    works(&early, "one dead, after a fail-over").await;
+    deployment.bring_back(dead);
+    deployment.pause_sentinel();
+    works(&connect(&all).await, "one dead and one hung").await;
+}
+
+/// A Sentinel that names whatever it is told to, under whatever epoch.
+async fn liar(names: u16, epoch: u64) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let address = format!("*2\r\n{}{}", text("127.0.0.1"), text(&names.to_string()));
+    let state = format!("*2\r\n{}{}", text("config-epoch"), text(&epoch.to_string()));
+    let answers = format!("{address}{state}*0\r\n");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                while let Ok(read) = stream.read(&mut request).await {
+                    let asked = request[..read].windows(8).any(|part| part == b"SENTINEL");
+                    let answer = if asked {
+                        answers.as_str()
+                    } else {
+                        "+OK\r\n+OK\r\n"
+                    };
+                    if read == 0 || stream.write_all(answer.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Fails if a replica is taken for a master because a Sentinel says so, were it one that takes writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_named_as_master_is_refused() {
+    let master = Server::start();
+    for read_only in ["yes", "no"] {
+        let replica = ServerOptions::new()
+            .replica_of(&master)
+            .option("replica-read-only", &[read_only])
+            .start();
+        let sentinel = liar(replica.port(), 1).await;
+        let (code, text) = refused(&format!("redis-sentinel://127.0.0.1:{sentinel}/shop")).await;
+        assert_eq!(code, "READONLY");
+        assert!(text.contains("is a replica"), "{text}");
+    }
+}
+
+/// Fails if a Sentinel that was cut off with the old master outvotes one that knows of the fail-over.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_configuration_counts() {
+    let (old, new) = (Server::start(), Server::start());
+    let early = [liar(old.port(), 6).await, liar(old.port(), 6).await];
+    let late = liar(new.port(), 7).await;
+    for hosts in [
+        [early[0], early[1], late],
+        [late, early[0], early[1]],
+        [early[0], late, early[1]],
+    ] {
+        let hosts = hosts.map(|port| format!("127.0.0.1:{port}")).join(",");
+        let pool = connect(&format!("redis-sentinel://{hosts}/shop")).await;
+        works(&pool, "k").await;
+    }
+    assert_eq!(
+        old.probe().size(),
+        0,
+        "nothing was written to the old master"
+    );
+    assert!(
+        new.probe().size() > 0,
+        "the fence counter is on the new one"
+    );
+}
+
+/// Fails if an error does not say what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told() {
+    let deployment = Setup::new().passwords("pass-1", "pass-2").start();
+    let url = deployment.url();
+    let server = deployment.master().port();
+    let cases = [
+        (
+            "another name",
+            url.replace("/shop", "/stock"),
+            "sentinel",
+            vec!["no master `stock`", "shop"],
+        ),
+        (
+            "nobody there",
+            "redis-sentinel://127.0.0.1:1,127.0.0.1:2/shop".to_owned(),
+            "sentinel",
+            vec!["no Sentinel answered", "127.0.0.1:1", "is up"],
+        ),
+        (
+            "no password for the Sentinels",
+            url.replace("?sentinel_password=pass-2", ""),
+            "NOAUTH",
+            vec!["sentinel_password"],
+        ),
+        (
+            "a wrong password for the Sentinels",
+            url.replace("pass-2", "pass-3"),
+            "WRONGPASS",
+            vec!["Sentinel", "sentinel_password"],
+        ),
+        (
+            "a wrong password for the master",
+            url.replace(":pass-1@", ":pass-3@"),
+            "WRONGPASS",
+            vec!["password"],
+        ),
+        (
+            "a server instead of a Sentinel",
+            format!("redis-sentinel://127.0.0.1:{server}/shop?sentinel_password=pass-1"),
+            "protocol",
+            vec!["26379"],
+        ),
+    ];
+    for (what, url, code, says) in cases {
+        let started = Instant::now();
+        let (found, text) = refused(&url).await;
+        assert_eq!(found, code, "{what}: {text}");
+        for fragment in says {
+            assert!(
+                text.contains(fragment),
+                "{what}: no {fragment:?} in {text:?}"
+            );
+        }
+        assert!(!text.contains("pass-"), "{what} shows a password: {text}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{what}");
+    }
+}

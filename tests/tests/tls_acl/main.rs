@@ -1,0 +1,44 @@
+//! Who may speak to the server, and who can listen: TLS, and users with the fewest permissions.
+
+mod acl;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+
+const TTL: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Takes, renews and releases a lock.
+async fn works(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    let guard = pool
+        .lock(key)
+        .ttl(Duration::from_millis(900))
+        .watchdog()
+        .acquire()
+        .await?;
+    let handle = guard.handle();
+    let first = leasehold::__test::deadline(&handle);
+    let renewed = async {
+        while leasehold::__test::deadline(&handle) == first {
+            handle.check()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    };
+    leasehold_tests::wait::within("a renewal", PATIENCE, renewed).await?;
+    guard.release().await
+}
+
+/// Connecting fails: the code and the text.
+async fn refused(
+    connecting: impl Future<Output = Result<LockPool, LockError>>,
+) -> (String, String) {
+    match connecting.await {
+        Ok(pool) => panic!("connected: {pool:?}"),
+        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
+        Err(error) => ("Config".to_owned(), error.to_string()),
+    }
+}

@@ -1,0 +1,156 @@
+//! `rediss://`: the server is verified unless nothing is sent to it.
+
+use leasehold::LockPool;
+use leasehold_tests::tls::{Authority, TlsServer};
+
+use crate::{refused, works};
+
+const HOST: &str = "127.0.0.1";
+
+/// Fails if TLS does not work, or is taken for plain text by the checks.
+#[tokio::test]
+async fn a_server_of_a_known_authority_is_trusted() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, "localhost");
+    let url = server.url("localhost");
+    let pool = LockPool::builder().url(url).tls_ca(authority.pem());
+    assert!(!format!("{pool:?}").contains("CERTIFICATE"), "{pool:?}");
+    let pool = pool
+        .connect()
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+    assert_eq!(report.find("plain-text"), None, "{report}");
+}
+
+/// Fails if anything is sent to a server that nobody vouches for: without an authority, with another one, or by another name.
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::start(&authority, "localhost");
+    let local = server.url("localhost");
+    let cases = [
+        ("the system's", LockPool::builder().url(&local)),
+        (
+            "another",
+            LockPool::builder().url(&local).tls_ca(other.pem()),
+        ),
+        (
+            "another name",
+            LockPool::builder()
+                .url(server.url(HOST))
+                .tls_ca(authority.pem()),
+        ),
+    ];
+    for (what, builder) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert_eq!(code, "tls", "{what}: {text}");
+        for fragment in ["not trusted", "`tls_ca`", "rediss://"] {
+            assert!(
+                text.contains(fragment),
+                "{what}: no {fragment:?} in {text:?}"
+            );
+        }
+    }
+    let commands: String = server
+        .server
+        .probe()
+        .run(redis::cmd("INFO").arg("commandstats"));
+    assert!(!commands.contains("cmdstat_script"), "{commands}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown() {
+    let authority = Authority::new();
+    let server = TlsServer::start_for_clients_with_certificates(&authority, HOST);
+    let builder = || {
+        LockPool::builder()
+            .url(server.url(HOST))
+            .tls_ca(authority.pem())
+    };
+    let mine = authority.issue("client");
+    let pool = builder().tls_client(mine.certificate, mine.key);
+    let pool = pool
+        .connect()
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let foreign = Authority::new().issue("client");
+    let cases = [
+        ("none", builder()),
+        (
+            "another's",
+            builder().tls_client(foreign.certificate, foreign.key),
+        ),
+    ];
+    for (what, builder) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert_eq!(code, "tls", "{what}: {text}");
+        assert!(text.contains("`tls_client`"), "{what}: {text}");
+    }
+}
+
+/// Fails if a mistake is taken for a network that is down, or switches the verification off.
+#[tokio::test]
+async fn mistakes_are_told() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, HOST);
+    let url = server.url(HOST);
+    let plain = format!("rediss://{HOST}:{}/", server.server.port());
+    let builder = LockPool::builder;
+    let mine = authority.issue("client");
+    let cases = [
+        (
+            "insecure",
+            builder().url(format!("{url}#insecure")),
+            "tls_ca",
+        ),
+        ("no PEM", builder().url(&url).tls_ca("certificate"), "PEM"),
+        (
+            "half a PEM",
+            builder()
+                .url(&url)
+                .tls_ca("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"),
+            "PEM",
+        ),
+        (
+            "a certificate instead of the key",
+            builder()
+                .url(&url)
+                .tls_client(mine.certificate.clone(), mine.certificate),
+            "PEM",
+        ),
+        (
+            "certificates without TLS",
+            builder().url(server.server.url()).tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "certificates without a server",
+            builder().url("memory://").tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "certificates with Sentinels",
+            builder()
+                .url("redis-sentinel://127.0.0.1/shop")
+                .tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "no TLS on this port",
+            builder().url(plain).tls_ca(authority.pem()),
+            "speaks TLS on this port",
+        ),
+    ];
+    for (what, builder, says) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert!(
+            ["Config", "timeout"].contains(&&*code),
+            "{what}: {code}: {text}"
+        );
+        assert!(text.contains(says), "{what}: no {says:?} in {text:?}");
+    }
+}
