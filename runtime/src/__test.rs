@@ -31,7 +31,7 @@ pub async fn conformance(url: &str) {
 ///
 /// # Panics
 ///
-/// As [`conformance`].
+/// As `conformance`.
 pub async fn conformance_of_queues(url: &str) {
     let mut stores = Vec::new();
     for _ in 0..3 {
