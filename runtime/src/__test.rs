@@ -6,6 +6,7 @@ use crate::LockHandle;
 use crate::clock::Clock;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
+use crate::store::conformance::Promises;
 pub use crate::store::interleave::Counts;
 use crate::store::{LockStore, Options, Target, conformance, interleave};
 
@@ -18,7 +19,12 @@ pub async fn conformance(url: &str) {
     let one = open(url).await;
     let two = open(url).await;
     let mut stores = vec![one, two];
-    conformance::run(move || stores.pop().expect("the suite asks for two")).await;
+    let promises = if url.starts_with("redlock://") {
+        Promises::QUORUM
+    } else {
+        Promises::ONE
+    };
+    conformance::run(promises, || stores.pop().expect("the suite asks for two")).await;
 }
 
 /// Runs what a store with a queue of processes must do besides.

@@ -83,6 +83,17 @@ impl Finding {
     }
 }
 
+#[cfg(feature = "redis")]
+impl Finding {
+    /// As found on one node of several.
+    pub(crate) fn at(self, node: &str) -> Self {
+        Self {
+            text: format!("{node}: {}", self.text),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {

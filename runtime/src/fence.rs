@@ -19,7 +19,7 @@ use std::fmt;
 pub struct Fence(u64);
 
 impl Fence {
-    pub(crate) fn new(number: u64) -> Self {
+    pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 

@@ -88,6 +88,10 @@ bugs! {
     FenceFromCounter,
     /// The watchdog does not renew.
     WatchdogAsleep,
+    /// A quorum is counted among the nodes that answered.
+    QuorumOfAnswers,
+    /// A node that was restarted empty votes at once.
+    NoQuarantine,
     /// A lock that is passed on inside the process counts as taken anew, and so outlives its lease.
     PassedOnWithoutEnd,
     /// A lock that is passed on keeps the fence of the one before.

@@ -4,6 +4,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
@@ -30,6 +31,7 @@ pub mod probe;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;

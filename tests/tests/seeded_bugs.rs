@@ -67,6 +67,8 @@ bugs! {
     watchdog_asleep: WatchdogAsleep,
     passed_on_without_end: PassedOnWithoutEnd,
     fence_passed_on: FencePassedOn,
+    quorum_of_answers: QuorumOfAnswers,
+    no_quarantine: NoQuarantine,
     message_believed: MessageBelieved,
     hand_off_believed: HandOffBelieved,
     dead_waiter_kept: DeadWaiterKept,

@@ -4,16 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Flight, Signal};
-use super::queue::{KeyQueue, MOST_SPARE, Passing, Place};
+use super::core::{Core, Signal};
+use super::queue::{KeyQueue, Passing, Place};
 use super::ticket::{Lease, Order, Share, Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
-use crate::store::{Failure, Op, OpId, Reply, Retry};
+use crate::store::{Failure, OpId, Reply, Retry};
 use crate::{Fence, LockError, StoreError};
-
-/// So many calls that share a lock ask for it at once.
-const MOST_TOGETHER: usize = 64;
 
 impl Core {
     pub(super) fn enter(&mut self, id: TicketId, order: Order, now: Instant) {
@@ -91,155 +88,6 @@ impl Core {
         match &holder.stage {
             Stage::Held(lease) => Some(holder.deadline(lease).since(now)),
             _ => None,
-        }
-    }
-
-    /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it.
-    pub(super) fn pump(&mut self, key: &Arc<str>, now: Instant) {
-        let Some(queue) = self.queues.get(key) else {
-            return;
-        };
-        if queue.is_empty() {
-            let place = queue.place;
-            self.queues.remove(key);
-            if place != Place::None {
-                self.leave_line(key);
-            }
-            return;
-        }
-        let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
-            return;
-        };
-        if queue.ask_at <= now && !queue.held_back {
-            self.ask_together(key, now);
-        }
-        self.arm(head);
-    }
-
-    /// Asks, unless so much is under way that what is asked now would only grow old behind it.
-    fn ask_together(&mut self, key: &Arc<str>, now: Instant) {
-        let Some(queue) = self.queues.get_mut(key) else {
-            return;
-        };
-        if self.limits.in_flight <= self.flights.len() {
-            queue.held_back = true;
-            self.held_back.push_back(Arc::clone(key));
-            return;
-        }
-        let Some(queue) = self.queues.get(key) else {
-            return;
-        };
-        for id in self.asking_together(queue) {
-            self.ask(id, now);
-        }
-    }
-
-    /// Less is under way: those that were held back ask, in their order.
-    pub(super) fn resume(&mut self, now: Instant) {
-        while self.flights.len() < self.limits.in_flight {
-            let Some(key) = self.held_back.pop_front() else {
-                return;
-            };
-            if let Some(queue) = self.queues.get_mut(&key) {
-                queue.held_back = false;
-                self.pump(&key, now);
-            }
-        }
-    }
-
-    fn asking_together(&self, queue: &KeyQueue) -> Vec<TicketId> {
-        let shares = |id: &&TicketId| self.tickets[*id].order.share.is_some();
-        let together = queue.waiting.iter().take(MOST_TOGETHER).take_while(shares);
-        let together = together.count().max(1);
-        let queued = |id: &TicketId| matches!(self.tickets[id].stage, Stage::Queued);
-        queue
-            .waiting
-            .iter()
-            .copied()
-            .take(together)
-            .filter(queued)
-            .collect()
-    }
-
-    /// The key is likely free: the next in its queue asks at once.
-    pub(super) fn hurry(&mut self, key: &Arc<str>, now: Instant) {
-        if let Some(queue) = self.queues.get_mut(key) {
-            queue.freed(now);
-        }
-        self.pump(key, now);
-    }
-
-    /// The store says that the key was handed to this process.
-    pub(super) fn turn(&mut self, key: &Arc<str>, now: Instant) {
-        match self.queues.get_mut(key) {
-            // Nobody wants it any more.
-            None => self.leave_line(key),
-            // An older message: we have the key.
-            Some(queue) if queue.holder.is_some() => {}
-            Some(queue) => {
-                queue.place = Place::Called;
-                self.hurry(key, now);
-            }
-        }
-    }
-
-    /// The store says that another process queues for a key that this process has, or had.
-    pub(super) fn wanted(&mut self, key: &Arc<str>, now: Instant) {
-        if let Some(queue) = self.queues.get_mut(key) {
-            queue.passing.wanted(now);
-        }
-    }
-
-    /// Gives up the place in the store's queue. A failure costs those that follow a claim's time at most.
-    fn leave_line(&mut self, key: &Arc<str>) {
-        let key = Arc::clone(key);
-        let patience = self.limits.io_timeout;
-        self.send(Op::Leave { key }, patience, Flight::Leave);
-    }
-
-    fn ask(&mut self, id: TicketId, now: Instant) {
-        // A silent connection is replaced, and the question asked again on the new one, before the time is up.
-        let patience = self.limits.io_timeout / 4;
-        let order = &self.tickets[&id].order;
-        let queue = order.waits();
-        let mut spare = 0;
-        if let Some(local) = self.queues.get_mut(&order.key) {
-            // From here on the store may have a place for us, until it says otherwise.
-            local.place = if queue || local.place != Place::None {
-                Place::Queued
-            } else {
-                Place::None
-            };
-            spare =
-                u32::try_from(local.waiting.len() - 1).map_or(MOST_SPARE, |n| n.min(MOST_SPARE));
-        }
-        let (key, token, ttl) = (Arc::clone(&order.key), order.token, order.terms.ttl());
-        let op = match order.share {
-            Some(kind) => Op::Join {
-                key,
-                token,
-                ttl,
-                limit: kind.limit(),
-                queue,
-            },
-            None => Op::Acquire {
-                key,
-                token,
-                ttl,
-                owner: Arc::clone(&order.owner),
-                queue,
-                spare,
-            },
-        };
-        let flight = Flight::Acquire {
-            ticket: id,
-            sent: now,
-        };
-        let op = self.send(op, patience, flight);
-        if let Some(ticket) = self.tickets.get_mut(&id) {
-            ticket.open.push(op);
-            let until = now + self.limits.io_timeout;
-            ticket.stage = Stage::Asking { op, until };
         }
     }
 

@@ -97,21 +97,13 @@ impl Core {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 for (id, kept) in tickets.iter().zip(kept) {
-                    if kept {
-                        let sent = if seeded!(self, CountedFromReply) {
-                            now
-                        } else {
-                            sent
-                        };
-                        self.extend(*id, sent);
-                        if shares {
-                            self.is_shared(*id, now);
-                        }
-                    } else if seeded!(self, LossIgnored) {
-                        self.renew_soon(*id, Retry::Later, now);
-                    } else {
-                        self.lose(*id, now);
-                    }
+                    self.renewal_said(*id, shares, sent, Some(kept), now);
+                }
+            }
+            #[cfg(feature = "redis")]
+            Ok(Reply::RenewedInPart(kept)) => {
+                for (id, kept) in tickets.iter().zip(kept) {
+                    self.renewal_said(*id, shares, sent, kept, now);
                 }
             }
             // Not known: the lease runs on as it was, and the same token is tried again.
@@ -124,6 +116,32 @@ impl Core {
                     self.renew_soon(*id, retry, now);
                 }
             }
+        }
+    }
+
+    /// Whether the key was kept, if that is known.
+    fn renewal_said(
+        &mut self,
+        id: TicketId,
+        shares: bool,
+        sent: Instant,
+        kept: Option<bool>,
+        now: Instant,
+    ) {
+        match kept {
+            Some(true) => {
+                let sent = if seeded!(self, CountedFromReply) {
+                    now
+                } else {
+                    sent
+                };
+                self.extend(id, sent);
+                if shares {
+                    self.is_shared(id, now);
+                }
+            }
+            Some(false) if !seeded!(self, LossIgnored) => self.lose(id, now),
+            _ => self.renew_soon(id, Retry::Later, now),
         }
     }
 

@@ -7,6 +7,7 @@
 //! released when its runtime is gone.
 
 mod acquire;
+mod ask;
 mod core;
 #[cfg(test)]
 mod core_tests;

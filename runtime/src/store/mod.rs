@@ -10,6 +10,8 @@ use crate::{Fence, LockError};
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "redis")]
+pub(crate) mod redlock;
 
 #[cfg(feature = "redis")]
 mod aside;
@@ -143,6 +145,9 @@ pub(crate) enum Reply {
     },
     /// Per key, whether it still carried its token.
     Renewed(Vec<bool>),
+    /// The same, where nothing certain can be said of some keys.
+    #[cfg(feature = "redis")]
+    RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
         /// Whether it did.
@@ -172,6 +177,15 @@ impl Failure {
         match &self.error {
             LockError::Unavailable { source } => source.code(),
             _ => "",
+        }
+    }
+
+    /// What happened, without the words that every unavailable store is told with.
+    #[cfg(feature = "redis")]
+    pub(crate) fn text(&self) -> String {
+        match &self.error {
+            LockError::Unavailable { source } => source.to_string(),
+            error => error.to_string(),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::engine::Connecting;
 use crate::{LockError, Replicas};
 
 /// The stores that a URL can name.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redlock://host:port,host:port,host:port` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub(crate) enum Target {
     Memory(String),
     #[cfg(feature = "redis")]
     Redis(Box<super::redis::Origin>, Option<Replicas>),
+    #[cfg(feature = "redis")]
+    Redlock(Box<super::redlock::Address>),
 }
 
 /// How to connect.
@@ -58,6 +60,19 @@ impl Options {
         Ok(origin)
     }
 
+    /// Refuses what makes no sense for a quorum.
+    #[cfg(feature = "redis")]
+    fn for_independent_nodes(&self) -> Result<(), LockError> {
+        #[cfg(feature = "tls")]
+        self.tls.refuse()?;
+        if self.replicas.is_some() {
+            return Err(LockError::config(
+                "the nodes of `redlock://` are independent, so `replicas` makes no sense there; leave it out",
+            ));
+        }
+        Ok(())
+    }
+
     /// With what a URL asks for where the builder did not say it.
     #[cfg(feature = "redis")]
     fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {
@@ -79,7 +94,8 @@ impl Target {
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" => Self::redis(scheme, url),
-            "redis-cluster" | "redlock" => Err(LockError::config(format!(
+            "redlock" => Self::redlock(url),
+            "redis-cluster" => Err(LockError::config(format!(
                 "lock stores with `{scheme}://` are not supported yet; use {KNOWN}"
             ))),
             _ => Err(LockError::config(format!(
@@ -97,6 +113,16 @@ impl Target {
         }
         let (origin, replicas) = super::redis::Origin::parse(url)?;
         Ok(Self::Redis(Box::new(origin), replicas))
+    }
+
+    #[cfg(feature = "redis")]
+    fn redlock(url: &str) -> Result<Self, LockError> {
+        super::redlock::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn redlock(url: &str) -> Result<Self, LockError> {
+        Self::redis("redlock", url)
     }
 
     #[cfg(not(feature = "redis"))]
@@ -130,6 +156,12 @@ impl Target {
                 let store = super::redis::RedisStore::connect(origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => Box::pin(async move {
+                options.for_independent_nodes()?;
+                let store = super::redlock::RedlockStore::connect(*address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
         }
     }
 }
@@ -154,6 +186,14 @@ impl Target {
                 )
                 .await
             }
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => {
+                options.for_independent_nodes()?;
+                super::aside::run(async move {
+                    super::redlock::RedlockStore::check(*address, &options).await
+                })
+                .await
+            }
         }
     }
 }
@@ -164,6 +204,8 @@ impl fmt::Display for Target {
             Self::Memory(name) => write!(f, "memory://{name}"),
             #[cfg(feature = "redis")]
             Self::Redis(origin, _) => origin.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => address.fmt(f),
         }
     }
 }
@@ -185,7 +227,7 @@ mod tests {
             "",
             "localhost:6379",
             "http://u:hunter2@h/",
-            "redlock://a,b",
+            "redis-cluster://a,b",
             "redis://u:hunter2@h:port/",
         ] {
             let text = refusal(url);

@@ -16,44 +16,78 @@ pub(crate) use queue::run as run_queue;
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
 
+/// What stands for the fence of a store that has none.
+const NO_FENCE: Fence = Fence::new(0);
+
+/// What a store promises, and how fast it can be expected to keep it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Promises {
+    /// Whether each acquisition has a fence.
+    pub(crate) fences: bool,
+    /// A ttl that does not run out during a scene.
+    pub(crate) ttl: Duration,
+    /// One that does.
+    pub(crate) short: Duration,
+}
+
+impl Promises {
+    /// Of a store with one server at most.
+    pub(crate) const ONE: Self = Self {
+        fences: true,
+        ttl: TTL,
+        short: SHORT,
+    };
+    /// Of a quorum: its nodes have a twentieth of the ttl to answer, and do not vote before they are older than it.
+    #[cfg(feature = "__test")]
+    pub(crate) const QUORUM: Self = Self {
+        fences: false,
+        ttl: Duration::from_secs(10),
+        short: Duration::from_secs(2),
+    };
+}
+
 /// Runs the suite. `connect` gives one more client of the same store.
 ///
 /// # Panics
 ///
 /// Where the store does not conform.
-pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
-    let mut one = Client::new(connect());
-    let mut two = Client::new(connect());
+pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn LockStore>) {
+    let mut one = Client::of(promises, connect());
+    let mut two = Client::of(promises, connect());
     exclusion(&mut one, &mut two).await;
     idempotence(&mut one, &mut two).await;
     ownership(&mut one, &mut two).await;
     expiry(&mut one, &mut two).await;
     renewal(&mut one, &mut two).await;
     renewal_never_creates(&mut one, &mut two).await;
-    fences_grow(&mut one, &mut two).await;
+    if promises.fences {
+        fences_grow(&mut one, &mut two).await;
+    }
     order(&mut one, &mut two).await;
     batches(&mut one).await;
     kept(&mut one, &mut two).await;
 }
 
 async fn exclusion(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("exclusion");
-    assert!(one.acquire(&key, mine, TTL).await.is_some());
-    let Reply::Held { left, .. } = two.ask(acquire(&key, other, TTL)).await else {
+    assert!(one.acquire(&key, mine, ttl).await.is_some());
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, ttl)).await else {
         panic!("a held key was given to another token");
     };
-    assert!(left.is_some_and(|left| left <= TTL && left > TTL / 2));
+    assert!(left.is_some_and(|left| left <= ttl && left > ttl / 2));
     assert!(one.release(&key, mine).await);
-    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.acquire(&key, other, ttl).await.is_some());
     assert!(two.release(&key, other).await);
 }
 
 async fn idempotence(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
     let (key, mine, _) = scene("idempotence");
-    let first = one.acquire(&key, mine, SHORT).await.unwrap();
-    let again = two.acquire(&key, mine, TTL).await;
+    let first = one.acquire(&key, mine, short).await.unwrap();
+    let again = two.acquire(&key, mine, ttl).await;
     assert_eq!(again, Some(first), "the same token got another fence");
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(short * 2).await;
     assert!(
         one.release(&key, mine).await,
         "the second acquire did not extend the ttl"
@@ -61,10 +95,11 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
 }
 
 async fn ownership(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("ownership");
-    one.acquire(&key, mine, TTL).await.unwrap();
+    one.acquire(&key, mine, ttl).await.unwrap();
     assert!(!two.release(&key, other).await);
-    assert_eq!(two.renew(&[(&key, other)], SHORT).await, [false]);
+    assert_eq!(two.renew(&[(&key, other)], short).await, [false]);
     assert!(
         one.release(&key, mine).await,
         "another token's release or renewal had an effect"
@@ -73,37 +108,41 @@ async fn ownership(one: &mut Client, two: &mut Client) {
 }
 
 async fn expiry(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("expiry");
-    one.acquire(&key, mine, SHORT).await.unwrap();
-    tokio::time::sleep(SHORT * 2).await;
-    two.acquire(&key, other, TTL).await.unwrap();
+    one.acquire(&key, mine, short).await.unwrap();
+    tokio::time::sleep(short * 2).await;
+    two.acquire(&key, other, ttl).await.unwrap();
     assert!(!one.release(&key, mine).await);
     assert!(two.release(&key, other).await);
 }
 
 async fn renewal(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("renewal");
-    one.acquire(&key, mine, SHORT).await.unwrap();
-    assert_eq!(one.renew(&[(&key, mine)], TTL).await, [true]);
-    tokio::time::sleep(SHORT * 2).await;
-    assert!(two.acquire(&key, other, TTL).await.is_none());
+    one.acquire(&key, mine, short).await.unwrap();
+    assert_eq!(one.renew(&[(&key, mine)], ttl).await, [true]);
+    tokio::time::sleep(short * 2).await;
+    assert!(two.acquire(&key, other, ttl).await.is_none());
     assert!(one.release(&key, mine).await);
 }
 
 async fn renewal_never_creates(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("renewal-never-creates");
-    assert_eq!(one.renew(&[(&key, mine)], TTL).await, [false]);
-    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert_eq!(one.renew(&[(&key, mine)], ttl).await, [false]);
+    assert!(two.acquire(&key, other, ttl).await.is_some());
     assert!(two.release(&key, other).await);
 }
 
 async fn fences_grow(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
     let (key, _, _) = scene("fences");
     let mut last: Option<Fence> = None;
     for round in 0..200 {
         let client = if round % 2 == 0 { &mut *one } else { &mut *two };
         let token = Token::random(Nonce::new());
-        let fence = client.acquire(&key, token, TTL).await.unwrap();
+        let fence = client.acquire(&key, token, ttl).await.unwrap();
         assert!(last < Some(fence), "{last:?} was followed by {fence:?}");
         last = Some(fence);
         assert!(client.release(&key, token).await);
@@ -112,33 +151,35 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
 
 /// A release that keeps the key for a while leaves nobody in, and no longer than that.
 async fn kept(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
     let keep = |key: &Arc<str>, token: Token| Op::Release {
         key: Arc::clone(key),
         token,
-        keep: Some(SHORT),
+        keep: Some(short),
         after: Vec::new(),
     };
-    one.acquire(&key, mine, TTL).await.unwrap();
+    one.acquire(&key, mine, ttl).await.unwrap();
     let by_another = two.ask(keep(&key, other)).await;
     assert!(matches!(by_another, Reply::Released { found: false, .. }));
     let kept = one.ask(keep(&key, mine)).await;
     assert!(matches!(kept, Reply::Released { found: true, .. }));
-    let Reply::Held { left, .. } = two.ask(acquire(&key, other, TTL)).await else {
+    let Reply::Held { left, .. } = two.ask(acquire(&key, other, ttl)).await else {
         panic!("a kept key was given to another token");
     };
-    assert!(left.is_some_and(|left| left <= SHORT), "{left:?}");
-    tokio::time::sleep(SHORT * 2).await;
-    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(left.is_some_and(|left| left <= short), "{left:?}");
+    tokio::time::sleep(short * 2).await;
+    assert!(two.acquire(&key, other, ttl).await.is_some());
     assert!(two.release(&key, other).await);
 }
 
 /// A release that was submitted behind an acquire undoes it.
 async fn order(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("order");
     for _ in 0..100 {
         let (first, second) = (one.next_id(), one.next_id());
-        one.submit(first, acquire(&key, mine, TTL));
+        one.submit(first, acquire(&key, mine, ttl));
         one.submit(second, release(&key, mine, vec![first]));
         one.reply(first).await;
         let Reply::Released { found, ordered } = one.reply(second).await else {
@@ -146,17 +187,18 @@ async fn order(one: &mut Client, two: &mut Client) {
         };
         assert!(found && ordered);
     }
-    assert!(two.acquire(&key, other, TTL).await.is_some());
+    assert!(two.acquire(&key, other, ttl).await.is_some());
     assert!(two.release(&key, other).await);
 }
 
 async fn batches(one: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
     let keys: Vec<Arc<str>> = (0..450)
         .map(|n| format!("lock:conf:batch:{n}").into())
         .collect();
     let token = Token::random(Nonce::new());
     for key in &keys {
-        one.acquire(key, token, TTL).await.unwrap();
+        one.acquire(key, token, ttl).await.unwrap();
     }
     let mut expected = vec![true; keys.len()];
     for lost in [0, 199, 200, 449] {
@@ -164,7 +206,7 @@ async fn batches(one: &mut Client) {
         expected[lost] = false;
     }
     let renewals: Vec<_> = keys.iter().map(|key| (key, token)).collect();
-    assert_eq!(one.renew(&renewals, TTL).await, expected);
+    assert_eq!(one.renew(&renewals, ttl).await, expected);
     for key in &keys {
         one.release(key, token).await;
     }
@@ -200,6 +242,7 @@ fn release(key: &Arc<str>, token: Token, after: Vec<OpId>) -> Op {
 
 /// A store with its replies sorted by request.
 struct Client {
+    promises: Promises,
     store: Box<dyn LockStore>,
     last: u64,
     early: Vec<(OpId, Reply)>,
@@ -211,7 +254,12 @@ struct Client {
 
 impl Client {
     fn new(store: Box<dyn LockStore>) -> Self {
+        Self::of(Promises::ONE, store)
+    }
+
+    fn of(promises: Promises, store: Box<dyn LockStore>) -> Self {
         Self {
+            promises,
             store,
             last: 0,
             early: Vec::new(),
@@ -260,7 +308,10 @@ impl Client {
 
     async fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Option<Fence> {
         match self.ask(acquire(key, token, ttl)).await {
-            Reply::Acquired { fence, .. } => Some(fence.expect("this store promises fences")),
+            Reply::Acquired { fence, .. } => {
+                assert_eq!(fence.is_some(), self.promises.fences, "{fence:?}");
+                Some(fence.unwrap_or(NO_FENCE))
+            }
             Reply::Held { .. } => None,
             other => panic!("an acquire was answered by {other:?}"),
         }

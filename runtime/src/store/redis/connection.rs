@@ -15,6 +15,7 @@ use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::copies::{self, Copies};
+use super::info::Info;
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
 use super::names::Names;
 use super::origin::Origin;
@@ -86,15 +87,39 @@ impl RedisStore {
         origin: impl Into<Origin>,
         options: &Options,
     ) -> Result<Self, LockError> {
-        let origin = origin.into();
+        let (store, connected) = Self::start(origin.into(), options).await;
+        connected.map_err(|failure| failure.error)?;
+        Ok(store)
+    }
+
+    /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
+    pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
         let names = Arc::new(Names::new(&options.namespace));
         let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
-        let mut link = link.map_err(|failure| failure.error)?;
-        // Without an answer there is nothing to say: the first call will tell.
-        if let Ok(report) = checkup::examine(&mut link, &origin, &names, options).await {
-            report.log();
-        }
-        let mut store = Self {
+        let mut store = Self::unconnected(origin, names, options);
+        let connected = match link {
+            Ok(mut link) => {
+                let (origin, names) = (&store.origin, &store.names);
+                // Without an answer there is nothing to say: the first call will tell.
+                if let Ok(report) = checkup::examine(&mut link, origin, names, options).await {
+                    report.log();
+                }
+                store.adopt(link);
+                Ok(())
+            }
+            Err(failure) => {
+                store.out = true;
+                store.attempts = 1;
+                store.reason = not_sent(failure.clone());
+                store.replace();
+                Err(failure)
+            }
+        };
+        (store, connected)
+    }
+
+    fn unconnected(origin: Origin, names: Arc<Names>, options: &Options) -> Self {
+        Self {
             origin,
             names,
             io_timeout: options.io_timeout,
@@ -116,9 +141,14 @@ impl RedisStore {
             held_back: Vec::new(),
             events: VecDeque::new(),
             waker: None,
-        };
-        store.adopt(link);
-        Ok(store)
+        }
+    }
+
+    /// The present connection's number, and what the server at its other end said of itself. That is the same process as long
+    /// as the connection lasts.
+    pub(crate) fn peer(&self) -> Option<(Epoch, Option<&Info>)> {
+        let line = self.line.as_ref()?;
+        Some((line.epoch, line.info.as_ref()))
     }
 
     /// Looks at the server over a connection of its own.

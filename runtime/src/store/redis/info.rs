@@ -4,7 +4,7 @@ use redis::Value;
 
 /// The text of an `INFO`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Info(String);
+pub(crate) struct Info(String);
 
 /// Which part a server plays in a replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct Role {
 
 impl Info {
     /// Nothing if the server did not answer with one, which a missing permission does.
-    pub(super) fn read(answer: Option<&Value>) -> Option<Self> {
+    pub(crate) fn read(answer: Option<&Value>) -> Option<Self> {
         let text = match answer? {
             Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
             Value::VerbatimString { text, .. } | Value::SimpleString(text) => text.clone(),
@@ -26,7 +26,7 @@ impl Info {
     }
 
     /// The value of the line `name:value`.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.0.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
             (found == name).then_some(value.trim())
@@ -34,7 +34,7 @@ impl Info {
     }
 
     /// A field that is a number.
-    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 

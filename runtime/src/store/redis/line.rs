@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::info::Info;
 use super::scripts;
 use super::server::Link;
 use crate::store::{Op, OpId, Reply};
@@ -27,12 +28,14 @@ const IDLE: Duration = Duration::from_secs(15);
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Counts connections.
-pub(super) type Epoch = u64;
+pub(crate) type Epoch = u64;
 
 /// A connection in use.
 pub(super) struct Line {
     pub(super) epoch: Epoch,
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// What the server said of itself.
+    pub(super) info: Option<Info>,
     /// Whether this process is told on this connection that its turn has come.
     pub(super) listening: bool,
     connection: MultiplexedConnection,
@@ -101,6 +104,7 @@ impl Line {
             slowest,
             epoch,
             pushes: link.pushes,
+            info: link.info,
             listening: link.listening,
             connection: link.connection,
             deadlines: VecDeque::new(),

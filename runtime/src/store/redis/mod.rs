@@ -21,6 +21,8 @@ mod server;
 mod tls;
 
 pub(crate) use connection::RedisStore;
+pub(crate) use info::Info;
+pub(crate) use line::Epoch;
 pub(crate) use origin::Origin;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Tls;

@@ -41,6 +41,8 @@ pub(super) struct Link {
     pub(super) round_trip: Duration,
     /// Which part the server played when the connection was made, if it may be asked.
     pub(super) role: Option<Role>,
+    /// All that it said of itself then.
+    pub(super) info: Option<Info>,
     /// The host, if what is sent there can be read on the way.
     pub(super) readable: Option<String>,
     /// Whether what is published for this process arrives here.
@@ -142,12 +144,13 @@ impl Server {
         };
         let mut link = link.map_err(|error| self.failed(&error))?;
         let mut start = scripts::load();
-        start.add_command(cmd("INFO").arg("replication").to_owned());
+        start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
         let answers = link.connection.send_packed_commands(&start, 0, start.len());
         let mut answers = answers.await.map_err(|error| self.failed(&error))?;
         link.round_trip = sent_at.elapsed();
-        link.role = Info::read(answers.pop().as_ref()).and_then(|info| info.role());
+        link.info = Info::read(answers.pop().as_ref());
+        link.role = link.info.as_ref().and_then(Info::role);
         match scripts::check_loaded(answers) {
             Ok(()) => Ok(link),
             Err(failure) => Err(self.located(&failure)),
@@ -175,6 +178,7 @@ impl Server {
             pushes,
             round_trip: Duration::ZERO,
             role: None,
+            info: None,
             readable: self.readable(),
             listening: false,
         })

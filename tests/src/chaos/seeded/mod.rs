@@ -3,6 +3,7 @@
 //! A bug lives in a worker process (`LEASEHOLD_SEEDED_BUG`). Every scenario also runs without it, and must
 //! then be without a violation.
 
+mod quorum;
 mod scenarios;
 mod scene;
 
@@ -130,6 +131,18 @@ pub const CASES: &[Case] = &[
         Kind::FenceOrder,
         "calls of a process follow each other",
         scenarios::passed_on,
+    ),
+    case(
+        "QuorumOfAnswers",
+        Kind::Overlap,
+        "each of two processes reaches a node of three that the other does not reach",
+        quorum::split,
+    ),
+    case(
+        "NoQuarantine",
+        Kind::Overlap,
+        "one node of three is restarted empty while another has missed the lock",
+        quorum::forgetful,
     ),
     case(
         "MessageBelieved",

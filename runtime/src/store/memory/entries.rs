@@ -1,36 +1,29 @@
-//! Locks in this process: `memory://`.
+//! What a [`Space`](super::Space) keeps: the locks, the queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
-use super::{CLAIM, LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
-use crate::clock::{Clock, Instant};
+use crate::clock::Instant;
+use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 use crate::token::Token;
 
 /// At least so many acquisitions go by between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
 
-/// One process's locks of one name. Pools that share the name exclude each other.
-#[derive(Debug)]
-pub(crate) struct Space {
-    clock: Clock,
-    entries: Mutex<Entries>,
-}
-
 /// Names a pool in a [`Space`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct PoolId(u64);
+pub(super) struct PoolId(pub(super) u64);
 
 #[derive(Debug, Default)]
-struct Entries {
+pub(super) struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
     /// The pools that queue for a key.
     queues: HashMap<Arc<str>, VecDeque<PoolId>>,
-    pools: HashMap<PoolId, Mailbox>,
-    last_pool: u64,
+    pub(super) pools: HashMap<PoolId, Mailbox>,
+    pub(super) last_pool: u64,
     last_fence: u64,
     since_sweep: usize,
     left_by_sweep: usize,
@@ -38,9 +31,9 @@ struct Entries {
 
 /// What a pool is told by others, and how to wake it.
 #[derive(Debug, Default)]
-struct Mailbox {
-    events: VecDeque<StoreEvent>,
-    waker: Option<Waker>,
+pub(super) struct Mailbox {
+    pub(super) events: VecDeque<StoreEvent>,
+    pub(super) waker: Option<Waker>,
 }
 
 #[derive(Debug)]
@@ -90,46 +83,21 @@ impl Entry {
     }
 }
 
-impl Space {
-    /// A space that nobody else sees.
-    pub(crate) fn private(clock: Clock) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            entries: Mutex::default(),
-        })
-    }
-
-    /// The space that all pools of this process with this URL share.
-    pub(crate) fn shared(name: &str) -> Arc<Self> {
-        static SPACES: Mutex<Option<HashMap<String, Arc<Space>>>> = Mutex::new(None);
-        let mut spaces = SPACES.lock().unwrap_or_else(PoisonError::into_inner);
-        let space = spaces
-            .get_or_insert_default()
-            .entry(name.to_owned())
-            .or_insert_with(|| Self::private(Clock::System));
-        Arc::clone(space)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// An acquire or a join, as a [`MemoryStore`] was asked for it.
-struct Wish<'a> {
-    key: &'a Arc<str>,
-    token: Token,
-    ttl: Duration,
-    queue: bool,
-    spare: u32,
+pub(super) struct Wish<'a> {
+    pub(super) key: &'a Arc<str>,
+    pub(super) token: Token,
+    pub(super) ttl: Duration,
+    pub(super) queue: bool,
+    pub(super) spare: u32,
 }
 
 /// A join's part that an acquire has not: how many shares there may be.
 #[derive(Clone, Copy)]
-struct Limit(u32);
+pub(super) struct Limit(pub(super) u32);
 
 impl Entries {
-    fn acquire(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
+    pub(super) fn acquire(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
         self.sweep(now);
         let key = wish.key;
         if self.live(key, now).is_none() {
@@ -175,7 +143,13 @@ impl Entries {
         }
     }
 
-    fn join(&mut self, pool: PoolId, wish: &Wish<'_>, limit: Limit, now: Instant) -> Reply {
+    pub(super) fn join(
+        &mut self,
+        pool: PoolId,
+        wish: &Wish<'_>,
+        limit: Limit,
+        now: Instant,
+    ) -> Reply {
         self.sweep(now);
         let Limit(most) = limit;
         let key = wish.key;
@@ -242,7 +216,7 @@ impl Entries {
         }
     }
 
-    fn stay(&mut self, renewal: &Renewal, now: Instant) -> bool {
+    pub(super) fn stay(&mut self, renewal: &Renewal, now: Instant) -> bool {
         let Some(entry) = self.live(&renewal.key, now) else {
             return false;
         };
@@ -267,7 +241,7 @@ impl Entries {
         }
     }
 
-    fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
+    pub(super) fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
         if self.release(key, token, None, now) {
             return true;
         }
@@ -329,7 +303,7 @@ impl Entries {
         true
     }
 
-    fn tell(&mut self, pool: PoolId, event: StoreEvent) {
+    pub(super) fn tell(&mut self, pool: PoolId, event: StoreEvent) {
         if let Some(mailbox) = self.pools.get_mut(&pool) {
             mailbox.events.push_back(event);
             if let Some(waker) = mailbox.waker.take() {
@@ -338,7 +312,7 @@ impl Entries {
         }
     }
 
-    fn renew(&mut self, renewal: &Renewal, now: Instant) -> bool {
+    pub(super) fn renew(&mut self, renewal: &Renewal, now: Instant) -> bool {
         match self.live(&renewal.key, now) {
             Some(entry) if entry.is_held_by(renewal.token) => {
                 entry.expires = now + renewal.ttl;
@@ -349,7 +323,7 @@ impl Entries {
     }
 
     /// Removes or hands on the key, or lets it stay for as long as `keep` says.
-    fn release(
+    pub(super) fn release(
         &mut self,
         key: &Arc<str>,
         token: Token,
@@ -372,7 +346,7 @@ impl Entries {
     }
 
     /// `pool` queues no more for `key`.
-    fn leave(&mut self, pool: PoolId, key: &Arc<str>, now: Instant) {
+    pub(super) fn leave(&mut self, pool: PoolId, key: &Arc<str>, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
         if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
@@ -390,7 +364,7 @@ impl Entries {
     }
 
     /// `pool` is gone. What it holds stays until its ttl is over.
-    fn forget(&mut self, pool: PoolId, now: Instant) {
+    pub(super) fn forget(&mut self, pool: PoolId, now: Instant) {
         self.pools.remove(&pool);
         let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
         let keys = self.by_key.iter().filter(|(_, entry)| handed(entry));
@@ -430,151 +404,14 @@ impl Entries {
     }
 }
 
-/// One pool's access to a [`Space`].
-#[derive(Debug)]
-pub(crate) struct MemoryStore {
-    space: Arc<Space>,
-    pool: PoolId,
-    events: VecDeque<StoreEvent>,
-    waker: Option<Waker>,
-}
-
-impl MemoryStore {
-    pub(crate) fn new(space: Arc<Space>) -> Self {
-        let pool = {
-            let mut entries = space.entries();
-            entries.last_pool += 1;
-            let pool = PoolId(entries.last_pool);
-            entries.pools.insert(pool, Mailbox::default());
-            pool
-        };
-        Self {
-            space,
-            pool,
-            events: VecDeque::new(),
-            waker: None,
-        }
-    }
-
-    fn serve(&self, entries: &mut Entries, op: Op, now: Instant) -> Reply {
-        match op {
-            Op::Acquire {
-                key,
-                token,
-                ttl,
-                queue,
-                spare,
-                ..
-            } => {
-                let wish = Wish {
-                    key: &key,
-                    token,
-                    ttl,
-                    queue,
-                    spare,
-                };
-                entries.acquire(self.pool, &wish, now)
-            }
-            Op::Renew(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
-            }
-            Op::Release {
-                key, token, keep, ..
-            } => Reply::Released {
-                found: entries.release(&key, token, keep, now),
-                ordered: true,
-            },
-            Op::Join {
-                key,
-                token,
-                ttl,
-                limit,
-                queue,
-            } => {
-                let wish = Wish {
-                    key: &key,
-                    token,
-                    ttl,
-                    queue,
-                    spare: 0,
-                };
-                entries.join(self.pool, &wish, Limit(limit), now)
-            }
-            Op::Stay(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| entries.stay(one, now)).collect())
-            }
-            Op::Part { key, token, .. } => Reply::Released {
-                found: entries.part(&key, token, now),
-                ordered: true,
-            },
-            Op::Leave { key } => {
-                entries.leave(self.pool, &key, now);
-                Reply::Left
-            }
-        }
-    }
-
-    fn answer(&mut self, id: OpId, reply: Reply) {
-        self.events.push_back(StoreEvent::Reply(id, Ok(reply)));
-    }
-}
-
-impl LockStore for MemoryStore {
-    fn submit(&mut self, batch: Vec<Request>) {
-        let space = Arc::clone(&self.space);
-        let mut entries = space.entries();
-        let now = space.clock.now();
-        for request in batch {
-            let reply = self.serve(&mut entries, request.op, now);
-            self.answer(request.id, reply);
-        }
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        if let Some(event) = self.events.pop_front() {
-            return Poll::Ready(event);
-        }
-        let mut entries = self.space.entries();
-        let Some(mailbox) = entries.pools.get_mut(&self.pool) else {
-            return Poll::Pending;
-        };
-        if let Some(event) = mailbox.events.pop_front() {
-            return Poll::Ready(event);
-        }
-        mailbox.waker = Some(cx.waker().clone());
-        self.waker = Some(cx.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for MemoryStore {
-    fn drop(&mut self) {
-        let mut entries = self.space.entries();
-        let now = self.space.clock.now();
-        entries.forget(self.pool, now);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance;
     use crate::token::Nonce;
-
-    #[tokio::test]
-    async fn conforms() {
-        let space = Space::private(Clock::System);
-        conformance::run(|| Box::new(MemoryStore::new(Arc::clone(&space)))).await;
-        conformance::run_queue(|| Box::new(MemoryStore::new(Arc::clone(&space)))).await;
-    }
 
     #[test]
     fn expired_entries_are_swept() {
-        let space = Space::private(Clock::System);
-        let mut entries = space.entries();
+        let mut entries = Entries::default();
         let start = Instant::from_nanos(1);
         for number in 0..5_000_u32 {
             let key: Arc<str> = number.to_string().into();
@@ -593,11 +430,5 @@ mod tests {
             "{} kept",
             entries.by_key.len()
         );
-    }
-
-    #[test]
-    fn spaces_are_shared_by_name() {
-        assert!(Arc::ptr_eq(&Space::shared("one"), &Space::shared("one")));
-        assert!(!Arc::ptr_eq(&Space::shared("one"), &Space::shared("two")));
     }
 }

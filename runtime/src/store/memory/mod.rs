@@ -1,0 +1,191 @@
+//! Locks in this process: `memory://`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
+use super::{LockStore, Op, OpId, Reply, Request, StoreEvent};
+use crate::clock::{Clock, Instant};
+
+mod entries;
+
+/// One process's locks of one name. Pools that share the name exclude each other.
+#[derive(Debug)]
+pub(crate) struct Space {
+    clock: Clock,
+    entries: Mutex<Entries>,
+}
+
+impl Space {
+    /// A space that nobody else sees.
+    pub(crate) fn private(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            entries: Mutex::default(),
+        })
+    }
+
+    /// The space that all pools of this process with this URL share.
+    pub(crate) fn shared(name: &str) -> Arc<Self> {
+        static SPACES: Mutex<Option<HashMap<String, Arc<Space>>>> = Mutex::new(None);
+        let mut spaces = SPACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = spaces
+            .get_or_insert_default()
+            .entry(name.to_owned())
+            .or_insert_with(|| Self::private(Clock::System));
+        Arc::clone(space)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One pool's access to a [`Space`].
+#[derive(Debug)]
+pub(crate) struct MemoryStore {
+    space: Arc<Space>,
+    pool: PoolId,
+    events: VecDeque<StoreEvent>,
+    waker: Option<Waker>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(space: Arc<Space>) -> Self {
+        let pool = {
+            let mut entries = space.entries();
+            entries.last_pool += 1;
+            let pool = PoolId(entries.last_pool);
+            entries.pools.insert(pool, Mailbox::default());
+            pool
+        };
+        Self {
+            space,
+            pool,
+            events: VecDeque::new(),
+            waker: None,
+        }
+    }
+
+    fn serve(&self, entries: &mut Entries, op: Op, now: Instant) -> Reply {
+        match op {
+            Op::Acquire {
+                key,
+                token,
+                ttl,
+                queue,
+                spare,
+                ..
+            } => {
+                let wish = Wish {
+                    key: &key,
+                    token,
+                    ttl,
+                    queue,
+                    spare,
+                };
+                entries.acquire(self.pool, &wish, now)
+            }
+            Op::Renew(renewals) => {
+                Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
+            }
+            Op::Release {
+                key, token, keep, ..
+            } => Reply::Released {
+                found: entries.release(&key, token, keep, now),
+                ordered: true,
+            },
+            Op::Join {
+                key,
+                token,
+                ttl,
+                limit,
+                queue,
+            } => {
+                let wish = Wish {
+                    key: &key,
+                    token,
+                    ttl,
+                    queue,
+                    spare: 0,
+                };
+                entries.join(self.pool, &wish, Limit(limit), now)
+            }
+            Op::Stay(renewals) => {
+                Reply::Renewed(renewals.iter().map(|one| entries.stay(one, now)).collect())
+            }
+            Op::Part { key, token, .. } => Reply::Released {
+                found: entries.part(&key, token, now),
+                ordered: true,
+            },
+            Op::Leave { key } => {
+                entries.leave(self.pool, &key, now);
+                Reply::Left
+            }
+        }
+    }
+
+    fn answer(&mut self, id: OpId, reply: Reply) {
+        self.events.push_back(StoreEvent::Reply(id, Ok(reply)));
+    }
+}
+
+impl LockStore for MemoryStore {
+    fn submit(&mut self, batch: Vec<Request>) {
+        let space = Arc::clone(&self.space);
+        let mut entries = space.entries();
+        let now = space.clock.now();
+        for request in batch {
+            let reply = self.serve(&mut entries, request.op, now);
+            self.answer(request.id, reply);
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Poll::Ready(event);
+        }
+        let mut entries = self.space.entries();
+        let Some(mailbox) = entries.pools.get_mut(&self.pool) else {
+            return Poll::Pending;
+        };
+        if let Some(event) = mailbox.events.pop_front() {
+            return Poll::Ready(event);
+        }
+        mailbox.waker = Some(cx.waker().clone());
+        self.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        let mut entries = self.space.entries();
+        let now = self.space.clock.now();
+        entries.forget(self.pool, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::{self, Promises};
+
+    #[tokio::test]
+    async fn conforms() {
+        let space = Space::private(Clock::System);
+        let connect = || Box::new(MemoryStore::new(Arc::clone(&space))) as _;
+        conformance::run(Promises::ONE, connect).await;
+        conformance::run_queue(connect).await;
+    }
+
+    #[test]
+    fn spaces_are_shared_by_name() {
+        assert!(Arc::ptr_eq(&Space::shared("one"), &Space::shared("one")));
+        assert!(!Arc::ptr_eq(&Space::shared("one"), &Space::shared("two")));
+    }
+}

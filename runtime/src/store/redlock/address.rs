@@ -1,0 +1,199 @@
+//! The URL: `redlock://[user:password@]host[:port],…[/db][?max_ttl=…&node_timeout=…]`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::ballot::NodeSet;
+use super::panel::Settings;
+use crate::LockError;
+use crate::lease::{MAX_TTL, MIN_TTL};
+use crate::store::redis::Origin;
+
+const FORM: &str = "redlock://host:port,host:port,host:port";
+
+/// Leases of other processes are taken to be as long as this at least.
+const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
+const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+
+/// The nodes of a quorum. Shows without credentials.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(super) nodes: Vec<Origin>,
+    pub(super) settings: Settings,
+}
+
+impl Address {
+    /// No error text contains the URL, because it may hold a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        let rest = url.strip_prefix("redlock://").unwrap_or(url);
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
+        // First: of a password with a `?` in it, the rest ends up there.
+        let settings = settings(query)?;
+        let nodes = nodes(hosts, db)?;
+        let address = Self { nodes, settings };
+        address.check()?;
+        Ok(address)
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let names = self.names();
+        let count = names.len();
+        if count < 3 {
+            return Err(LockError::config(format!(
+                "`redlock://` needs at least 3 nodes, and {count} stand in its URL; write {FORM}, or use `redis://` for a single server"
+            )));
+        }
+        if count > NodeSet::MOST {
+            return Err(LockError::config(format!(
+                "`redlock://` takes at most {} nodes; 3 or 5 are usual",
+                NodeSet::MOST
+            )));
+        }
+        let twice = (1..count).find(|at| names[..*at].contains(&names[*at]));
+        match twice {
+            Some(at) => Err(LockError::config(format!(
+                "{} stands in the URL twice; the nodes of `redlock://` are independent servers, so name each once",
+                names[at]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The nodes as errors and logs call them.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.nodes.iter().map(ToString::to_string).collect()
+    }
+}
+
+fn nodes(hosts: &str, db: &str) -> Result<Vec<Origin>, LockError> {
+    let shared = hosts.split(',').next().and_then(credentials);
+    let node = |host: &str| {
+        if host.is_empty() {
+            return Err(LockError::config(format!(
+                "a node of the `redlock://` URL is empty; write {FORM}"
+            )));
+        }
+        let parsed = match (credentials(host), shared) {
+            (None, Some(shared)) => Origin::parse(&format!("redis://{shared}@{host}/{db}")),
+            _ => Origin::parse(&format!("redis://{host}/{db}")),
+        };
+        let parsed = parsed.map(|(origin, _)| origin);
+        parsed.map_err(|_| {
+            LockError::config(
+                "the `redlock://` URL is not understood; write redlock://[user:password@]host[:port],…[/db] with special \
+                 characters percent-encoded",
+            )
+        })
+    };
+    hosts.split(',').map(node).collect()
+}
+
+fn credentials(host: &str) -> Option<&str> {
+    host.rsplit_once('@').map(|(credentials, _)| credentials)
+}
+
+fn settings(query: &str) -> Result<Settings, LockError> {
+    let mut settings = Settings {
+        node_timeout: DEFAULT_NODE_TIMEOUT,
+        max_ttl: DEFAULT_MAX_TTL,
+    };
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "max_ttl" => settings.max_ttl = duration(name, value, MIN_TTL..=MAX_TTL)?,
+            "node_timeout" => settings.node_timeout = duration(name, value, NODE_TIMEOUTS)?,
+            _ => {
+                return Err(LockError::config(
+                    "the `redlock://` URL has an unknown option behind its `?`; it can have `max_ttl` and `node_timeout`, and a `?` \
+                     elsewhere is written %3F",
+                ));
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn duration(
+    name: &str,
+    value: &str,
+    bounds: RangeInclusive<Duration>,
+) -> Result<Duration, LockError> {
+    let parsed = humantime::parse_duration(value).ok();
+    parsed.filter(|span| bounds.contains(span)).ok_or_else(|| {
+        LockError::config(format!(
+            "the option `{name}` of the `redlock://` URL is a duration from {} to {}, such as `{name}={}`",
+            crate::error::millis(*bounds.start()),
+            crate::error::millis(*bounds.end()),
+            if name == "max_ttl" { "30s" } else { "50ms" },
+        ))
+    })
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("redlock://")?;
+        for (number, name) in self.names().iter().enumerate() {
+            let separator = if number == 0 { "" } else { "," };
+            write!(f, "{separator}{}", name.trim_start_matches("redis://"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        match Address::parse(url) {
+            Ok(address) => panic!("{address} was accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn nodes_share_the_credentials_and_the_database() {
+        let address = Address::parse("redlock://u:hunter2@a:1,b:2,v:other@c:3/4").unwrap();
+        assert_eq!(address.to_string(), "redlock://a:1/4,b:2/4,c:3/4");
+        assert_eq!(
+            Address::parse("redlock://a,b,c").unwrap().to_string(),
+            "redlock://a:6379,b:6379,c:6379"
+        );
+    }
+
+    #[test]
+    fn options_are_durations() {
+        let settings = |url| Address::parse(url).unwrap().settings;
+        let usual = settings("redlock://a,b,c/");
+        assert_eq!(usual.max_ttl, DEFAULT_MAX_TTL);
+        assert_eq!(usual.node_timeout, DEFAULT_NODE_TIMEOUT);
+        let own = settings("redlock://a,b,c?max_ttl=1m&node_timeout=120ms");
+        assert_eq!(own.max_ttl, Duration::from_secs(60));
+        assert_eq!(own.node_timeout, Duration::from_millis(120));
+    }
+
+    #[test]
+    fn refusals_say_what_to_write_and_keep_passwords() {
+        for (url, expected) in [
+            ("redlock://u:hunter2@a", "at least 3 nodes"),
+            ("redlock://u:hunter2@a,b", "at least 3 nodes"),
+            ("redlock://u:hunter2@a,,c", "is empty"),
+            ("redlock://u:hunter2@a:1,b:1,a:1", "twice"),
+            ("redlock://u:hunter2@a,b,c:port", "not understood"),
+            ("redlock://u:hunter2@a,b,c?max_ttl=5", "max_ttl=30s"),
+            ("redlock://u:hunter2@a,b,c?max_ttl=25h", "max_ttl=30s"),
+            (
+                "redlock://u:hunter2@a,b,c?node_timeout=",
+                "node_timeout=50ms",
+            ),
+            ("redlock://u:p?hunter2@a,b,c", "%3F"),
+        ] {
+            let text = refusal(url);
+            assert!(text.contains(expected), "{url}: {text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+}

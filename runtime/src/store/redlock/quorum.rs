@@ -1,0 +1,183 @@
+//! Counting votes. Pure.
+
+use std::time::Duration;
+
+use crate::seeded::seeded;
+
+/// What one node says to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vote {
+    Yes,
+    /// No, and for so long at most where that is known.
+    No(Option<Duration>),
+    /// Nothing that counts: an error, silence, or a yes of a node that may not vote.
+    Void,
+}
+
+/// What the nodes together say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The votes that are still to come decide.
+    Open,
+    Yes,
+    /// No, and for so long at most where that is known.
+    No(Option<Duration>),
+    /// Too few said anything that counts.
+    Unknown,
+}
+
+/// The votes on one question. The quorum is of all nodes that are configured, whoever answers.
+#[derive(Debug, Clone)]
+pub(super) struct Tally {
+    nodes: usize,
+    yes: usize,
+    void: usize,
+    no: Vec<Option<Duration>>,
+}
+
+/// More than half of so many nodes: any two quorums have a node in common.
+pub(super) fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+impl Tally {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self {
+            nodes,
+            yes: 0,
+            void: 0,
+            no: Vec::new(),
+        }
+    }
+
+    /// Counts a vote; the caller sees to it that each node casts one.
+    pub(super) fn cast(&mut self, vote: Vote) {
+        match vote {
+            Vote::Yes => self.yes += 1,
+            Vote::No(left) => self.no.push(left),
+            Vote::Void => self.void += 1,
+        }
+    }
+
+    fn quorum(&self) -> usize {
+        if seeded!(QuorumOfAnswers) {
+            return majority(self.yes + self.no.len());
+        }
+        majority(self.nodes)
+    }
+
+    fn to_come(&self) -> usize {
+        self.nodes - self.yes - self.no.len() - self.void
+    }
+
+    /// Whether the lock is taken. A no of a few decides as soon as no quorum can say yes.
+    pub(super) fn acquired(&self) -> Verdict {
+        let quorum = self.quorum();
+        if self.yes >= quorum {
+            Verdict::Yes
+        } else if self.yes + self.to_come() >= quorum {
+            Verdict::Open
+        } else if !self.no.is_empty() && self.nodes - self.void >= quorum {
+            Verdict::No(self.no_longer_than())
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// Whether the lock is still held. Only a quorum can say that it is not.
+    pub(super) fn renewed(&self) -> Verdict {
+        let quorum = self.quorum();
+        let (no, to_come) = (self.no.len(), self.to_come());
+        if self.yes >= quorum {
+            Verdict::Yes
+        } else if no >= quorum {
+            Verdict::No(None)
+        } else if self.yes.max(no) + to_come >= quorum {
+            Verdict::Open
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// When enough of those that say no will have forgotten why.
+    fn no_longer_than(&self) -> Option<Duration> {
+        let mut left = self.no.clone();
+        left.sort_by_key(|left| left.unwrap_or(Duration::MAX));
+        let missing = majority(self.nodes).saturating_sub(self.yes).max(1);
+        left.get(missing - 1).or(left.last()).copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NO: Vote = Vote::No(None);
+
+    fn tally(nodes: usize, votes: &[Vote]) -> Tally {
+        let mut tally = Tally::new(nodes);
+        for vote in votes {
+            tally.cast(*vote);
+        }
+        tally
+    }
+
+    #[test]
+    fn two_of_three_decide() {
+        use Vote::{Void, Yes};
+        assert_eq!(tally(3, &[Yes]).acquired(), Verdict::Open);
+        assert_eq!(tally(3, &[Yes, Yes]).acquired(), Verdict::Yes);
+        assert_eq!(tally(3, &[Void, Yes, Yes]).acquired(), Verdict::Yes);
+        assert_eq!(tally(3, &[NO, NO]).acquired(), Verdict::No(None));
+        assert_eq!(tally(3, &[Void, Void]).acquired(), Verdict::Unknown);
+        assert_eq!(tally(3, &[Yes, Void, Void]).acquired(), Verdict::Unknown);
+        assert_eq!(tally(3, &[Yes, NO, Void]).acquired(), Verdict::No(None));
+    }
+
+    #[test]
+    fn a_minority_cannot_take_a_lease_away() {
+        use Vote::{Void, Yes};
+        assert_eq!(tally(3, &[NO, Void]).renewed(), Verdict::Open);
+        assert_eq!(tally(3, &[NO, Void, Yes]).renewed(), Verdict::Unknown);
+        assert_eq!(tally(3, &[NO, NO]).renewed(), Verdict::No(None));
+        assert_eq!(tally(3, &[NO, Yes, Yes]).renewed(), Verdict::Yes);
+        assert_eq!(tally(5, &[NO, NO, Yes, Yes]).renewed(), Verdict::Open);
+    }
+
+    #[test]
+    fn what_is_in_the_way_ends_when_enough_of_it_does() {
+        let no = |seconds| Vote::No(Some(Duration::from_secs(seconds)));
+        let held = |votes: &[Vote]| tally(3, votes).acquired();
+        let left = |seconds| Verdict::No(Some(Duration::from_secs(seconds)));
+        assert_eq!(held(&[no(9), Vote::Yes, no(3)]), left(3));
+        assert_eq!(held(&[no(9), no(3), no(5)]), left(5));
+        assert_eq!(held(&[no(9), NO]), Verdict::No(None));
+    }
+
+    proptest! {
+        /// Whoever holds and whoever would like to: their quorums have a node in common, and no order of the
+        /// votes and no number of failures makes a verdict without a majority of all nodes.
+        #[test]
+        fn a_verdict_needs_a_majority_of_all(
+            nodes in 3_usize..=9,
+            said in proptest::collection::vec(0_u8..3, 9),
+        ) {
+            let mut tally = Tally::new(nodes);
+            let mut yes = 0;
+            let mut no = 0;
+            for said in &said[..nodes] {
+                let before = tally.acquired();
+                let vote = [Vote::Yes, NO, Vote::Void][usize::from(*said)];
+                yes += usize::from(vote == Vote::Yes);
+                no += usize::from(vote == NO);
+                tally.cast(vote);
+                prop_assert!(before != Verdict::Yes || tally.acquired() == Verdict::Yes);
+                prop_assert_eq!(tally.acquired() == Verdict::Yes, 2 * yes > nodes);
+                prop_assert_eq!(tally.renewed() == Verdict::Yes, 2 * yes > nodes);
+                prop_assert_eq!(tally.renewed() == Verdict::No(None), 2 * no > nodes);
+            }
+            prop_assert!(tally.acquired() != Verdict::Open && tally.renewed() != Verdict::Open);
+        }
+    }
+}

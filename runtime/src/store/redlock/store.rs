@@ -1,0 +1,243 @@
+//! Carries out what the panel decides, over a connection to each node.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant as TokioInstant, Sleep, sleep};
+
+use super::address::Address;
+use super::identity::Identity;
+use super::panel::Panel;
+use super::quorum::majority;
+use super::standing::Met;
+use crate::LockError;
+use crate::check::{CheckReport, Finding};
+use crate::clock::{Clock, Instant};
+use crate::store::redis::{Epoch, RedisStore};
+use crate::store::{Failure, LockStore, Options, Request, Retry, StoreEvent};
+
+/// Locks on a quorum of independent servers.
+pub(crate) struct RedlockStore {
+    panel: Panel,
+    nodes: Vec<Node>,
+    clock: Clock,
+    timer: Pin<Box<Sleep>>,
+    waker: Option<Waker>,
+}
+
+struct Node {
+    name: String,
+    store: RedisStore,
+    /// The connection that the panel was told of last.
+    met: Epoch,
+}
+
+impl RedlockStore {
+    /// Connects to all nodes at a time. A minority that cannot be reached is connected later.
+    pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
+        let names = address.names();
+        if names.len().is_multiple_of(2) {
+            tracing::warn!(
+                nodes = names.len(),
+                "an even number of nodes survives no more failures than one node less; use an odd number"
+            );
+        }
+        let starting = address.nodes.into_iter();
+        let started = join_all(starting.map(|server| RedisStore::start(server, options))).await;
+        let (stores, results): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+        reachable(&names, results)?;
+        let nodes = names.iter().zip(stores).map(|(name, store)| Node {
+            name: name.clone(),
+            store,
+            met: 0,
+        });
+        let mut store = Self {
+            nodes: nodes.collect(),
+            panel: Panel::new(names, address.settings),
+            clock: options.clock,
+            timer: Box::pin(sleep(Duration::ZERO)),
+            waker: None,
+        };
+        for node in 0..store.nodes.len() {
+            store.meet(node);
+        }
+        store.examine()?;
+        Ok(store)
+    }
+
+    /// Looks at each node over a connection of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let (store, names) = (address.to_string(), address.names());
+        let looking = address.nodes.into_iter();
+        let looked = join_all(looking.map(|node| RedisStore::check(node, options))).await;
+        let mut findings = Vec::new();
+        let mut ready = 0;
+        for (name, report) in names.iter().zip(looked) {
+            match report {
+                Ok(report) => {
+                    ready += usize::from(report.is_ready());
+                    findings.extend(report.findings.into_iter().map(|found| found.at(name)));
+                }
+                Err(error) => findings.push(Finding::warning("node", format!("{name}: {error}"))),
+            }
+        }
+        if ready < majority(names.len()) {
+            let text = format!(
+                "{ready} of {} nodes are ready, fewer than a quorum",
+                names.len()
+            );
+            findings.push(Finding::error("quorum", text));
+        }
+        Ok(CheckReport::new(store, findings))
+    }
+
+    /// What is wrong with the nodes that were met.
+    fn examine(&self) -> Result<(), LockError> {
+        let now = self.clock.now();
+        for (node, Node { name, .. }) in self.nodes.iter().enumerate() {
+            if let Some(why) = self.panel.unfit(node) {
+                return Err(LockError::config(format!(
+                    "{name} cannot be a node of `redlock://`: {why}"
+                )));
+            }
+            if let Some(left) = self.panel.quarantined(node, now) {
+                tracing::warn!(
+                    node = %name,
+                    "started lately; it may have forgotten locks and does not vote for {} more",
+                    crate::error::millis(left)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the panel if there is another connection to the node than it knows.
+    fn meet(&mut self, node: usize) {
+        let Node { name, store, met } = &mut self.nodes[node];
+        let Some((epoch, info)) = store.peer().filter(|(epoch, _)| epoch != met) else {
+            return;
+        };
+        *met = epoch;
+        let identity = info.and_then(Identity::read).unwrap_or_default();
+        if self.panel.meet(node, &identity, self.clock.now()) == Met::Restarted {
+            tracing::warn!(
+                node = %name,
+                "was restarted and may have forgotten locks; it stays without a vote until the longest lease is over"
+            );
+        }
+        if let Some(why) = self.panel.unfit(node) {
+            tracing::error!(node = %name, "does not vote: {why}");
+        }
+    }
+
+    /// Hands what the panel wants sent to the connections; whether anything was.
+    fn flush(&mut self) -> bool {
+        let mut sent = false;
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let batch = self.panel.take_outbox(number);
+            if !batch.is_empty() {
+                node.store.submit(batch);
+                sent = true;
+            }
+        }
+        sent
+    }
+
+    /// Takes in what the nodes say; whether anything came.
+    fn listen(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut heard = false;
+        for node in 0..self.nodes.len() {
+            while let Poll::Ready(event) = self.nodes[node].store.poll_event(cx) {
+                heard = true;
+                self.meet(node);
+                let now = self.clock.now();
+                match event {
+                    StoreEvent::Reply(id, result) => self.panel.answer(node, id, &result, now),
+                    StoreEvent::Connected => self.panel.connected(node, now),
+                    // No node is asked for a place in its queue.
+                    StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
+                }
+            }
+            // A connection can be replaced without a word.
+            self.meet(node);
+        }
+        heard
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(due) = self.panel.next_due() else {
+            return false;
+        };
+        let now = self.clock.now();
+        if due <= now {
+            self.panel.tick(now);
+            return true;
+        }
+        self.set_timer(due.since(now));
+        self.timer.as_mut().poll(cx).is_ready()
+    }
+
+    fn set_timer(&mut self, sleep: Duration) {
+        self.timer.as_mut().reset(TokioInstant::now() + sleep);
+    }
+}
+
+impl LockStore for RedlockStore {
+    fn submit(&mut self, batch: Vec<Request>) {
+        let now: Instant = self.clock.now();
+        for request in batch {
+            self.panel.submit(request, now);
+        }
+        self.flush();
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        loop {
+            if let Some(event) = self.panel.next_event() {
+                return Poll::Ready(event);
+            }
+            let heard = self.listen(cx);
+            let due = self.poll_timer(cx);
+            let sent = self.flush();
+            if !(heard || due || sent) {
+                self.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Whether a quorum can be reached, and nothing stands in the way that only a person can mend.
+fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
+    let nodes = names.len();
+    let mut failures = Vec::new();
+    for (name, result) in names.iter().zip(results) {
+        let Err(failure) = result else {
+            continue;
+        };
+        if failure.retry == Retry::Never {
+            return Err(failure.error);
+        }
+        tracing::warn!(node = %name, error = %failure.error, "cannot be reached; it is connected later");
+        failures.push(failure);
+    }
+    if nodes - failures.len() >= majority(nodes) {
+        return Ok(());
+    }
+    let told: Vec<_> = failures.iter().map(Failure::text).collect();
+    Err(super::ballot::no_quorum(
+        failures.len(),
+        nodes,
+        &format!("; {}", told.join("; ")),
+        Retry::Later,
+    )
+    .error)
+}

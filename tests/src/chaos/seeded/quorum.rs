@@ -1,0 +1,57 @@
+//! What happens to a quorum.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::scene::{Scene, finish};
+use crate::chaos::crew::Hand;
+use crate::chaos::job::Lane;
+use crate::proxy::{Mode, Proxy};
+use crate::quorum::{self, Quorum};
+use crate::wait;
+
+pub(super) fn split(scene: &Scene) {
+    let nodes = Quorum::older_than(3, Duration::from_secs(2));
+    // The first reaches node 0 only.
+    let first = Lane::stays("k", 2_000, 1_500);
+    let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
+    // With the bug it is inside by then.
+    wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
+    let second = Lane::stays("k", 2_000, 100).waits(8_000);
+    let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
+    finish(second);
+    finish(first);
+}
+
+/// A worker that has connected to all nodes and reaches some of them no more when it begins.
+fn cut_off_from(
+    scene: &Scene,
+    nodes: &Quorum,
+    away: Range<usize>,
+    lane: Lane,
+) -> (Hand, Vec<Proxy>) {
+    let servers = nodes.servers.iter();
+    let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
+    let url = quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms");
+    let hand = scene
+        .crew
+        .spawn_gated(scene.job(&url, lane), scene.bug, || {
+            for proxy in &proxies[away] {
+                proxy.set(Mode::Refuse);
+                proxy.cut();
+            }
+        });
+    (hand, proxies)
+}
+
+pub(super) fn forgetful(scene: &Scene) {
+    let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
+    // The third node misses the lock, and the second forgets it.
+    let stays = Lane::stays("k", 3_000, 2_500);
+    let (first, _proxies) = cut_off_from(scene, &nodes, 2..3, stays);
+    scene.await_entries(1);
+    nodes.servers[1].restart();
+    let second = Lane::stays("k", 3_000, 100).waits(15_000);
+    finish(scene.start(&nodes.url(), second));
+    finish(first);
+}

@@ -1,0 +1,102 @@
+//! Several independent servers, for `redlock://`.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use crate::redis_probe::RedisProbe;
+use crate::server::Server;
+use crate::wait;
+
+/// What the store adds to the longest ttl before a node votes.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Independent masters.
+#[derive(Debug)]
+pub struct Quorum {
+    /// The nodes.
+    pub servers: Vec<Server>,
+}
+
+impl Quorum {
+    /// As many new servers, too young to vote.
+    ///
+    /// # Panics
+    ///
+    /// When one does not start.
+    pub fn young(count: usize) -> Self {
+        let starting: Vec<_> = (0..count).map(|_| thread::spawn(Server::start)).collect();
+        let started = starting.into_iter().map(thread::JoinHandle::join);
+        Self {
+            servers: started.map(|server| server.expect("it starts")).collect(),
+        }
+    }
+
+    /// As many servers that vote on locks of `ttl` and below.
+    pub fn older_than(count: usize, ttl: Duration) -> Self {
+        let nodes = Self::young(count);
+        nodes.grow_older_than(ttl);
+        nodes
+    }
+
+    /// Waits until all are older than a lock of `ttl` can be, by their own count.
+    ///
+    /// # Panics
+    ///
+    /// When one does not answer.
+    pub fn grow_older_than(&self, ttl: Duration) {
+        let enough = (ttl + SLACK).as_secs_f64().ceil();
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        for server in &self.servers {
+            let probe = server.probe();
+            wait::until("the node is old enough", ttl + SLACK * 5, || {
+                let told: String = probe.run(&info);
+                let mut lines = told.lines();
+                let uptime = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+                let uptime = uptime.and_then(|uptime| uptime.trim().parse::<f64>().ok());
+                uptime.is_some_and(|uptime| uptime >= enough)
+            });
+        }
+    }
+
+    /// Their URL. Nobody uses a longer ttl than what each test asks for.
+    pub fn url(&self) -> String {
+        self.url_with("max_ttl=100ms")
+    }
+
+    /// Their URL with other options.
+    pub fn url_with(&self, options: &str) -> String {
+        url(self.servers.iter().map(Server::address), options)
+    }
+
+    /// A client of each node.
+    pub fn probes(&self) -> Vec<RedisProbe> {
+        let servers = self.servers.iter();
+        servers
+            .map(|server| server.probe().namespace("lock:"))
+            .collect()
+    }
+}
+
+/// The URL of the nodes at these addresses.
+pub fn url(addresses: impl IntoIterator<Item = SocketAddr>, options: &str) -> String {
+    let nodes = addresses.into_iter().map(|address| address.to_string());
+    format!(
+        "redlock://{}/?{options}",
+        nodes.collect::<Vec<_>>().join(",")
+    )
+}
+
+/// On how many nodes `key` is.
+pub fn count(probes: &[RedisProbe], key: &str) -> usize {
+    let there = probes.iter().filter(|probe| probe.get(key).is_some());
+    there.count()
+}
+
+/// The locks that are left on the nodes with keys that begin like this.
+pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
+    let pattern = format!("lock:{prefix}*");
+    let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));
+    keys.filter(|key| !key.starts_with("lock:%")).collect()
+}

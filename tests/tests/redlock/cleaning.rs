@@ -1,0 +1,130 @@
+//! What an acquisition that failed leaves: nothing.
+
+use std::time::Duration;
+
+use leasehold::LockError;
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, count, left, nodes, pool, shared};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Fails if a loser leaves its minority behind, or if nobody ever gets a majority.
+async fn contend(of: usize) {
+    let nodes = shared(of, SECOND * 10);
+    let probes = nodes.probes();
+    for round in 0..5 {
+        let mut calls = JoinSet::new();
+        for _ in 0..20 {
+            // A pool for each, so that the queue of a process does not decide.
+            let pool = pool(nodes).await;
+            calls.spawn(async move {
+                let request = pool.lock(format!("hot-{round}"));
+                let won = request.ttl(SECOND * 10).acquire().await;
+                let won = won.map(std::mem::forget);
+                (won, pool)
+            });
+        }
+        let (mut won, mut pools) = (0, Vec::new());
+        while let Some(call) = calls.join_next().await {
+            let (outcome, pool) = call.expect("no panic");
+            won += usize::from(outcome.is_ok());
+            if let Err(error) = outcome {
+                assert!(matches!(error, LockError::Contended { .. }), "{error}");
+            }
+            pools.push(pool);
+        }
+        assert!(won <= 1, "{won} hold one lock");
+        if won == 0 {
+            wait::until("nothing is left", SECOND, || {
+                left(&probes, "hot").is_empty()
+            });
+        }
+        for probe in &probes {
+            probe.delete(&format!("hot-{round}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn twenty_contenders_on_three_nodes() {
+    contend(3).await;
+}
+
+#[tokio::test]
+async fn twenty_contenders_on_five_nodes() {
+    contend(5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contenders_that_queue_all_come_through() {
+    let nodes = shared(3, TTL);
+    let probes = nodes.probes();
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        let pool = pool(nodes).await;
+        calls.spawn(async move {
+            let request = pool.lock("queued").ttl(TTL).wait(SECOND * 30);
+            let guard = request.acquire().await.expect("its turn comes");
+            guard.release().await.expect("it is held");
+        });
+    }
+    calls.join_all().await;
+    wait::until("nothing is left", SECOND, || {
+        left(&probes, "queued").is_empty()
+    });
+}
+
+/// Fails if only the nodes that answered are cleaned.
+#[tokio::test]
+async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
+    let nodes = Quorum::older_than(3, SECOND * 10);
+    let probes = nodes.probes();
+    let pool = pool(&nodes).await;
+    nodes.servers[0].pause();
+    nodes.servers[1].pause();
+    let call = pool.lock("k").ttl(SECOND * 10).acquire();
+    call.await.expect_err("one of three is no majority");
+    wait::until("the node that answers is cleaned", SECOND, || {
+        count(&probes[2..], "k") == 0
+    });
+    nodes.servers[0].resume();
+    nodes.servers[1].resume();
+    wait::until("the nodes that hung are cleaned", SECOND * 3, || {
+        count(&probes, "k") == 0
+    });
+}
+
+#[tokio::test]
+async fn a_dropped_future_leaves_nothing_on_any_node() {
+    let nodes = shared(3, TTL);
+    let probes = nodes.probes();
+    let pool = pool(nodes).await;
+    for number in 0..50_u64 {
+        let call = pool.lock(format!("dropped-{number}")).ttl(TTL).acquire();
+        let patience = Duration::from_micros(number * 40);
+        let _ = tokio::time::timeout(patience, call).await;
+    }
+    wait::until("nothing is left", SECOND, || {
+        left(&probes, "dropped").is_empty()
+    });
+}
+
+#[tokio::test]
+async fn a_release_reaches_every_node() {
+    let nodes = nodes(5);
+    let probes = nodes.probes();
+    let pool = pool(&nodes).await;
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("it is free");
+    wait::until("all nodes have it", TTL / 2, || count(&probes, "k") == 5);
+    nodes.servers[4].pause();
+    guard.release().await.expect("it is held");
+    wait::until("four nodes have it no more", TTL / 2, || {
+        count(&probes[..4], "k") == 0
+    });
+    nodes.servers[4].resume();
+    wait::until("the fifth neither", TTL / 2, || count(&probes, "k") == 0);
+}

@@ -1,0 +1,102 @@
+//! On each node the lock is the canonical one.
+
+use std::time::Duration;
+
+use leasehold::LockError;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::wait;
+
+use super::nodes::{TTL, count, pool, shared};
+
+#[tokio::test]
+async fn all_nodes_carry_one_token() {
+    let nodes = shared(5, TTL);
+    let probes = nodes.probes();
+    let pool = pool(nodes).await;
+    let guard = pool
+        .lock("token")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("it is free");
+    assert_eq!(
+        guard.fence(),
+        None,
+        "independent nodes have no fence in common"
+    );
+    wait::until("all nodes have it", TTL / 2, || {
+        count(&probes, "token") == 5
+    });
+    let tokens: Vec<_> = probes
+        .iter()
+        .map(|probe| probe.value("token").expect("it is there").token)
+        .collect();
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    for probe in &probes {
+        let left = probe.ttl("token").expect("it expires");
+        assert!(left <= TTL && probe.kind("token") == "string");
+    }
+    guard.release().await.expect("it is held");
+}
+
+/// The lock of a client such as redsync: `SET NX PX` on each node.
+#[tokio::test]
+async fn another_client_with_a_majority_excludes_us() {
+    let nodes = shared(3, TTL);
+    let probes = nodes.probes();
+    let pool = pool(nodes).await;
+    assert!(probes[0].take("foreign", TTL * 20) && probes[1].take("foreign", TTL * 20));
+    let error = pool.lock("foreign").ttl(TTL).acquire().await;
+    let error = error.expect_err("another has it");
+    let LockError::Contended { retry_after, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(retry_after.is_some_and(|left| left > TTL * 10 && left <= TTL * 20));
+    wait::until("the third node is cleaned", TTL / 2, || {
+        count(&probes[2..], "foreign") == 0
+    });
+    assert!(probes[0].untouched("foreign") && probes[1].untouched("foreign"));
+    probes[0].give_back("foreign");
+    let guard = pool.lock("foreign").ttl(TTL).acquire().await;
+    let guard = guard.expect("a foreign minority is no lock");
+    guard.release().await.expect("it is held");
+    assert!(probes[1].untouched("foreign"));
+}
+
+#[tokio::test]
+async fn we_exclude_another_client() {
+    let nodes = shared(3, TTL);
+    let probes = nodes.probes();
+    let pool = pool(nodes).await;
+    let guard = pool
+        .lock("ours")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("it is free");
+    let taken = probes
+        .iter()
+        .filter(|probe| probe.take("ours", TTL))
+        .count();
+    assert!(taken <= 1, "another client got {taken} of 3");
+    guard.release().await.expect("it is held");
+}
+
+/// Waiting is looking again: a release by a client that knows nothing of us is found.
+#[tokio::test]
+async fn a_waiter_finds_another_clients_release() {
+    let nodes = shared(3, TTL);
+    let probes = nodes.probes();
+    let pool = pool(nodes).await;
+    for probe in &probes {
+        assert!(probe.take("waiter", TTL * 60));
+    }
+    let call = pool.lock("waiter").ttl(TTL).wait(TTL * 20);
+    let call = tokio::spawn(async move { call.acquire().await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!call.is_finished());
+    for probe in &probes {
+        probe.give_back("waiter");
+    }
+    call.await.expect("no panic").expect("it is free now");
+}

@@ -1,0 +1,124 @@
+//! What is wrong with the nodes is told when the pool connects.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, builder};
+
+async fn refusal(url: &str) -> LockError {
+    LockPool::connect(url)
+        .await
+        .map(drop)
+        .expect_err("it is refused")
+}
+
+async fn misconfigured(url: &str, expected: &str) {
+    let error = refusal(url).await;
+    assert!(matches!(error, LockError::Config { .. }), "{error}");
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn too_few_nodes() {
+    misconfigured("redlock://127.0.0.1:1,127.0.0.1:2", "at least 3 nodes").await;
+}
+
+#[tokio::test]
+async fn one_server_under_two_names() {
+    let nodes = Quorum::young(3);
+    let [a, b, _] = [0, 1, 2].map(|node| nodes.servers[node].port());
+    misconfigured(
+        &format!("redlock://127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{a}"),
+        "twice",
+    )
+    .await;
+    let hidden = format!("redlock://127.0.0.1:{a},127.0.0.1:{b},localhost:{a}");
+    misconfigured(&hidden, "the same server as").await;
+}
+
+#[tokio::test]
+async fn a_replica() {
+    let nodes = Quorum::young(2);
+    let replica = ServerOptions::new().replica_of(&nodes.servers[0]).start();
+    let url = nodes
+        .url()
+        .replace("/?", &format!(",{}/?", replica.address()));
+    misconfigured(&url, "it is a replica").await;
+}
+
+#[tokio::test]
+async fn a_member_of_a_cluster() {
+    let nodes = Quorum::young(2);
+    let member = ServerOptions::new()
+        .option("cluster-enabled", &["yes"])
+        .start();
+    let url = nodes
+        .url()
+        .replace("/?", &format!(",{}/?", member.address()));
+    misconfigured(&url, "member of a cluster").await;
+}
+
+#[tokio::test]
+async fn a_majority_that_is_away() {
+    let mut nodes = Quorum::young(3);
+    nodes.servers[0].kill();
+    nodes.servers[1].kill();
+    let error = refusal(&nodes.url()).await;
+    assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("2 of 3 nodes"), "{text}");
+    assert!(
+        text.contains(&nodes.servers[1].port().to_string()),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn one_wrong_password() {
+    let nodes = Quorum::young(2);
+    let locked = ServerOptions::new().password("hunter2").start();
+    let url = nodes
+        .url()
+        .replace("/?", &format!(",{}/?", locked.address()));
+    let error = refusal(&url).await.to_string();
+    assert!(error.contains("password"), "{error}");
+}
+
+#[tokio::test]
+async fn the_password_of_the_first_node_goes_for_all() {
+    let server = || ServerOptions::new().password("hunter2").start();
+    let servers: [Server; 3] = [server(), server(), server()];
+    let [a, b, c] = servers.each_ref().map(Server::address);
+    let url = format!("redlock://:hunter2@{a},{b},{c}?max_ttl=100ms");
+    let pool = LockPool::connect(&url)
+        .await
+        .expect("the password is right");
+    let shown = format!("{pool:?}");
+    assert!(
+        shown.contains(&a.to_string()) && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
+/// A node is not yet trusted; who waits gets the lock when it is.
+#[tokio::test]
+async fn young_nodes_do_not_vote_until_they_are_older() {
+    let nodes = Quorum::young(3);
+    let pool = builder(&nodes).io_timeout(Duration::from_millis(300));
+    let pool = pool.connect().await.expect("the nodes answer");
+    let error = pool.lock("k").ttl(TTL).acquire().await;
+    let error = error
+        .expect_err("they may have forgotten locks")
+        .to_string();
+    assert!(error.contains("restarted lately"), "{error}");
+    let guard = pool.lock("k").ttl(TTL).wait(TTL * 20).acquire().await;
+    drop(guard.expect("they are old enough by now"));
+    wait::until("it is released", TTL, || {
+        nodes.probes().iter().all(|probe| probe.get("k").is_none())
+    });
+}

@@ -1,0 +1,79 @@
+//! Keeping a lock needs a majority, as taking it does.
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockError;
+use leasehold_tests::probe::Probe;
+
+use leasehold_tests::quorum::Quorum;
+
+use super::nodes::{TTL, count, nodes, pool};
+
+#[tokio::test]
+async fn a_majority_keeps_a_lock() {
+    let mut nodes = nodes(3);
+    let probes = nodes.probes();
+    let pool = pool(&nodes).await;
+    let request = pool.lock("k").ttl(TTL).watchdog();
+    let guard = request.acquire().await.expect("it is free");
+    nodes.servers[2].kill();
+    tokio::time::sleep(TTL * 3).await;
+    guard.check().expect("two of three keep it");
+    assert_eq!(count(&probes[..2], "k"), 2);
+    guard.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_lock_that_a_minority_has_lost_is_still_held() {
+    let nodes = nodes(3);
+    let probes = nodes.probes();
+    let pool = pool(&nodes).await;
+    let request = pool.lock("k").ttl(TTL).watchdog();
+    let guard = request.acquire().await.expect("it is free");
+    probes[0].steal("k", TTL * 60);
+    tokio::time::sleep(TTL * 2).await;
+    guard.check().expect("two of three keep it");
+    guard.release().await.expect("it is held");
+    assert!(probes[0].untouched("k"));
+}
+
+/// A definite no of a majority is loss at the next renewal, long before the lease ends.
+#[tokio::test]
+async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
+    let ttl = TTL * 6;
+    let nodes = Quorum::older_than(3, ttl);
+    let probes = nodes.probes();
+    let pool = pool(&nodes).await;
+    let request = pool
+        .lock("k")
+        .ttl(ttl)
+        .watchdog_every(Duration::from_millis(200));
+    let guard = request.acquire().await.expect("it is free");
+    let started = Instant::now();
+    probes[0].delete("k");
+    probes[1].delete("k");
+    guard.lost().await;
+    let took = started.elapsed();
+    assert!(took < ttl / 2, "told after {took:?}");
+    assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
+}
+
+/// Without a majority nothing is known: the lease runs on and is given up in time, never before a third of it.
+#[tokio::test]
+async fn a_lock_without_a_majority_is_lost_before_its_end() {
+    let ttl = TTL * 2;
+    let nodes = Quorum::older_than(3, ttl);
+    let pool = pool(&nodes).await;
+    let request = pool.lock("k").ttl(ttl).watchdog();
+    let guard = request.acquire().await.expect("it is free");
+    let started = Instant::now();
+    nodes.servers[0].pause();
+    nodes.servers[1].pause();
+    guard.lost().await;
+    let took = started.elapsed();
+    nodes.servers[0].resume();
+    nodes.servers[1].resume();
+    assert!(took > ttl / 3, "given up after {took:?}");
+    assert!(took < ttl * 2, "told after {took:?}");
+    assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
+}

@@ -1,0 +1,121 @@
+//! A node that was restarted has forgotten its votes.
+
+use std::sync::Arc;
+
+use leasehold::LockPool;
+use leasehold_tests::clock;
+use leasehold_tests::recorder::{Recorder, Violation};
+
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::quorum::{self, Quorum};
+use tokio::task::JoinSet;
+
+use super::nodes::{TTL, nodes, pool};
+
+/// Holds for about half a ttl, many times over.
+async fn work(pool: &LockPool, recorder: &Recorder, until: u64) {
+    while clock::now() < until {
+        let request = pool.lock("k").ttl(TTL).wait(TTL * 2);
+        let Ok(guard) = request.acquire().await else {
+            continue;
+        };
+        let deadline = clock::in_future(guard.remaining());
+        let inside = recorder.enter("k", None, deadline);
+        tokio::time::sleep(guard.remaining() / 2).await;
+        drop(inside);
+        let _ = guard.release().await;
+    }
+}
+
+/// A pool that does not reach the third node any more once it has connected.
+async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
+    let servers = nodes.servers.iter();
+    let proxies: Vec<_> = servers.map(|one| Proxy::start(one.address())).collect();
+    let url = quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms");
+    let pool = LockPool::connect(&url).await.expect("the nodes answer");
+    proxies[2].set(Mode::Refuse);
+    proxies[2].cut();
+    (pool, proxies)
+}
+
+/// One node loses its lock by a restart, and another never had it: two of three would say yes to a second holder.
+#[tokio::test]
+async fn a_node_that_was_restarted_empty_does_not_vote() {
+    let ttl = TTL * 3;
+    let mut nodes = Quorum::older_than(3, ttl);
+    let (one, _proxies) = without_the_third(&nodes).await;
+    let two = pool(&nodes).await;
+    for round in 0..3 {
+        let key = format!("k{round}");
+        let guard = one.lock(&key).ttl(ttl).acquire().await;
+        let guard = guard.expect("two of three vote");
+        nodes.servers[1].restart();
+        let second = two.lock(&key).ttl(ttl).wait(guard.remaining());
+        let second = second.acquire().await;
+        assert!(
+            second.is_err() || guard.check().is_err(),
+            "two hold one lock (round {round})"
+        );
+        drop(guard);
+        // By the count of who saw it restart, not by its own.
+        tokio::time::sleep(ttl + TTL * 3).await;
+    }
+}
+
+/// The same beside a connection that breaks again and again: it must not give the vote back.
+#[tokio::test]
+async fn a_second_connection_is_no_second_chance() {
+    let ttl = TTL * 6;
+    let mut nodes = Quorum::older_than(3, ttl);
+    let (one, _proxies) = without_the_third(&nodes).await;
+    let two = pool(&nodes).await;
+    let guard = one.lock("k").ttl(ttl).acquire().await;
+    let guard = guard.expect("two of three vote");
+    nodes.servers[1].restart();
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .arg("SKIPME")
+        .arg("yes");
+    let mut tries = 0;
+    while guard.check().is_ok() {
+        nodes.servers[1].probe().run::<u64>(&kill);
+        let second = two.lock("k").ttl(ttl).wait(TTL / 4).acquire().await;
+        assert!(
+            second.is_err() || guard.check().is_err(),
+            "two hold one lock (try {tries})"
+        );
+        tries += 1;
+    }
+    assert!(tries > 2, "only {tries} tries");
+}
+
+/// Restarts one after the other under load, with the oracle watching.
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_under_load_let_nobody_overlap() {
+    let mut nodes = nodes(3);
+    let recorder = Arc::new(Recorder::new());
+    let until = clock::in_future(TTL * 15);
+    let mut working = JoinSet::new();
+    for _ in 0..3 {
+        let (pool, recorder) = (pool(&nodes).await, Arc::clone(&recorder));
+        working.spawn(async move { work(&pool, &recorder, until).await });
+    }
+    for round in 0.. {
+        if clock::now() >= until {
+            break;
+        }
+        tokio::task::block_in_place(|| nodes.servers[round % 3].restart());
+        // The next is restarted when this one votes again, and some locks later.
+        tokio::time::sleep(TTL * 4).await;
+    }
+    working.join_all().await;
+    assert!(recorder.len() > 5, "{} sections", recorder.len());
+    // A busy machine may let a body leave late; that is no second lease.
+    let mut violations = recorder.violations();
+    violations.retain(
+        |found| matches!(found, Violation::Overlap(one, two) if two.entered < one.deadline),
+    );
+    assert!(violations.is_empty(), "{violations:?}");
+}

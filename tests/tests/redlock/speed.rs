@@ -1,0 +1,42 @@
+//! What a quorum costs. Printed, not judged: other tests run beside this one.
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockPool;
+use leasehold_tests::server::Server;
+
+use super::nodes::{TTL, pool, shared};
+
+async fn pair(pool: &LockPool) -> Duration {
+    let started = Instant::now();
+    let guard = pool
+        .lock("pair")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("it is free");
+    guard.release().await.expect("it is held");
+    started.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// One parallel round trip, not the sum of three: the pairs take turns, so that both see the same machine.
+#[tokio::test]
+async fn a_pair() {
+    let server = Server::start();
+    let nodes = shared(3, TTL);
+    let one = LockPool::connect(&server.url()).await.expect("it answers");
+    let three = pool(nodes).await;
+    let (mut single, mut quorum) = (Vec::new(), Vec::new());
+    for _ in 0..500 {
+        single.push(pair(&one).await);
+        quorum.push(pair(&three).await);
+    }
+    let (single, quorum) = (median(single), median(quorum));
+    let ratio = quorum.as_secs_f64() / single.as_secs_f64();
+    println!("a pair: one server {single:?}, three nodes {quorum:?}, {ratio:.2} x");
+}
