@@ -1,7 +1,12 @@
 //! Every store does what the engine expects of a lock store.
 
+use std::time::Duration;
+
 use leasehold::__test::{conformance, conformance_of_queues};
 use leasehold_tests::server::Server;
+
+/// The counter of the namespace's fences.
+const FENCES: &str = "lock:%leasehold:fence";
 
 #[tokio::test]
 async fn memory() {
@@ -13,11 +18,9 @@ async fn memory() {
 async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
-    conformance_of_queues(&server.url()).await;
     let probe = server.probe();
-    assert_eq!(
-        probe.keys("*"),
-        ["lock:%leasehold:fence"],
-        "nothing is left"
-    );
+    // Ahead of the server's clock, as after a step back: then nothing but the counter keeps fences apart.
+    probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
+    conformance_of_queues(&server.url()).await;
+    assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
 }

@@ -110,9 +110,10 @@ async fn a_panic_resumes_in_the_caller(store: &Store) {
     assert_eq!(panic.downcast_ref(), Some(&"the body's own"));
     assert!(!store.probe.exists("k"), "the release is awaited");
     // Without a caller.
+    let order = Arc::new(Order::default());
     tokio::select! {
         ended = fails(pool, Arc::clone(&order)) => panic!("{ended:?}"),
-        () = async { order.entered.notified().await; order.entered.notified().await } => {}
+        () = order.entered.notified() => {}
     }
     order.go_on.notify_one();
     wait::until_async("the release", HANG, || !store.probe.exists("k")).await;

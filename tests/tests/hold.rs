@@ -128,6 +128,27 @@ async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     assert!(second < HANG / 2, "in after {second:?}");
 }
 
+/// Fails if a lock that is to be kept is passed on inside the process instead.
+async fn a_kept_lock_is_not_passed_on(store: &Store) {
+    let pool = store.pool().await;
+    let hold = Duration::from_millis(500);
+    let waits = async || {
+        let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
+        let at = Instant::now();
+        guard.release_after(hold).await?;
+        Ok::<_, LockError>(at)
+    };
+    // From the second on, others wait when the lock is taken.
+    let all = async { tokio::try_join!(waits(), waits(), waits()) };
+    let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
+    let mut times = [first, second, third];
+    times.sort_unstable();
+    for pair in times.windows(2) {
+        let after = pair[1] - pair[0];
+        assert!(after >= hold, "in after {after:?} of {hold:?}");
+    }
+}
+
 /// Fails if the hold of a guard or a body is another than that of the attribute, or if what cannot be is taken.
 async fn by_hand(store: &Store) {
     let pool = store.pool().await;
@@ -229,6 +250,7 @@ on_both_stores! {
     a_late_double_click_is_refused,
     after_a_failure_the_retry_gets_in,
     who_waits_gets_in_when_the_hold_ends,
+    a_kept_lock_is_not_passed_on,
     by_hand,
     an_expression_is_checked_at_the_call,
     several_keys_detached_and_nested,
