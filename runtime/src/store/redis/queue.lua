@@ -20,10 +20,13 @@ local function milliseconds()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Something of another type is no queue, and must not keep a lock from being released.
+-- Something that is not made of records is no queue, and must not keep a lock from being released or waited for.
 local function read(queue)
   local line = redis.pcall('GET', queue)
-  return type(line) == 'string' and line or ''
+  if type(line) == 'string' and #line % RECORD == 0 and not string.find(line, '[^%x+-]') then
+    return line
+  end
+  return ''
 end
 
 local function store(queue, line)
@@ -39,7 +42,8 @@ end
 local function first(line, now)
   while #line >= RECORD do
     local pool, listens = string.sub(line, 1, 32), string.sub(line, 33, 33) == '+'
-    local seen = tonumber(string.sub(line, 34, RECORD))
+    -- Digits and nothing else: `1e+173` would be a number, too.
+    local seen = tonumber(string.match(string.sub(line, 34, RECORD), '^%d+$'))
     line = string.sub(line, RECORD + 1)
     if seen and now - seen <= FORGOTTEN then
       return pool, listens, line
