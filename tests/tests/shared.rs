@@ -8,6 +8,7 @@ use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::on_both_stores;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -23,6 +24,7 @@ on_both_stores!(
     a_dead_reader_ends_with_its_own_lease,
     others_find_the_key_held,
     a_single_try_is_answered_for_what_it_asks,
+    a_single_reader_behind_a_writer_of_its_own_process_is_refused,
     a_reader_does_not_become_a_writer,
     a_writer_that_calls_a_reader_enters_its_own_lock,
     a_watched_share_outlives_its_ttl,
@@ -221,6 +223,19 @@ async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
             .expect("held");
     }
     reader.release().await.expect("still held");
+}
+
+/// Fails if such a call waits in vain and then finds the store at fault.
+async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &Store) {
+    let pool = store.pool().await;
+    let reader = read(&pool, "k").acquire().await.expect("free");
+    let writer = wait::started(write(&pool, "k").wait(LONG).acquire()).await;
+    let started = Instant::now();
+    contended(read(&pool, "k").acquire().await);
+    assert!(started.elapsed() < Duration::from_millis(500), "at once");
+    reader.release().await.expect("still held");
+    let writer = writer.await.expect("its turn");
+    writer.release().await.expect("still held");
 }
 
 #[distributed_lock(key = "k", ttl = "20s", shared, pool = pool)]

@@ -69,8 +69,13 @@ impl Core {
             return Some(order.contended(self.holder_left(queue, now)));
         }
         if order.share.is_some() {
-            // What kept another out need not keep this one out.
-            return None;
+            // What kept another out need not keep this one out; one that waits to be alone does.
+            let alone = |id: &TicketId| {
+                let ticket = self.tickets.get(id);
+                ticket.is_some_and(|ticket| ticket.order.waits() && ticket.order.share.is_none())
+            };
+            let behind = queue.waiting.iter().any(alone);
+            return behind.then(|| order.contended(queue.held_for(now)));
         }
         // While the head asks, its answer will serve this call as well.
         let head = queue
