@@ -173,10 +173,12 @@ impl Struck<'_> {
         }
     }
 
-    /// Everything once, each as long as it may last.
-    pub(super) fn each(&mut self) {
-        self.spans.longest = true;
+    /// Everything once, each as long as it may last, with pauses.
+    pub(super) fn each(&mut self, pause: Duration) {
         for kind in [0, 2, 4, 7] {
+            self.spans.longest = false;
+            std::thread::sleep(self.spans.up_to(pause));
+            self.spans.longest = true;
             self.strike(kind);
         }
         self.spans.longest = false;
