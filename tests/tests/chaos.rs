@@ -7,7 +7,8 @@ use leasehold_tests::chaos::REQUIREMENTS;
 use leasehold_tests::chaos::ground::{Ground, Size, Store};
 use leasehold_tests::random::Random;
 
-fn play(number: u8, store: Store) {
+/// Plays the requirement of this number whose text has this word.
+fn play(number: u8, word: &str, store: Store) {
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
     let ground = Ground {
         program: env!("CARGO_BIN_EXE_chaos").into(),
@@ -20,7 +21,7 @@ fn play(number: u8, store: Store) {
     };
     let requirement = REQUIREMENTS
         .iter()
-        .find(|requirement| requirement.number == number);
+        .find(|requirement| requirement.number == number && requirement.what.contains(word));
     let outcome = requirement.expect("it is on the list").outcome(&ground);
     let failures = outcome.failures.join("\n");
     assert!(
@@ -31,11 +32,11 @@ fn play(number: u8, store: Store) {
 }
 
 macro_rules! requirements {
-    ($($name:ident: $number:literal $store:ident),+ $(,)?) => {
+    ($($name:ident: $number:literal $($word:literal)? $store:ident),+ $(,)?) => {
         $(
             #[test]
             fn $name() {
-                play($number, Store::$store);
+                play($number, concat!($($word)?), Store::$store);
             }
         )+
     };
@@ -59,6 +60,8 @@ requirements! {
     keys: 21 Memory,
     secrets: 22 Redis,
     checks_at_connect: 23 Redis,
-    dead_waiters: 24 Redis,
+    dead_waiters: 24 "dead waiters" Redis,
+    readers_and_writers: 24 "readers and writers" Redis,
+    permits: 24 "permits" Redis,
     soak: 25 Redis,
 }

@@ -2,9 +2,10 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
+//! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults` | what is made to fail, from a seed |
+//! | `faults`, `mortals` | what is made to fail, from a seed |
+//! | `ending` | what must hold at the end of a run |
 //! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
@@ -13,13 +14,16 @@
 //! | [`table`] | the result for people |
 
 mod body;
+mod calls;
 mod canary;
 pub mod crew;
+mod ending;
 mod faults;
 mod gauge;
 pub mod ground;
 pub mod job;
 mod ledger;
+mod mortals;
 mod r01_exclusion;
 mod r02_stops;
 mod r03_sent;
@@ -39,7 +43,9 @@ mod r20_shutdown;
 mod r21_keys;
 mod r22_secrets;
 mod r23_checks;
+mod r24_permits;
 mod r24_queues;
+mod r24_readers;
 mod r25_soak;
 pub mod seeded;
 pub mod sheet;
@@ -50,7 +56,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 21] = [
+pub const REQUIREMENTS: [Requirement; 23] = [
     r01_exclusion::REQUIREMENT,
     r02_stops::REQUIREMENT,
     r03_sent::REQUIREMENT,
@@ -71,5 +77,7 @@ pub const REQUIREMENTS: [Requirement; 21] = [
     r22_secrets::REQUIREMENT,
     r23_checks::REQUIREMENT,
     r24_queues::REQUIREMENT,
+    r24_readers::REQUIREMENT,
+    r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
 ];

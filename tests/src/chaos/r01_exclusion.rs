@@ -9,19 +9,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::__test::now;
-
-use super::body::nanos;
-use super::crew::{Crew, Hand};
+use super::crew::Crew;
+use super::ending::{all_free, end_all};
 use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
-use crate::oracle::Note;
+use crate::oracle::Mode;
 use crate::proxy::Proxy;
-use crate::redis_probe::RedisProbe;
 use crate::server::ServerOptions;
-use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 1,
@@ -123,7 +119,7 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
             .collect::<Vec<_>>()
     });
     end_all(sheet, hands);
-    all_free(crew, &server.probe());
+    all_free(crew, &server.probe(), TTL);
 }
 
 fn in_memory(ground: &Ground, crew: &Crew) {
@@ -175,6 +171,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 3_000,
         watchdog,
+        mode: Mode::Alone,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in: 200,
@@ -235,35 +232,4 @@ fn is_outside_fault(line: &[u8]) -> bool {
             .iter()
             .any(|inside| kind.starts_with(inside.as_bytes()))
     })
-}
-
-fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
-    for hand in &mut hands {
-        hand.ask_to_end();
-    }
-    for hand in &mut hands {
-        sheet.check(hand.finish(), || {
-            "a worker did not end by itself, or badly".to_owned()
-        });
-    }
-}
-
-/// Nobody is left: all keys are free after a ttl.
-fn all_free(crew: &Crew, probe: &RedisProbe) {
-    let due = now();
-    let within = TTL + Duration::from_millis(200);
-    let left = || -> Vec<String> {
-        let mut keys = probe.keys("lock:*");
-        keys.retain(|key| !key.starts_with("lock:%"));
-        keys
-    };
-    let free = wait::try_until(within, || left().is_empty());
-    let key = left().pop().unwrap_or_else(|| "all".to_owned());
-    let at = free.map_or_else(|| now() + nanos(within), |_| now());
-    crew.note(&Note::Free {
-        key,
-        due,
-        at,
-        within: nanos(within),
-    });
 }

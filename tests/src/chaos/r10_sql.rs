@@ -11,7 +11,7 @@ use super::ground::{BOTH, Ground, Requirement, Store, local_runtime, on_threads}
 use super::job::{Lane, Work};
 use super::sheet::Sheet;
 use super::shop::Shop;
-use crate::oracle::Note;
+use crate::oracle::{Mode, Note};
 use crate::server::Server;
 use crate::wait;
 
@@ -119,6 +119,7 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
         ttl_ms: TTL_MS,
         wait_ms: 60_000,
         watchdog: true,
+        mode: Mode::Alone,
         work: Work::Sell { checked },
         times: 0,
         drop_one_in: 0,

@@ -15,6 +15,7 @@ use super::gauge;
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
+use crate::oracle::Mode;
 use crate::proxy::Proxy;
 use crate::server::Server;
 
@@ -78,6 +79,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 1_000,
         watchdog,
+        mode: Mode::Alone,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in,

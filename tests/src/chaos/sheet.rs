@@ -198,12 +198,14 @@ impl Sheet {
         let tally = Tally {
             sections: report.sections,
             faults: report.faults.clone(),
-            overlaps: count(&[Kind::Overlap, Kind::Overtaken]),
+            overlaps: count(&[Kind::Overlap, Kind::Crowded, Kind::Overtaken]),
             inversions: count(&[Kind::FenceOrder, Kind::StaleWrite]),
             lost_updates: count(&[Kind::LostUpdate]),
             orphans: count(&[Kind::FreedLate]),
             late_polls: count(&[Kind::PollAfterDeadline]),
             others: count(&[
+                Kind::TornRead,
+                Kind::Starved,
                 Kind::LeaseTooLong,
                 Kind::FalseLoss,
                 Kind::SelfRefusal,

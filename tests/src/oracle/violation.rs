@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Kind {
     /// Two holders of one key at one time.
     Overlap,
+    /// More holders at one time than there are places.
+    Crowded,
     /// A later holder has no greater fence.
     FenceOrder,
     /// The resource took a write with an older fence than it had seen.
@@ -15,6 +17,8 @@ pub enum Kind {
     Overtaken,
     /// Two writes were based on the same reading.
     LostUpdate,
+    /// A reader saw a write during its lease.
+    TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
     /// A lease counts from a moment after its request.
@@ -25,6 +29,8 @@ pub enum Kind {
     SelfRefusal,
     /// A call queued beyond its budget.
     OverBudget,
+    /// A call got no lock for too long while others did.
+    Starved,
     /// A body ran on too long after its lock was taken away.
     ToldLate,
     /// A key stayed locked too long after its holder was gone.
@@ -37,15 +43,18 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Overlap => "two holders overlap",
+            Self::Crowded => "more holders than places",
             Self::FenceOrder => "a fence did not grow",
             Self::StaleWrite => "a write with an older fence was taken",
             Self::Overtaken => "a newer holder was there during a lease",
             Self::LostUpdate => "an update was lost",
+            Self::TornRead => "a reader saw a write",
             Self::PollAfterDeadline => "a body was polled after its deadline",
             Self::LeaseTooLong => "a lease counts from after its request",
             Self::FalseLoss => "an undisturbed lease was lost",
             Self::SelfRefusal => "a caller was refused that was alone",
             Self::OverBudget => "a call queued beyond its budget",
+            Self::Starved => "a call was starved",
             Self::ToldLate => "a loss was told late",
             Self::FreedLate => "a key came free late",
             Self::ForeignTouched => "another client's key was touched",

@@ -73,6 +73,18 @@ fn code(code: &'static str) -> Cow<'static, str> {
             ("store(queue, line)\n      return", "return"),
             ("now - seen <= FORGOTTEN", "true"),
         ],
+        Some(Bug::WriterUnseen) => &[("local room = not value or", "local room = true or")],
+        Some(Bug::ReadersUnseen) => &[(
+            "limit_of(value) and prune(KEYS[1], KEYS[4], milliseconds()) == 0",
+            "limit_of(value)",
+        )],
+        Some(Bug::ShareShortened) => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
+        Some(Bug::DeadShareKept) => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
+        Some(Bug::WritersPassed) => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
+        Some(Bug::PlacesUncounted) => &[(
+            "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
+            "true",
+        )],
         _ => &[],
     };
     let mut code = Cow::Borrowed(code);
