@@ -19,9 +19,11 @@ fn play(number: u8, word: &str, store: Store) {
         time: Duration::from_secs(8),
         sections: 1,
     };
-    let requirement = REQUIREMENTS
-        .iter()
-        .find(|requirement| requirement.number == number && requirement.what.contains(word));
+    let requirement = REQUIREMENTS.iter().find(|requirement| {
+        requirement.number == number
+            && requirement.stores.contains(&store)
+            && requirement.what.contains(word)
+    });
     let outcome = requirement.expect("it is on the list").outcome(&ground);
     let failures = outcome.failures.join("\n");
     assert!(
@@ -53,9 +55,15 @@ requirements! {
     orphans: 7 Redis,
     ownership: 8 Redis,
     ownership_in_memory: 8 Memory,
+    quorum: 1 Redlock,
+    all_replicas: 1 Replicas,
     sql: 10 Redis,
     sql_in_memory: 10 Memory,
     kills: 12 Redis,
+    minority: 13 Redlock,
+    quarantine: 14 Redlock,
+    cleaning: 15 Redlock,
+    too_few_replicas: 19 Replicas,
     error_classes: 18 Redis,
     keys: 21 Memory,
     secrets: 22 Redis,

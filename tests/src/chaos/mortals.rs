@@ -13,7 +13,7 @@ use crate::random::Random;
 /// How many there are at a time.
 const PROCESSES: usize = 4;
 /// At most so long from one kill of a process to the next.
-const LIFE: Duration = Duration::from_secs(6);
+const LIFE: Duration = Duration::from_secs(10);
 
 /// Lets four processes do `lanes` for `time`, each killed now and then.
 pub(super) fn live(

@@ -28,17 +28,17 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 /// The faults that workers make themselves.
-const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
-const TTL: Duration = Duration::from_millis(600);
-const WORKERS: usize = 4;
+pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+pub(super) const TTL: Duration = Duration::from_millis(600);
+pub(super) const WORKERS: usize = 4;
 /// A full run that has not reached its numbers goes on for so long.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
     match ground.store {
-        Store::Redis => on_redis(ground, sheet, &crew),
         Store::Memory => in_memory(ground, &crew),
+        _ => on_redis(ground, sheet, &crew),
     }
     let report = crew.report();
     sheet.report(&report);
@@ -87,7 +87,7 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let lanes = proxies.iter().map(|proxy| {
             let mut lane = FaultLane {
                 crew,
-                proxy: Some(proxy),
+                proxies: std::slice::from_ref(proxy),
                 spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
@@ -132,7 +132,7 @@ fn in_memory(ground: &Ground, crew: &Crew) {
         let lanes = (0..2).map(|_| {
             let mut lane = FaultLane {
                 crew,
-                proxy: None,
+                proxies: &[],
                 spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
@@ -161,7 +161,8 @@ fn in_memory(ground: &Ground, crew: &Crew) {
     });
 }
 
-fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
+/// Counting, for short and for long, with many callers on few keys.
+pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
         keys: (0..keys)
             .map(|number| format!("{prefix}{kind}{number}"))

@@ -69,8 +69,8 @@ impl Shifts {
             .map_or_else(|| "memory://sql".to_owned(), Server::url);
         let keys: Vec<_> = (0..KEYS).map(|number| format!("item-{number}")).collect();
         let (processes, copies) = match store {
-            Store::Redis => (2, KEYS),
             Store::Memory => (1, 2 * KEYS),
+            _ => (2, KEYS),
         };
         let job = crew.job(&url, vec![sells(&keys, copies, checked)]);
         local_runtime().block_on(Shop::create(&job.ledger, &keys));

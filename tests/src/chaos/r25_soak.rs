@@ -46,7 +46,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         crew: &crew,
         ground,
         server: server.as_mut(),
-        proxy: proxy.as_ref(),
+        proxies: proxy.as_slice(),
         hand: Some(hand),
         file,
     };
@@ -101,7 +101,7 @@ struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
     server: Option<&'a mut Server>,
-    proxy: Option<&'a Proxy>,
+    proxies: &'a [Proxy],
     /// Not there only while it is struck.
     hand: Option<Hand>,
     file: PathBuf,
@@ -182,7 +182,7 @@ impl Soak<'_> {
     {
         FaultLane {
             crew: self.crew,
-            proxy: self.proxy,
+            proxies: self.proxies,
             spans: Spans::new(self.ground.random(25_000 + phase)),
             ttl: TTL,
             pause: PAUSE.min(self.ground.time / 40),
