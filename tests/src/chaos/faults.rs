@@ -218,6 +218,8 @@ impl Struck<'_> {
             }
             _ => {
                 self.crew.fault("SIGKILL and restart of the server");
+                self.server.kill();
+                std::thread::sleep(self.spans.up_to(self.ttl * 3 / 2));
                 self.server.restart();
             }
         }

@@ -122,8 +122,10 @@ impl Soak<'_> {
         (before, self.quiet(quiet))
     }
 
-    /// What is kept of each buffer and each map is the size that its worst moment needed. So the worst comes first, again and
-    /// again: faults as long as they may last, the server's beside the process's, and calmer times between.
+    /// What is kept of each buffer and each map is the size that its fullest moment needed, and pages that were in use then
+    /// stay resident. So the worst comes first, again and again: faults as long as they may last, the server's beside the
+    /// process's, and calmer times between. Calls that fail at once while the server is dead are the fullest moment: what
+    /// each leaves to be removed is kept for a ttl, and the server is dead for longer.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
