@@ -51,6 +51,7 @@ mod r20_shutdown;
 mod r21_keys;
 mod r22_secrets;
 mod r23_checks;
+mod r23_deployments;
 mod r24_permits;
 mod r24_queues;
 mod r24_readers;
@@ -65,7 +66,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 29] = [
+pub const REQUIREMENTS: [Requirement; 30] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -91,6 +92,7 @@ pub const REQUIREMENTS: [Requirement; 29] = [
     r21_keys::REQUIREMENT,
     r22_secrets::REQUIREMENT,
     r23_checks::REQUIREMENT,
+    r23_deployments::REQUIREMENT,
     r24_queues::REQUIREMENT,
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,

@@ -275,6 +275,12 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_overlap_no_fence_is_the_later_one() {
+        let together = [enter(1, 8, 10), enter(2, 7, 30)];
+        assert_eq!(kinds(&together), [Kind::Overlap]);
+    }
+
+    #[test]
     fn two_writes_on_one_reading_lose_an_update() {
         let writes = [write(1, 1, 5, 1, 20, true), write(2, 2, 5, 2, 30, true)];
         assert_eq!(kinds(&writes), [Kind::LostUpdate]);

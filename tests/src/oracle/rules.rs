@@ -221,6 +221,9 @@ impl KeyNotes {
         self.found
     }
 
+    /// Of two that are inside together no fence is the later one's: that they are is what was found. (After a fail-over both
+    /// masters may give the lock within a few milliseconds, and the first to look at the clock need not be the first to be given it.)
+    ///
     /// The fences of shares need not grow with the moments at which their bodies look at the clock: several were given before
     /// the first of them looked. Whoever has the lock alone comes behind all before it, and before all behind it.
     fn fences(&mut self) {
@@ -229,6 +232,7 @@ impl KeyNotes {
             let section = self.sections[index];
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
+            let before = before.filter(|earlier| earlier.end() <= section.at);
             if let Some(earlier) =
                 before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
             {
