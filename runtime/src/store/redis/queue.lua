@@ -21,12 +21,15 @@ local function milliseconds()
 end
 
 -- Something that is not made of records is no queue, and must not keep a lock from being released or waited for.
-local function read(queue)
-  local line = redis.pcall('GET', queue)
-  if type(line) == 'string' and #line % RECORD == 0 and not string.find(line, '[^%x+-]') then
-    return line
+local function as_line(text)
+  if type(text) == 'string' and #text % RECORD == 0 and not string.find(text, '[^%x+-]') then
+    return text
   end
   return ''
+end
+
+local function read(queue)
+  return as_line(redis.pcall('GET', queue))
 end
 
 local function store(queue, line)
@@ -171,3 +174,13 @@ local function prune(key, shares, now)
   return left
 end
 
+-- Does `one` for each of `count` locks, and answers for each what it returns, or {-1, error} if the server refused a command. What
+-- fails for one lock does not keep the others from theirs.
+local function each(count, one)
+  local answers = {}
+  for i = 1, count do
+    local done, answer = pcall(one, i)
+    answers[i] = done and answer or {-1, type(answer) == 'table' and answer['err'] or tostring(answer)}
+  end
+  return answers
+end

@@ -58,16 +58,16 @@ fn code(code: &'static str) -> Cow<'static, str> {
     use crate::seeded::{Bug, active};
 
     let changes: &[(&str, &str)] = match active() {
-        Some(Bug::NotIdempotent) => &[("value and string.sub(value, 1, 32) == ARGV[1]", "false")],
+        Some(Bug::NotIdempotent) => &[("value and string.sub(value, 1, 32) == token", "false")],
         Some(Bug::FenceFromCounter) => &[("time[1] * 1000000 + time[2]", "0")],
         Some(Bug::RenewWithoutCompare) => {
             &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")]
         }
         Some(Bug::RenewBySet) => &[(
-            "local value = redis.pcall('GET', key)\n",
+            "local value = values[i]\n",
             "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
         )],
-        Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= ARGV[1]", "false")],
+        Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= token", "false")],
         Some(Bug::HandOffBelieved) => &[("'PX', CLAIM", "'PX', 600000")],
         Some(Bug::DeadWaiterKept) => &[
             ("store(queue, line)\n      return", "return"),
@@ -115,30 +115,9 @@ fn loaded(answers: &[Value]) -> bool {
 /// The command for `op` on a connection that listens for this process's turns, or does not.
 pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     match op {
-        Op::Acquire {
-            key,
-            token,
-            ttl,
-            owner,
-            queue,
-            spare,
-        } => call(&ACQUIRE, 4)
-            .arg(&**key)
-            .arg(names.fences())
-            .arg(names.queue(key))
-            .arg(names.shares(key))
-            .arg(token.hex())
-            .arg(millis(*ttl))
-            .arg(&**owner)
-            .arg(names.process())
-            .arg(place(*queue, listening))
-            .arg(*spare)
-            .arg(names.channels())
-            .to_owned(),
+        Op::Acquire { .. } => acquire(&[op], names, listening),
+        Op::Release { .. } => release(&[op], names),
         Op::Renew(renewals) => renew(renewals),
-        Op::Release {
-            key, token, keep, ..
-        } => release(key, *token, *keep, names),
         Op::Join {
             key,
             token,
@@ -168,6 +147,53 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     }
 }
 
+/// The command for requests that leave together, which are all of one kind.
+pub(super) fn together(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+    match ops {
+        [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
+        [Op::Release { .. }, ..] => release(ops, names),
+        [op, ..] => command(op, names, listening),
+        [] => Cmd::new(),
+    }
+}
+
+fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+    let keys = || {
+        ops.iter().filter_map(|op| match op {
+            Op::Acquire { key, .. } => Some(key),
+            _ => None,
+        })
+    };
+    let mut command = call(&ACQUIRE, 1 + 3 * ops.len());
+    command.arg(names.fences());
+    for key in keys() {
+        command.arg(&**key).arg(names.queue(key));
+    }
+    for key in keys() {
+        command.arg(names.shares(key));
+    }
+    command.arg(names.process()).arg(names.channels());
+    for op in ops {
+        if let Op::Acquire {
+            token,
+            ttl,
+            owner,
+            queue,
+            spare,
+            ..
+        } = op
+        {
+            command
+                .arg(token.hex())
+                .arg(millis(*ttl))
+                .arg(&**owner)
+                .arg(place(*queue, listening))
+                .arg(*spare);
+        }
+    }
+    command
+}
+
 /// How a process queues.
 fn place(queue: bool, listening: bool) -> &'static str {
     match (queue, listening) {
@@ -177,15 +203,22 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-fn release(key: &str, token: Token, keep: Option<Duration>, names: &Names) -> Cmd {
-    let mut command = call(&RELEASE, 2);
-    command
-        .arg(key)
-        .arg(names.queue(key))
-        .arg(token.hex())
-        .arg(names.channels());
-    if let Some(keep) = keep {
-        command.arg(millis(keep));
+fn release(ops: &[&Op], names: &Names) -> Cmd {
+    let mut command = call(&RELEASE, 2 * ops.len());
+    for op in ops {
+        if let Op::Release { key, .. } = op {
+            command.arg(&**key).arg(names.queue(key));
+        }
+    }
+    command.arg(names.channels());
+    for op in ops {
+        if let Op::Release { token, keep, .. } = op {
+            command.arg(token.hex());
+            match keep {
+                Some(keep) => command.arg(millis(*keep)),
+                None => command.arg(""),
+            };
+        }
     }
     command
 }
