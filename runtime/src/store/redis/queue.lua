@@ -139,19 +139,6 @@ local function knows_queue(value)
   return string.find(value, '^%x+:claim$') or string.find(value, '^%x+:%d+$') or string.find(value, '^%x+:%d+:%d+:%x+:')
 end
 
--- The first of `1 + spare` new fences.
-local function next_fence(counter, spare)
-  local time = redis.call('TIME')
-  local fence = time[1] * 1000000 + time[2]
-  local last = tonumber(redis.call('GET', counter) or 0)
-  if fence <= last then
-    fence = last + 1
-  end
-  -- `tostring` would give 1.758e+15.
-  redis.call('SET', counter, string.format('%.0f', fence + spare))
-  return string.format('%.0f', fence)
-end
-
 -- How many shares there may be at most, if the value says that a lock is shared.
 local function limit_of(value)
   if value and string.sub(value, 1, 32) == SHARED then
@@ -174,13 +161,11 @@ local function prune(key, shares, now)
   return left
 end
 
--- Does `one` for each of `count` locks, and answers for each what it returns, or {-1, error} if the server refused a command. What
--- fails for one lock does not keep the others from theirs.
-local function each(count, one)
-  local answers = {}
-  for i = 1, count do
+-- Does `one` for each lock of `list` and notes what it returns, or {-1, error} if the server refused a command. What fails for one
+-- lock does not keep the others from theirs.
+local function each(list, answers, one)
+  for _, i in ipairs(list) do
     local done, answer = pcall(one, i)
     answers[i] = done and answer or {-1, type(answer) == 'table' and answer['err'] or tostring(answer)}
   end
-  return answers
 end

@@ -128,11 +128,12 @@ fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
     {
         return Some(Err(refused(text(error)?)));
     }
-    let reply = match op {
-        Op::Acquire { .. } | Op::Join { .. } => acquired(value),
-        Op::Renew(renewals) | Op::Stay(renewals) => renewed(value, renewals.len()),
-        Op::Release { .. } | Op::Part { .. } => released(value),
-        Op::Leave { .. } => integer(value).map(|_| Reply::Left),
+    let reply = match (op, value) {
+        (Op::Acquire { spare, .. }, Value::Int(fence)) => free(*fence, *spare),
+        (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
+        (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
+        (Op::Release { .. } | Op::Part { .. }, value) => released(value),
+        (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
     };
     reply.map(Ok)
 }
@@ -146,6 +147,15 @@ fn refused(error: &str) -> Failure {
     } else {
         server_error("ERR", Some(error))
     }
+}
+
+/// A lock that was free and that nobody waits for, with as many fences in reserve as were asked for.
+fn free(fence: i64, spare: u32) -> Option<Reply> {
+    Some(Reply::Acquired {
+        fence: Some(Fence::new(u64::try_from(fence).ok()?)),
+        spare,
+        wanted: Some(false),
+    })
 }
 
 fn acquired(value: &Value) -> Option<Reply> {

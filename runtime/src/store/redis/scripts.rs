@@ -11,20 +11,20 @@ use super::reply;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
 
-/// A script together with the functions of the queue.
-macro_rules! with_queue {
-    ($file:literal) => {
-        concat!(include_str!("queue.lua"), include_str!($file))
+/// Files that make one script.
+macro_rules! script {
+    ($($file:literal)+) => {
+        concat!($(include_str!($file)),+)
     };
 }
 
-const ACQUIRE_CODE: &str = with_queue!("acquire.lua");
-const RENEW_CODE: &str = include_str!("renew.lua");
-const RELEASE_CODE: &str = with_queue!("release.lua");
-const LEAVE_CODE: &str = with_queue!("leave.lua");
-const JOIN_CODE: &str = with_queue!("join.lua");
-const STAY_CODE: &str = with_queue!("stay.lua");
-const PART_CODE: &str = with_queue!("part.lua");
+const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "queue.lua" "acquire_queue.lua");
+const RENEW_CODE: &str = script!("renew.lua");
+const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
+const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
+const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "join.lua");
+const STAY_CODE: &str = script!("queue.lua" "stay.lua");
+const PART_CODE: &str = script!("queue.lua" "part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
@@ -172,7 +172,10 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     for key in keys() {
         command.arg(names.shares(key));
     }
-    command.arg(names.process()).arg(names.channels());
+    command
+        .arg(names.process())
+        .arg(names.channels())
+        .arg(fences(ops) - 1);
     for op in ops {
         if let Op::Acquire {
             token,
@@ -201,6 +204,15 @@ fn place(queue: bool, listening: bool) -> &'static str {
         (true, true) => "+",
         (true, false) => "-",
     }
+}
+
+/// How many fences these acquires need at most.
+fn fences(ops: &[&Op]) -> u64 {
+    let each = ops.iter().map(|op| match op {
+        Op::Acquire { spare, .. } => 1 + u64::from(*spare),
+        _ => 0,
+    });
+    each.sum()
 }
 
 fn release(ops: &[&Op], names: &Names) -> Cmd {
