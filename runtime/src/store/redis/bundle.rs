@@ -144,7 +144,9 @@ mod tests {
 
     fn packed(most: usize, requests: Vec<Sent>) -> Vec<Vec<u64>> {
         let mut packer = Packer::new(most);
-        requests.into_iter().for_each(|request| packer.add(request));
+        for request in requests {
+            packer.add(request);
+        }
         let ids = |bundle: &Bundle| bundle.iter().map(|sent| sent.id.0).collect();
         packer.finish().iter().map(ids).collect()
     }

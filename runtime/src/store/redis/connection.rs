@@ -4,7 +4,7 @@
 //! by them, and after a cut a command can block for many seconds. Here a connection is replaced when it
 //! ends, or when a request on it has gone unanswered for its patience; the engine has its own time-outs and never waits for that.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,6 +23,7 @@ use super::origin::Origin;
 use super::scripts;
 use super::server::Link;
 use super::{checkup, reply};
+use crate::counted::CountedMap;
 use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
@@ -72,7 +73,7 @@ pub(crate) struct RedisStore {
     last_epoch: Epoch,
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
-    acquires: HashMap<OpId, Epoch>,
+    acquires: CountedMap<OpId, Epoch>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
@@ -136,7 +137,7 @@ impl RedisStore {
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
-            acquires: HashMap::new(),
+            acquires: CountedMap::default(),
             copies: Copies::new(options),
             waiting: None,
             held_back: Vec::new(),
