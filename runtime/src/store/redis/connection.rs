@@ -4,7 +4,7 @@
 //! by them, and after a cut a command can block for many seconds. Here a connection is replaced when it
 //! ends, or when a request on it has gone unanswered for its patience; the engine has its own time-outs and never waits for that.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,6 +14,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, Pipeline, PushKind, Value};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::bundle::{self, Bundle, Packer};
 use super::copies::{self, Copies};
 use super::info::Info;
 use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
@@ -22,6 +23,7 @@ use super::origin::Origin;
 use super::scripts;
 use super::server::Link;
 use super::{checkup, reply};
+use crate::counted::CountedMap;
 use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
@@ -71,7 +73,7 @@ pub(crate) struct RedisStore {
     last_epoch: Epoch,
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
-    acquires: HashMap<OpId, Epoch>,
+    acquires: CountedMap<OpId, Epoch>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
@@ -135,7 +137,7 @@ impl RedisStore {
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
-            acquires: HashMap::new(),
+            acquires: CountedMap::default(),
             copies: Copies::new(options),
             waiting: None,
             held_back: Vec::new(),
@@ -197,11 +199,11 @@ impl RedisStore {
             return;
         }
         let mut patience = self.io_timeout;
-        let mut pipeline = Pipeline::with_capacity(batch.len());
-        let mut requests = Vec::with_capacity(batch.len());
+        let mut packer = Packer::new(bundle::MOST);
+        let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.names, listening));
+            concerns_copies |= Copies::concern(&request.op);
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -218,20 +220,24 @@ impl RedisStore {
                 }
                 Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
             }
-            requests.push(Sent {
+            packer.add(Sent {
                 id: request.id,
                 op: request.op,
                 ordered,
                 listening,
             });
         }
-        if let Some(copies) = &self.copies
-            && requests.iter().any(|sent| Copies::concern(&sent.op))
-        {
+        let bundles = packer.finish();
+        let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
+        for bundle in &bundles {
+            let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+            pipeline.add_command(scripts::together(&ops, &self.names, listening));
+        }
+        if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
             pipeline.add_command(copies.command(patience));
             self.waiting = Some(epoch);
         }
-        let content = Content::Requests(requests);
+        let content = Content::Requests(bundles);
         self.running.push(line.run(pipeline, content, patience));
         for (epoch, command) in stray {
             self.send_behind(epoch, command);
@@ -272,15 +278,15 @@ impl RedisStore {
             self.waiting = None;
         }
         match (batch.content, batch.answers) {
-            (Content::Requests(requests), Ok(answers)) => {
-                self.requests_answered(requests, answers);
+            (Content::Requests(bundles), Ok(answers)) => {
+                self.requests_answered(bundles, answers);
             }
             (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
             (Content::Other, Ok(_)) => {}
             (content, Err(error)) => {
                 let failure = reply::broken(&error);
-                if let Content::Requests(requests) = content {
-                    for sent in requests {
+                if let Content::Requests(bundles) = content {
+                    for sent in bundles.into_iter().flatten() {
                         self.reply(sent.id, Err(failure.clone()));
                     }
                 }
@@ -291,21 +297,28 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, requests: Vec<Sent>, mut answers: Vec<Value>) {
+    fn requests_answered(&mut self, bundles: Vec<Bundle>, mut answers: Vec<Value>) {
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
         // Behind the requests' answers there is that of the replicas, if they were asked.
-        let copies = answers.drain(requests.len().min(answers.len())..).next();
+        let copies = answers.drain(bundles.len().min(answers.len())..).next();
+        let mut requests = bundles.iter().flatten();
         let verdict = match &self.copies {
-            Some(judge) if requests.iter().any(|sent| Copies::concern(&sent.op)) => {
-                judge.judge(copies)
-            }
+            Some(judge) if requests.any(|sent| Copies::concern(&sent.op)) => judge.judge(copies),
             _ => Ok(()),
         };
-        for (sent, answer) in requests.into_iter().zip(answers) {
-            let result = reply::read(&sent.op, answer)
+        for (bundle, answer) in bundles.into_iter().zip(answers) {
+            self.bundle_answered(bundle, answer, &verdict);
+        }
+    }
+
+    fn bundle_answered(&mut self, bundle: Bundle, answer: Value, verdict: &Result<(), Failure>) {
+        let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+        let replies = reply::read_all(&ops, answer);
+        for (sent, reply) in bundle.into_iter().zip(replies) {
+            let result = reply
                 .map(|reply| sent.complete(reply))
-                .and_then(|reply| copies::counted(reply, &verdict));
+                .and_then(|reply| copies::counted(reply, verdict));
             self.after(&result);
             if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
             {

@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::bundle::Bundle;
 use super::info::Info;
 use super::scripts;
 use super::server::Link;
@@ -90,7 +91,7 @@ pub(super) struct Batch {
 
 pub(super) enum Content {
     /// The engine's requests.
-    Requests(Vec<Sent>),
+    Requests(Vec<Bundle>),
     /// The scripts, again.
     Scripts,
     /// Something whose answer is of no interest but that it came.

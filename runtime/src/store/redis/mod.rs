@@ -4,6 +4,7 @@
 //! [`line`] is one connection, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
 //! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
 
+mod bundle;
 mod checkup;
 mod connection;
 mod copies;

@@ -11,6 +11,9 @@ pub(super) struct Names {
     prefix: String,
     process: String,
     fences: String,
+    /// What the keys of queues, those of shares and the channels begin with.
+    queues: String,
+    shares: String,
     channels: String,
 }
 
@@ -24,6 +27,8 @@ impl Names {
         let process = Token::random(Nonce::new()).hex();
         Self {
             fences: format!("{prefix}{RESERVED}:fence"),
+            queues: format!("{prefix}{RESERVED}:queue:"),
+            shares: format!("{prefix}{RESERVED}:shares:"),
             channels: format!("{prefix}{RESERVED}:turn:"),
             prefix,
             process,
@@ -42,12 +47,12 @@ impl Names {
 
     /// The key of the queue for `key`.
     pub(super) fn queue(&self, key: &str) -> String {
-        format!("{}{RESERVED}:queue:{key}", self.prefix)
+        [self.queues.as_str(), key].concat()
     }
 
     /// The key of the shares of `key`.
     pub(super) fn shares(&self, key: &str) -> String {
-        format!("{}{RESERVED}:shares:{key}", self.prefix)
+        [self.shares.as_str(), key].concat()
     }
 
     /// What the channels of all processes begin with; the process follows.
