@@ -75,7 +75,7 @@ fn code(code: &'static str) -> Cow<'static, str> {
         ],
         Some(Bug::WriterUnseen) => &[("local room = not value or", "local room = true or")],
         Some(Bug::ReadersUnseen) => &[(
-            "limit_of(value) and prune(KEYS[1], KEYS[4], milliseconds()) == 0",
+            "limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0",
             "limit_of(value)",
         )],
         Some(Bug::ShareShortened) => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
