@@ -201,7 +201,9 @@ impl Sheet {
         let (overlaps, others) = report
             .violations
             .into_iter()
-            .partition::<Vec<_>, _>(|found| [Kind::Overlap, Kind::Overtaken].contains(&found.kind));
+            .partition::<Vec<_>, _>(|found| {
+                [Kind::Overlap, Kind::Overtaken, Kind::Crossed].contains(&found.kind)
+            });
         report.violations = others;
         self.report(&report);
         let overlaps = overlaps.iter().filter(|found| found.kind == Kind::Overlap);
@@ -217,7 +219,7 @@ impl Sheet {
             sections: report.sections,
             faults: report.faults.clone(),
             overlaps: count(&[Kind::Overlap, Kind::Crowded, Kind::Overtaken]),
-            inversions: count(&[Kind::FenceOrder, Kind::StaleWrite]),
+            inversions: count(&[Kind::FenceOrder, Kind::Crossed, Kind::StaleWrite]),
             lost_updates: count(&[Kind::LostUpdate]),
             orphans: count(&[Kind::FreedLate]),
             late_polls: count(&[Kind::PollAfterDeadline]),

@@ -275,9 +275,32 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_overlap_no_fence_is_the_later_one() {
+    fn grants_of_two_masters_cross() {
         let together = [enter(1, 8, 10), enter(2, 7, 30)];
-        assert_eq!(kinds(&together), [Kind::Overlap]);
+        assert_eq!(kinds(&together), [Kind::Overlap, Kind::Crossed]);
+        let Note::Enter {
+            key,
+            asked,
+            deadline,
+            mode,
+            ..
+        } = enter(2, 7, 30)
+        else {
+            unreachable!("that is what was made");
+        };
+        // Asked for before the other one had left, and entered after.
+        let late = Note::Enter {
+            key,
+            asked,
+            deadline,
+            mode,
+            holder: 2,
+            fence: Some(7),
+            at: 30,
+            sent: 19,
+        };
+        let crossed = [enter(1, 8, 10), leave(1, 20, 110), late];
+        assert_eq!(kinds(&crossed), [Kind::Crossed]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ const BUDGET_SLACK: u64 = 700_000_000;
 pub(super) struct Section {
     pub(super) mode: Mode,
     fence: Option<u64>,
+    sent: u64,
     pub(super) at: u64,
     left: Option<u64>,
     deadline: u64,
@@ -73,6 +74,7 @@ impl KeyNotes {
                 self.sections.push(Section {
                     mode,
                     fence,
+                    sent,
                     at,
                     left: None,
                     deadline,
@@ -221,8 +223,8 @@ impl KeyNotes {
         self.found
     }
 
-    /// Of two that are inside together no fence is the later one's: that they are is what was found. (After a fail-over both
-    /// masters may give the lock within a few milliseconds, and the first to look at the clock need not be the first to be given it.)
+    /// Where two masters give a lock within a few milliseconds, the first to look at the clock need not be the first to be given it: such
+    /// grants crossed. One server never lets that happen.
     ///
     /// The fences of shares need not grow with the moments at which their bodies look at the clock: several were given before
     /// the first of them looked. Whoever has the lock alone comes behind all before it, and before all behind it.
@@ -232,11 +234,16 @@ impl KeyNotes {
             let section = self.sections[index];
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
-            let before = before.filter(|earlier| earlier.end() <= section.at);
             if let Some(earlier) =
                 before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
             {
-                self.found(Kind::FenceOrder, format!("{earlier:?} then {section:?}"));
+                let crossed = section.fence < earlier.fence && section.sent < earlier.end();
+                let kind = if crossed {
+                    Kind::Crossed
+                } else {
+                    Kind::FenceOrder
+                };
+                self.found(kind, format!("{earlier:?} then {section:?}"));
             }
             if is_alone {
                 (newest, alone) = (Some(section), Some(section));

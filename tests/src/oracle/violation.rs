@@ -11,6 +11,8 @@ pub enum Kind {
     Crowded,
     /// A later holder has no greater fence.
     FenceOrder,
+    /// The same, of two leases that have a moment in common if they are counted from their requests.
+    Crossed,
     /// The resource took a write with an older fence than it had seen.
     StaleWrite,
     /// A newer holder used the resource while this lease lasted.
@@ -45,6 +47,7 @@ impl fmt::Display for Kind {
             Self::Overlap => "two holders overlap",
             Self::Crowded => "more holders than places",
             Self::FenceOrder => "a fence did not grow",
+            Self::Crossed => "two grants crossed",
             Self::StaleWrite => "a write with an older fence was taken",
             Self::Overtaken => "a newer holder was there during a lease",
             Self::LostUpdate => "an update was lost",
