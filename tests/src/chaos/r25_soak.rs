@@ -15,8 +15,8 @@ use super::gauge;
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
-use crate::oracle::Mode;
-use crate::proxy::Proxy;
+use crate::oracle;
+use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -30,6 +30,8 @@ const WANTED: u64 = 30;
 const TTL: Duration = Duration::from_millis(400);
 /// The pause between two faults is at most so long.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Longer than a request of a worker may take.
+const SILENCE: Duration = Duration::from_millis(2_500);
 /// So long the warm-up strikes as the measured part does, before the worst comes again.
 const CALM: Duration = Duration::from_secs(15);
 
@@ -79,7 +81,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 1_000,
         watchdog,
-        mode: Mode::Alone,
+        mode: oracle::Mode::Alone,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in,
@@ -124,12 +126,12 @@ impl Soak<'_> {
 
     /// What is kept of each buffer and each map is the size that its fullest moment needed, and pages that were in use then
     /// stay resident. So the worst comes first, again and again: faults as long as they may last, the server's beside the
-    /// process's, and calmer times between. Calls that fail at once while the server is dead are the fullest moment: what
-    /// each leaves to be removed is kept for a ttl, and the server is dead for longer.
+    /// process's, silence for longer than any outage of the measured part, and calmer times between.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
             self.each(round);
+            self.silence();
             let left = time.saturating_sub(started.elapsed());
             if left.is_zero() {
                 return;
@@ -157,6 +159,18 @@ impl Soak<'_> {
             over.store(true, Ordering::Relaxed);
         });
         self.hand = Some(hand);
+    }
+
+    /// Nothing is answered for longer than a request may take: as many attempts to connect hang as ever will, and they are
+    /// the most that a process ever has in memory.
+    fn silence(&self) {
+        for proxy in self.proxies {
+            for mode in [Mode::BlackHole, Mode::Stall] {
+                proxy.set(mode);
+                std::thread::sleep(SILENCE);
+                proxy.pass();
+            }
+        }
     }
 
     /// Faults at random, for so long.
