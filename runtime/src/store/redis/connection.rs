@@ -11,14 +11,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{Cmd, Pipeline, PushKind, Value};
+use redis::{Cmd, Pipeline, PushKind, Value, cmd};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::copies::{self, Copies};
 use super::info::Info;
-use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
+use super::line::{self, Batch, Boxed, Content, Epoch, Line, Sent};
 use super::names::Names;
 use super::origin::Origin;
+use super::redirect::{Manner, Redirect};
 use super::scripts;
 use super::server::Link;
 use super::{checkup, reply};
@@ -72,6 +73,9 @@ pub(crate) struct RedisStore {
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
     acquires: HashMap<OpId, Epoch>,
+    /// In a cluster: how requests are put that are not put as usual, until they are sent; and where those that were refused belong.
+    manners: HashMap<OpId, Manner>,
+    redirects: HashMap<OpId, Redirect>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
@@ -94,7 +98,16 @@ impl RedisStore {
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
     pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
-        let names = Arc::new(Names::new(&options.namespace));
+        Self::start_as(origin, Names::new(&options.namespace), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn start_as(
+        origin: Origin,
+        names: Names,
+        options: &Options,
+    ) -> (Self, Result<(), Failure>) {
+        let names = Arc::new(names);
         let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let mut store = Self::unconnected(origin, names, options);
         let connected = match link {
@@ -118,6 +131,20 @@ impl RedisStore {
         (store, connected)
     }
 
+    /// Connects when it is first asked for an event.
+    pub(crate) fn later(origin: Origin, names: Names, options: &Options) -> Self {
+        let mut store = Self::unconnected(origin, Arc::new(names), options);
+        store.out = true;
+        store.reason = not_sent(reply::failure(
+            "io",
+            format!("{} is not connected yet", store.origin),
+            Retry::Later,
+            false,
+        ));
+        store.replace();
+        store
+    }
+
     fn unconnected(origin: Origin, names: Arc<Names>, options: &Options) -> Self {
         Self {
             origin,
@@ -136,6 +163,8 @@ impl RedisStore {
             last_epoch: 0,
             running: FuturesUnordered::new(),
             acquires: HashMap::new(),
+            manners: HashMap::new(),
+            redirects: HashMap::new(),
             copies: Copies::new(options),
             waiting: None,
             held_back: Vec::new(),
@@ -151,9 +180,38 @@ impl RedisStore {
         Some((line.epoch, line.info.as_ref()))
     }
 
+    /// Whether the server is away, as far as is known.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out || self.line.is_none()
+    }
+
+    /// As [`submit`](LockStore::submit), to a node of a cluster.
+    pub(crate) fn submit_in(&mut self, batch: Vec<(Request, Manner)>) {
+        let unusual = batch
+            .iter()
+            .filter(|(_, manner)| *manner != Manner::default());
+        self.manners
+            .extend(unusual.map(|(request, manner)| (request.id, *manner)));
+        self.submit(batch.into_iter().map(|(request, _)| request).collect());
+    }
+
+    /// Where the request belongs that was refused with `MOVED` or `ASK`.
+    pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
+        self.redirects.remove(&id)
+    }
+
     /// Looks at the server over a connection of its own.
     pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
-        let names = Arc::new(Names::new(&options.namespace));
+        Self::check_as(origin, Names::new(&options.namespace), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn check_as(
+        origin: Origin,
+        names: Names,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let names = Arc::new(names);
         let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let examined = match link {
             Ok(mut link) => checkup::examine(&mut link, &origin, &names, options).await,
@@ -201,7 +259,12 @@ impl RedisStore {
         let mut requests = Vec::with_capacity(batch.len());
         let mut stray = Vec::new();
         for request in batch {
-            pipeline.add_command(scripts::command(&request.op, &self.names, listening));
+            let manner = self.manners.remove(&request.id).unwrap_or_default();
+            if manner.asking {
+                pipeline.add_command(cmd("ASKING"));
+            }
+            let command = scripts::command_in(manner, &request.op, &self.names, listening);
+            pipeline.add_command(command);
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -221,6 +284,7 @@ impl RedisStore {
             requests.push(Sent {
                 id: request.id,
                 op: request.op,
+                asking: manner.asking,
                 ordered,
                 listening,
             });
@@ -257,6 +321,7 @@ impl RedisStore {
     /// Answers at once that there is no connection.
     fn refuse(&mut self, batch: Vec<Request>) {
         for request in batch {
+            self.manners.remove(&request.id);
             let failure = self.reason.clone();
             self.events
                 .push_back(StoreEvent::Reply(request.id, Err(failure)));
@@ -291,7 +356,8 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, requests: Vec<Sent>, mut answers: Vec<Value>) {
+    fn requests_answered(&mut self, requests: Vec<Sent>, answers: Vec<Value>) {
+        let mut answers = line::of_requests(&requests, answers);
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
         // Behind the requests' answers there is that of the replicas, if they were asked.
@@ -303,6 +369,11 @@ impl RedisStore {
             _ => Ok(()),
         };
         for (sent, answer) in requests.into_iter().zip(answers) {
+            if self.names.in_cluster()
+                && let Some(redirect) = Redirect::read(&answer)
+            {
+                self.redirects.insert(sent.id, redirect);
+            }
             let result = reply::read(&sent.op, answer)
                 .map(|reply| sent.complete(reply))
                 .and_then(|reply| copies::counted(reply, &verdict));

@@ -55,6 +55,8 @@ pub(super) struct Line {
 pub(super) struct Sent {
     pub(super) id: OpId,
     pub(super) op: Op,
+    /// Whether an `ASKING` went before it, which has an answer of its own.
+    pub(super) asking: bool,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(super) ordered: bool,
     /// Whether the connection listened for what other processes have to say.
@@ -78,6 +80,19 @@ impl Sent {
             reply => reply,
         }
     }
+}
+
+/// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
+pub(super) fn of_requests(requests: &[Sent], answers: Vec<Value>) -> Vec<Value> {
+    if requests.iter().all(|sent| !sent.asking) {
+        return answers;
+    }
+    let (mut answers, mut kept) = (answers.into_iter(), Vec::new());
+    for sent in requests {
+        kept.extend(answers.by_ref().nth(usize::from(sent.asking)));
+    }
+    kept.extend(answers);
+    kept
 }
 
 /// What went out as one pipeline, and its answers.

@@ -3,6 +3,7 @@
 //! [`scripts`] says what is run on the server, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
 //! [`line`] is one connection, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
 //! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
+//! For a node of a cluster there are [`slot`]s, and [`redirect`]s to other nodes.
 
 mod checkup;
 mod connection;
@@ -12,17 +13,22 @@ mod line;
 mod names;
 mod origin;
 pub(crate) mod permissions;
-mod query;
-mod reply;
+pub(crate) mod query;
+mod redirect;
+pub(crate) mod reply;
 mod scripts;
 mod sentinel;
 mod server;
+pub(crate) mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 
 pub(crate) use connection::RedisStore;
 pub(crate) use info::Info;
 pub(crate) use line::Epoch;
+pub(crate) use names::Names;
 pub(crate) use origin::Origin;
+pub(crate) use redirect::{Endpoint, Manner, Redirect};
+pub(crate) use server::Server;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Tls;

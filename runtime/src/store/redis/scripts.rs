@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 use super::names::Names;
+use super::redirect::Manner;
 use super::reply;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
@@ -124,7 +125,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             spare,
         } => call(&ACQUIRE, 4)
             .arg(&**key)
-            .arg(names.fences())
+            .arg(&*names.fences(key))
             .arg(names.queue(key))
             .arg(names.shares(key))
             .arg(token.hex())
@@ -147,7 +148,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             queue,
         } => call(&JOIN, 4)
             .arg(&**key)
-            .arg(names.fences())
+            .arg(&*names.fences(key))
             .arg(names.queue(key))
             .arg(names.shares(key))
             .arg(token.hex())
@@ -157,7 +158,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(place(*queue, listening))
             .arg(names.channels())
             .to_owned(),
-        Op::Stay(renewals) => stay(renewals, names),
+        Op::Stay(renewals) => stay(renewals, names, Names::queue),
         Op::Part { key, token, .. } => part(key, *token, names),
         Op::Leave { key } => call(&LEAVE, 2)
             .arg(&**key)
@@ -165,6 +166,15 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(names.process())
             .arg(names.channels())
             .to_owned(),
+    }
+}
+
+/// The same, put in a certain manner.
+pub(super) fn command_in(manner: Manner, op: &Op, names: &Names, listening: bool) -> Cmd {
+    match op {
+        // To the script, a set of shares is a queue without anybody in it.
+        Op::Stay(renewals) if manner.without_queue => stay(renewals, names, Names::shares),
+        op => command(op, names, listening),
     }
 }
 
@@ -200,12 +210,12 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
         .to_owned()
 }
 
-fn stay(renewals: &[Renewal], names: &Names) -> Cmd {
+fn stay(renewals: &[Renewal], names: &Names, queue: fn(&Names, &str) -> String) -> Cmd {
     let mut command = call(&STAY, 3 * renewals.len());
     for Renewal { key, .. } in renewals {
         command
             .arg(&**key)
-            .arg(names.queue(key))
+            .arg(queue(names, key))
             .arg(names.shares(key));
     }
     command.arg(names.channels());
