@@ -1,8 +1,9 @@
 //! Masters and replicas of a Redis Cluster: all real processes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis::{Cmd, RedisResult, cmd};
+use redis::{Cmd, cmd};
 
 use crate::redis_probe::RedisProbe;
 use crate::server::{Server, ServerOptions, free_port};
@@ -51,9 +52,7 @@ impl Setup {
     /// When they do not find each other.
     pub fn start(self) -> Cluster {
         let nodes: Vec<_> = (0..MASTERS + self.replicas).map(|_| self.node()).collect();
-        let cluster = Cluster {
-            nodes: nodes.into_iter().map(Some).collect(),
-        };
+        let cluster = Cluster { nodes };
         for (index, node) in cluster.running() {
             let mut epoch = cmd("CLUSTER");
             node.run::<()>(epoch.arg("SET-CONFIG-EPOCH").arg(index + 1));
@@ -92,6 +91,7 @@ impl Setup {
             probe: server.probe(),
             server,
             bus,
+            runs: true,
         }
     }
 }
@@ -107,6 +107,7 @@ struct Node {
     server: Server,
     probe: RedisProbe,
     bus: u16,
+    runs: bool,
 }
 
 impl Node {
@@ -122,7 +123,7 @@ impl Node {
 /// A running cluster: masters first, then the replica of each, as they were at the start.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Vec<Option<Node>>,
+    nodes: Vec<Node>,
 }
 
 impl Cluster {
@@ -201,15 +202,22 @@ impl Cluster {
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last: the slot belongs to its new node.
+    /// The last: the slot belongs to its new node, and all nodes know it. A node that heard of it late could take the slot back, so it is
+    /// told again until they agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
-        for (index, node) in self.running() {
-            if index != to && node.server.role().as_deref() == Some("master") {
-                self.set_slot(index, slot, "NODE", &id);
+        wait::until("the nodes agree on a slot", PATIENCE, || {
+            let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
+            let others = self.running().filter(|(_, node)| is_master(node));
+            let wrong: Vec<_> = others
+                .filter(|(_, node)| owner_seen_by(node, slot).as_deref() != Some(&*id))
+                .collect();
+            for (index, _) in &wrong {
+                self.set_slot(*index, slot, "NODE", &id);
             }
-        }
+            wrong.is_empty() && self.epochs() == 1
+        });
     }
 
     /// All of it.
@@ -221,12 +229,24 @@ impl Cluster {
 
     /// Kills a node (SIGKILL).
     pub fn kill(&mut self, node: usize) {
-        self.nodes[node] = None;
+        self.nodes[node].server.kill();
+        self.nodes[node].runs = false;
     }
 
-    /// Waits until the nodes that run see a cluster that serves, after a [`kill`](Self::kill).
-    pub fn wait_until_it_serves(&self) {
-        wait::until("the cluster serves again", PATIENCE, || self.serves());
+    /// Starts it again; it knows its cluster, and nothing of the locks.
+    pub fn restart(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.server.restart();
+        node.probe = node.server.probe();
+        node.runs = true;
+    }
+
+    /// Waits until the replica of a killed master has taken over, and the nodes that run see a cluster that serves.
+    pub fn wait_until_it_serves_without(&self, dead: usize) {
+        let replica = &self.node(dead + MASTERS).server;
+        wait::until("the replica takes over", PATIENCE, || {
+            replica.role().as_deref() == Some("master") && self.serves()
+        });
     }
 
     /// Waits until the nodes that run see that it does not.
@@ -235,6 +255,19 @@ impl Cluster {
             self.running()
                 .all(|(_, node)| node.state().contains("cluster_state:fail"))
         });
+    }
+
+    /// How many different epochs the nodes believe to be in.
+    fn epochs(&self) -> usize {
+        let epoch = |state: String| {
+            let line = state.lines().find(|line| line.contains("current_epoch"));
+            line.map(str::to_owned)
+        };
+        let epochs: BTreeSet<_> = self
+            .running()
+            .map(|(_, node)| epoch(node.state()))
+            .collect();
+        epochs.len()
     }
 
     fn serves(&self) -> bool {
@@ -282,12 +315,14 @@ impl Cluster {
     }
 
     fn node(&self, index: usize) -> &Node {
-        self.nodes[index].as_ref().expect("the node runs")
+        let node = &self.nodes[index];
+        assert!(node.runs, "the node runs");
+        node
     }
 
     fn running(&self) -> impl Iterator<Item = (usize, &Node)> {
         let nodes = self.nodes.iter().enumerate();
-        nodes.filter_map(|(index, node)| Some((index, node.as_ref()?)))
+        nodes.filter(|(_, node)| node.runs)
     }
 }
 
@@ -299,10 +334,16 @@ fn is_complete(node: &Node) -> bool {
 
 /// Whether the node says that it has the slot itself.
 fn has(node: &Node, slot: usize) -> bool {
-    let lines: RedisResult<String> = node.probe.try_run(cmd("CLUSTER").arg("NODES"));
-    let lines = lines.unwrap_or_default();
-    let mut own = lines.lines().filter(|line| line.contains("myself,master"));
-    own.any(|line| line.split(' ').skip(8).any(|range| covers(range, slot)))
+    let own: String = node.run(cmd("CLUSTER").arg("MYID"));
+    owner_seen_by(node, slot) == Some(own)
+}
+
+/// The id of the node that has the slot, as `node` sees it.
+fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
+    let table: String = node.run(cmd("CLUSTER").arg("NODES"));
+    let mut lines = table.lines();
+    let line = lines.find(|line| line.split(' ').skip(8).any(|range| covers(range, slot)))?;
+    line.split(' ').next().map(str::to_owned)
 }
 
 /// Whether `7`, `7-9` covers the slot; `[7->-…]` says that one is on its way and covers none.

@@ -3,10 +3,17 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use leasehold::LockPool;
+use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::cluster::{Cluster, Setup};
 
 mod conforms;
+mod down;
+mod fail_over;
+mod hand_over;
+mod keys;
+mod mistakes;
+mod moving;
+mod resharding;
 
 const TTL: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(60);
@@ -17,4 +24,16 @@ static SHARED: LazyLock<Cluster> = LazyLock::new(|| Setup::new().start());
 async fn connect(url: &str) -> LockPool {
     let pool = LockPool::connect(url).await;
     pool.unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn take(pool: &LockPool, key: &str) -> LockGuard {
+    let guard = pool.lock(key).ttl(TTL).wait(LONG).acquire().await;
+    guard.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+fn code(error: &LockError) -> &str {
+    match error {
+        LockError::Unavailable { source } => source.code(),
+        other => panic!("{other:?}"),
+    }
 }

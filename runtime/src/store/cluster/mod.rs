@@ -9,6 +9,8 @@ mod checkup;
 mod map;
 mod nodes;
 mod router;
+#[cfg(test)]
+mod router_tests;
 mod store;
 mod topology;
 mod whole;
