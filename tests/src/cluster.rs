@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, cmd};
 
 use crate::redis_probe::RedisProbe;
-use crate::server::{Server, ServerOptions, free_port};
+use crate::server::{Server, ServerOptions};
 use crate::wait;
 
 /// How many masters there are, with the slots shared among them evenly.
@@ -74,10 +74,8 @@ impl Setup {
     }
 
     fn node(&self) -> Node {
-        let bus = free_port();
-        let options = ServerOptions::new()
-            .option("cluster-enabled", &["yes"])
-            .option("cluster-port", &[&bus.to_string()])
+        let (options, bus) = ServerOptions::new().cluster_node();
+        let options = options
             .option("cluster-node-timeout", &[NODE_TIMEOUT_MS])
             .option("cluster-replica-validity-factor", &["0"])
             .option("repl-diskless-sync-delay", &["0"])
@@ -143,6 +141,13 @@ impl Cluster {
     /// A plain client of a node.
     pub fn probe(&self, node: usize) -> &RedisProbe {
         &self.node(node).probe
+    }
+
+    /// Runs a command on every node.
+    pub fn run_everywhere(&self, command: &Cmd) {
+        for (_, node) in self.running() {
+            node.run::<()>(command);
+        }
     }
 
     /// The plain client of the master that has a key.

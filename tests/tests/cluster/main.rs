@@ -13,6 +13,7 @@ mod hand_over;
 mod keys;
 mod mistakes;
 mod moving;
+mod permissions;
 mod resharding;
 
 const TTL: Duration = Duration::from_secs(6);

@@ -2,14 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use leasehold::LockGuard;
-use leasehold_tests::cluster::Setup;
+use leasehold_tests::cluster::{Cluster, Setup};
 use leasehold_tests::wait;
 
 use super::{LONG, TTL, code, connect, take};
 
 /// Short, so that a lease that is not renewed is lost soon.
 const SHORT: Duration = Duration::from_millis(1500);
+
+/// The key of the fences of a slot.
+fn counter_of(cluster: &Cluster, slot: usize) -> String {
+    let keys = cluster.keys().into_iter();
+    let mut counters = keys.filter(|key| key.ends_with(":fence") && cluster.slot(key) == slot);
+    counters.next().expect("a lock was taken there")
+}
 
 /// Waits until the lease has been renewed for more than a whole ttl.
 async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
@@ -33,12 +41,24 @@ async fn leases_are_renewed_on_the_way() {
     let wire = "lock:{moves}:lock";
     let slot = cluster.slot(wire);
     let to = (cluster.owner(slot) + 1) % 3;
+    take(&pool, "{moves}:lock")
+        .await
+        .release()
+        .await
+        .expect("held");
+    // Ahead of the servers' clocks: then nothing but the counter lets fences grow.
+    let counter = counter_of(&cluster, slot);
+    let probe = cluster.probe_of(wire);
+    probe.overwrite(&counter, "4000000000000000", LONG * 2);
     let request = |key: &str| pool.lock(key).ttl(SHORT).watchdog();
     let lock = request("{moves}:lock").acquire().await.expect("free");
-    let second = request("{moves}:second").acquire().await.expect("free");
     let share = request("{moves}:share").shared().acquire().await;
     let share = share.expect("free");
-    let held = [&lock, &second, &share];
+    // Taken together, so renewed together.
+    let more = (0..8).map(|number| request(&format!("{{moves}}:{number}")).acquire());
+    let more = join_all(more).await;
+    let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
+    let held: Vec<_> = [&lock, &share].into_iter().chain(&more).collect();
     let other = connect(&cluster.url()).await;
     let waiting = other.lock("{moves}:lock").ttl(TTL).wait(LONG).acquire();
     let waiting = tokio::spawn(waiting);
