@@ -65,8 +65,10 @@ async fn leases_are_renewed_on_the_way() {
     outlives_its_ttl("before", &held).await;
     cluster.begin_move(slot, to);
     outlives_its_ttl("on its way, not moved", &held).await;
-    cluster.move_key(wire, to);
-    outlives_its_ttl("on its way, one key moved", &held).await;
+    for key in [wire, "lock:{moves}:0"] {
+        cluster.move_key(key, to);
+    }
+    outlives_its_ttl("on its way, some keys moved", &held).await;
     while cluster.move_keys(slot, to, 10) > 0 {}
     outlives_its_ttl("on its way, all moved", &held).await;
     cluster.finish_move(slot, to);

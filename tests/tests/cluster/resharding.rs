@@ -1,6 +1,7 @@
 //! Slots move from node to node under load.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use leasehold_tests::cluster::{MASTERS, Setup};
 use leasehold_tests::load::Load;
@@ -17,7 +18,7 @@ async fn under_load() {
     let mut random = Random::seeded("resharding under load");
     let cluster = Setup::new().start();
     let pools = [connect(&cluster.url()).await, connect(&cluster.url()).await];
-    let longest = std::time::Duration::from_millis(20);
+    let longest = Duration::from_millis(20);
     let load = Load::start(&pools, 4, KEYS, longest, &mut random);
     for round in 1..=6 {
         for key in 0..KEYS {
