@@ -22,7 +22,7 @@ async fn under_load() {
     let load = Load::start(&pools, 4, KEYS, longest, &mut random);
     for round in 1..=6 {
         for key in 0..KEYS {
-            let slot = cluster.slot(&format!("lock:load:{key}"));
+            let slot = cluster.slot(&Load::wire_key(key));
             cluster.reshard(slot, (cluster.owner(slot) + 1) % MASTERS);
         }
         let before = load.sections();
