@@ -207,21 +207,22 @@ impl Cluster {
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last: the slot belongs to its new node, and all nodes know it. A node that heard of it late could take the slot back, so it is
-    /// told again until they agree.
+    /// The last: the slot belongs to its new node, and all masters know it. One that heard of it late could take the slot back, so they
+    /// are told again until they agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
-        wait::until("the nodes agree on a slot", PATIENCE, || {
-            let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
-            let others = self.running().filter(|(_, node)| is_master(node));
-            let wrong: Vec<_> = others
-                .filter(|(_, node)| owner_seen_by(node, slot).as_deref() != Some(&*id))
-                .collect();
-            for (index, _) in &wrong {
+        let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
+        let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
+        wait::until("the masters agree on a slot", PATIENCE, || {
+            // The old one in any case: it may have heard of it without forgetting that the slot was on its way.
+            for (index, _) in &untold {
                 self.set_slot(*index, slot, "NODE", &id);
             }
-            wrong.is_empty() && self.epochs() == 1
+            let masters = self.running().filter(|(_, node)| is_master(node));
+            let disagrees = |node: &Node| owner_seen_by(node, slot).as_deref() != Some(&*id);
+            untold = masters.filter(|(_, node)| disagrees(node)).collect();
+            untold.is_empty() && self.epochs() == 1
         });
     }
 

@@ -27,7 +27,7 @@ async fn under_load() {
         }
         let before = load.sections();
         let what = format!("sections after round {round}");
-        wait::until_async(&what, LONG, || load.sections() > before + 10).await;
+        wait::until_async(&what, LONG, || load.sections() > before + 100).await;
     }
     let unavailable = load.unavailable();
     let ended = load.stop().await;
