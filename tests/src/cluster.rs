@@ -156,6 +156,10 @@ impl Cluster {
     }
 
     /// The slot of a key as it is on the wire.
+    ///
+    /// # Panics
+    ///
+    /// When no node runs.
     pub fn slot(&self, key: &str) -> usize {
         let (_, any) = self.running().next().expect("a node runs");
         any.run(cmd("CLUSTER").arg("KEYSLOT").arg(key))

@@ -149,12 +149,10 @@ impl Router {
     }
 
     fn start(&mut self, errand: Errand) {
-        match self.map.owner(errand.slot) {
-            Some(node) => self.send(node, errand),
-            None => {
-                let slot = errand.slot;
-                self.finish(errand, Err(nobody(slot)));
-            }
+        if let Some(node) = self.map.owner(errand.slot) {
+            self.send(node, errand);
+        } else {
+            self.finish(&errand, Err(nobody(errand.slot)));
         }
     }
 
@@ -191,10 +189,10 @@ impl Router {
             return;
         };
         let Err(failure) = &result else {
-            return self.finish(errand, result);
+            return self.finish(&errand, result);
         };
         if errand.hops >= MOST_HOPS || errand.given_up {
-            return self.finish(errand, result);
+            return self.finish(&errand, result);
         }
         errand.hops += 1;
         let owner = self.map.owner(errand.slot);
@@ -214,7 +212,7 @@ impl Router {
                 };
                 self.start(errand);
             }
-            _ => self.finish(errand, result),
+            _ => self.finish(&errand, result),
         }
     }
 
@@ -258,7 +256,7 @@ impl Router {
         }
     }
 
-    fn finish(&mut self, errand: Errand, result: Result<Reply, Failure>) {
+    fn finish(&mut self, errand: &Errand, result: Result<Reply, Failure>) {
         let result = result.map_err(|failure| self.trouble(failure));
         let id = errand.request.id;
         let answer = match &errand.part {

@@ -25,16 +25,16 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 /// CRC16 as XMODEM uses it, a byte at a time.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
-    let mut byte = 0;
+    let mut byte = 0_u16;
     while byte < 256 {
-        let mut crc = (byte as u16) << 8;
+        let mut crc = byte << 8;
         let mut bit = 0;
         while bit < 8 {
             let polynomial = if crc & 0x8000 == 0 { 0 } else { 0x1021 };
             crc = (crc << 1) ^ polynomial;
             bit += 1;
         }
-        table[byte] = crc;
+        table[byte as usize] = crc;
         byte += 1;
     }
     table
