@@ -4,6 +4,7 @@
 mod call;
 mod check;
 mod clock;
+mod counted;
 mod detach;
 mod engine;
 mod error;

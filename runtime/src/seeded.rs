@@ -102,6 +102,18 @@ bugs! {
     HandOffBelieved,
     /// A process that does not take its turn keeps its place in the queue.
     DeadWaiterKept,
+    /// A reader takes a share whoever has the lock.
+    WriterUnseen,
+    /// A writer takes a lock of which readers have shares.
+    ReadersUnseen,
+    /// The lock's key ends with the share that was taken last, and not with the one that lasts longest.
+    ShareShortened,
+    /// A share that has ended is not removed while there are others.
+    DeadShareKept,
+    /// A reader does not queue behind the writers that wait.
+    WritersPassed,
+    /// The number of places is not looked at.
+    PlacesUncounted,
 }
 
 #[cfg(test)]

@@ -2,12 +2,18 @@
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::wait;
 
 /// Kills process `$1` and removes the folder `$2` once standard input ends: that is, when the test
 /// process is gone, were it by SIGKILL.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2""#;
+
+/// A process that was told to stop stands still within this.
+const STILL: Duration = Duration::from_secs(5);
 
 /// A child process on a leash: killed by its id when this is dropped, and by a watching shell when
 /// the test process dies without dropping anything.
@@ -53,9 +59,16 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process where it is (SIGSTOP).
+    /// Stops the process where it is (SIGSTOP), and waits until it stands still: on a busy machine its threads may run on for
+    /// some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        // One that has ended stands still as well, and is never reported as stopped.
+        wait::try_until(STILL, || {
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+            let stopped = waitid(WaitId::Pid(self.pid()), options);
+            !matches!(stopped, Ok(None))
+        });
     }
 
     /// Lets a stopped process go on (SIGCONT).
@@ -73,8 +86,12 @@ impl Leashed {
     }
 
     fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("a child takes signals");
+    }
+
+    fn pid(&self) -> Pid {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.expect("a process id"), signal).expect("a child takes signals");
+        id.expect("a process id")
     }
 }
 

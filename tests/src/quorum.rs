@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use crate::proxy::Proxy;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
@@ -68,6 +69,14 @@ impl Quorum {
     /// Their URL with other options.
     pub fn url_with(&self, options: &str) -> String {
         url(self.servers.iter().map(Server::address), options)
+    }
+
+    /// A network to each node.
+    pub fn proxies(&self) -> Vec<Proxy> {
+        let servers = self.servers.iter();
+        servers
+            .map(|server| Proxy::start(server.address()))
+            .collect()
     }
 
     /// A client of each node.

@@ -280,6 +280,30 @@ impl Deployment {
         self.wait_until_complete();
     }
 
+    /// Stops the server on this port where it is.
+    ///
+    /// # Panics
+    ///
+    /// When none of ours runs there.
+    pub fn pause(&self, port: u16) {
+        self.on(port).pause();
+    }
+
+    /// Lets a stopped server go on.
+    ///
+    /// # Panics
+    ///
+    /// When none of ours runs there.
+    pub fn resume(&self, port: u16) {
+        self.on(port).resume();
+    }
+
+    fn on(&self, port: u16) -> &Server {
+        let mut running = self.servers.iter().flatten();
+        let found = running.find(|server| server.port() == port);
+        found.expect("a server runs on that port")
+    }
+
     /// Kills one Sentinel.
     pub fn kill_sentinel(&mut self) {
         if let Some(sentinel) = self.sentinels.iter_mut().find(|one| one.is_some()) {
@@ -299,7 +323,11 @@ impl Deployment {
     }
 
     /// Waits until the master has all other servers as replicas in step, and the Sentinels know it.
-    fn wait_until_complete(&self) {
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
+    pub fn wait_until_complete(&self) {
         let replicas = self.servers.iter().flatten().count() - 1;
         let others = self.running_sentinels().count() - 1;
         wait::until("replicas and Sentinels find each other", PATIENCE, || {

@@ -7,7 +7,8 @@ use leasehold_tests::chaos::REQUIREMENTS;
 use leasehold_tests::chaos::ground::{Ground, Size, Store};
 use leasehold_tests::random::Random;
 
-fn play(number: u8, store: Store) {
+/// Plays the requirement of this number whose text has this word.
+fn play(number: u8, word: &str, store: Store) {
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
     let ground = Ground {
         program: env!("CARGO_BIN_EXE_chaos").into(),
@@ -18,9 +19,11 @@ fn play(number: u8, store: Store) {
         time: Duration::from_secs(8),
         sections: 1,
     };
-    let requirement = REQUIREMENTS
-        .iter()
-        .find(|requirement| requirement.number == number);
+    let requirement = REQUIREMENTS.iter().find(|requirement| {
+        requirement.number == number
+            && requirement.stores.contains(&store)
+            && requirement.what.contains(word)
+    });
     let outcome = requirement.expect("it is on the list").outcome(&ground);
     let failures = outcome.failures.join("\n");
     assert!(
@@ -31,11 +34,11 @@ fn play(number: u8, store: Store) {
 }
 
 macro_rules! requirements {
-    ($($name:ident: $number:literal $store:ident),+ $(,)?) => {
+    ($($name:ident: $number:literal $($word:literal)? $store:ident),+ $(,)?) => {
         $(
             #[test]
             fn $name() {
-                play($number, Store::$store);
+                play($number, concat!($($word)?), Store::$store);
             }
         )+
     };
@@ -52,13 +55,24 @@ requirements! {
     orphans: 7 Redis,
     ownership: 8 Redis,
     ownership_in_memory: 8 Memory,
+    quorum: 1 Redlock,
+    all_replicas: 1 Replicas,
     sql: 10 Redis,
     sql_in_memory: 10 Memory,
     kills: 12 Redis,
+    minority: 13 Redlock,
+    quarantine: 14 Redlock,
+    cleaning: 15 Redlock,
+    too_few_replicas: 19 Replicas,
     error_classes: 18 Redis,
+    error_classes_of_a_quorum: 18 Redlock,
     keys: 21 Memory,
     secrets: 22 Redis,
     checks_at_connect: 23 Redis,
-    dead_waiters: 24 Redis,
+    checks_of_nodes: 23 Redlock,
+    checks_of_sentinels: 23 Sentinel,
+    dead_waiters: 24 "dead waiters" Redis,
+    readers_and_writers: 24 "readers and writers" Redis,
+    permits: 24 "permits" Redis,
     soak: 25 Redis,
 }

@@ -72,5 +72,11 @@ bugs! {
     message_believed: MessageBelieved,
     hand_off_believed: HandOffBelieved,
     dead_waiter_kept: DeadWaiterKept,
+    writer_unseen: WriterUnseen,
+    readers_unseen: ReadersUnseen,
+    share_shortened: ShareShortened,
+    dead_share_kept: DeadShareKept,
+    writers_passed: WritersPassed,
+    places_uncounted: PlacesUncounted,
     fence_unchecked: FenceUnchecked,
 }

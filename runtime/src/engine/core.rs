@@ -11,6 +11,7 @@ use super::queue::KeyQueue;
 use super::shutdown::{Shutdown, ShutdownReport};
 use super::ticket::{Order, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::counted::CountedMap;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 use crate::{Fence, LockError};
 
@@ -95,9 +96,9 @@ pub(super) enum Flight {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(super) limits: Limits,
-    pub(super) tickets: HashMap<TicketId, Ticket>,
+    pub(super) tickets: CountedMap<TicketId, Ticket>,
     pub(super) queues: HashMap<Arc<str>, KeyQueue>,
-    pub(super) flights: HashMap<OpId, Flight>,
+    pub(super) flights: CountedMap<OpId, Flight>,
     /// Keys whose turn to ask has come while too much was under way.
     pub(super) held_back: VecDeque<Arc<str>>,
     pub(super) shutdown: Option<Shutdown>,
@@ -116,9 +117,9 @@ impl Core {
     pub(crate) fn new(limits: Limits, seed: u64) -> Self {
         Self {
             limits,
-            tickets: HashMap::new(),
+            tickets: CountedMap::default(),
             queues: HashMap::new(),
-            flights: HashMap::new(),
+            flights: CountedMap::default(),
             held_back: VecDeque::new(),
             shutdown: None,
             jitter: Jitter::new(seed),

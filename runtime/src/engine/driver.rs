@@ -17,6 +17,7 @@ use super::shutdown::ShutdownReport;
 use super::slot::Slot;
 use super::ticket::{Order, TicketId};
 use crate::clock::Clock;
+use crate::counted::CountedMap;
 use crate::store::{LockStore, StoreEvent};
 use crate::{LockError, StoreError};
 
@@ -77,7 +78,7 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     inbox: Vec<Command>,
     events: Vec<StoreEvent>,
-    slots: HashMap<TicketId, Arc<Slot>>,
+    slots: CountedMap<TicketId, Arc<Slot>>,
     shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
     last_shutdown: u64,
     timer: Pin<Box<Sleep>>,
@@ -101,7 +102,7 @@ impl Driver {
             commands,
             inbox: Vec::new(),
             events: Vec::new(),
-            slots: HashMap::new(),
+            slots: CountedMap::default(),
             shutdowns: HashMap::new(),
             last_shutdown: 0,
             timer: Box::pin(sleep(LONGEST_SLEEP)),

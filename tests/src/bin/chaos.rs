@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use leasehold_tests::chaos::ground::{Ground, Requirement, Size, Store};
+use leasehold_tests::chaos::ground::{DEPLOYMENTS, Ground, Requirement, Size, Store};
 use leasehold_tests::chaos::table::{self, Row};
 use leasehold_tests::chaos::{REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
@@ -61,9 +61,12 @@ struct Full {
     /// Only these requirements, as `1,5,6`.
     #[arg(long, value_delimiter = ',')]
     requirement: Vec<u8>,
-    /// Only this store.
+    /// Only this store, of the two that are no deployment of several servers.
     #[arg(long)]
     store: Option<Only>,
+    /// The requirements of a deployment of several servers, and nothing else: `sentinel`, `redlock`, `replicas`.
+    #[arg(long, value_parser = deployment, conflicts_with = "store")]
+    deployment: Option<Store>,
     /// How many requirements run at a time; most of them wait most of the time.
     #[arg(long, default_value_t = 3)]
     lanes: u32,
@@ -88,6 +91,11 @@ impl Only {
             (Self::Redis, Store::Redis) | (Self::Memory, Store::Memory)
         )
     }
+}
+
+fn deployment(name: &str) -> Result<Store, String> {
+    let found = DEPLOYMENTS.into_iter().find(|store| store.name() == name);
+    found.ok_or_else(|| format!("write one of {}", DEPLOYMENTS.map(Store::name).join(", ")))
 }
 
 fn main() -> ExitCode {
@@ -158,7 +166,11 @@ impl Plan {
         };
         let numbers = &options.requirement;
         for requirement in REQUIREMENTS {
-            let stores = [Store::Redis, Store::Memory].into_iter().filter(|store| {
+            let stores = match options.deployment {
+                Some(deployment) => vec![deployment],
+                None => vec![Store::Redis, Store::Memory],
+            };
+            let stores = stores.into_iter().filter(|store| {
                 let only = options.store.is_none_or(|only| only.is(*store));
                 only && requirement.stores.contains(store)
             });

@@ -1,4 +1,4 @@
-//! The annotated functions of a worker process, and what they tell the oracle.
+//! What happens inside the locks of a worker process, and what the oracle is told of it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::__test::{deadline, now};
-use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
+use leasehold::{LockError, LockHandle, LockPool};
 
+use super::calls;
 use super::job::Work;
 use super::ledger::Ledger;
 use super::shop::{Sale, Shop};
-use crate::oracle::{History, Note};
+use crate::oracle::{History, Mode, Note};
 use crate::random::Random;
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
@@ -37,6 +38,7 @@ pub(super) struct Errand {
     pub(super) pool: LockPool,
     pub(super) key: String,
     pub(super) ttl: Duration,
+    pub(super) mode: Mode,
     pub(super) work: Work,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
@@ -48,11 +50,7 @@ pub(super) struct Errand {
 pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     let (desk, key, asked) = (Arc::clone(&errand.desk), errand.key.clone(), errand.asked);
     let began = Arc::clone(&errand.began);
-    let ended = if watchdog {
-        stamped(&began, renewed(errand)).await
-    } else {
-        stamped(&began, plain(errand)).await
-    };
+    let ended = stamped(&began, calls::make(errand, watchdog)).await;
     let at = now();
     match ended {
         Err(LockError::Lost { .. }) => desk.history.note(&Note::Lost { key, at }),
@@ -68,18 +66,6 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
     }
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, guard = lock, pool = errand.pool)]
-async fn plain(errand: Errand) -> Result<(), LockError> {
-    inside(&errand, lock).await;
-    Ok(())
-}
-
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool)]
-async fn renewed(errand: Errand) -> Result<(), LockError> {
-    inside(&errand, lock).await;
-    Ok(())
-}
-
 /// Notes when each poll of `future` begins.
 async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     let mut future = pin!(future);
@@ -90,7 +76,8 @@ async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     .await
 }
 
-async fn inside(errand: &Errand, lock: LockHandle) {
+/// The body of every call.
+pub(super) async fn inside(errand: &Errand, lock: LockHandle) {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.work());
     poll_fn(|context| {
@@ -136,6 +123,7 @@ impl<'a> Body<'a> {
             at,
             sent,
             deadline,
+            mode: errand.mode,
         });
         body
     }
@@ -170,6 +158,7 @@ impl<'a> Body<'a> {
         }
         match self.errand.work {
             Work::Count { pause_us } => self.count(Duration::from_micros(pause_us)).await,
+            Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
             Work::Stay { ms, .. } => {
                 let until = now() + ms * 1_000_000;
                 while now() < until {
@@ -196,15 +185,34 @@ impl<'a> Body<'a> {
         }
     }
 
-    async fn count(&self, most: Duration) {
+    async fn read(&self, most: Duration) {
         let Errand { desk, key, .. } = self.errand;
-        let seen = desk.ledger.read(key, self.fence);
+        let first = desk.ledger.read(key, self.fence);
+        self.pause(most).await;
+        let last = desk.ledger.read(key, self.fence);
+        self.note(&Note::Read {
+            key: key.clone(),
+            holder: self.holder,
+            first,
+            last,
+            at: now(),
+            deadline: self.deadline(),
+        });
+    }
+
+    async fn pause(&self, most: Duration) {
         let pause = Random::new(self.holder).duration(most);
         if pause.is_zero() {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pause).await;
         }
+    }
+
+    async fn count(&self, most: Duration) {
+        let Errand { desk, key, .. } = self.errand;
+        let seen = desk.ledger.read(key, self.fence);
+        self.pause(most).await;
         let deadline = self.deadline();
         desk.ledger
             .write(key, self.fence, seen, deadline, |written| {

@@ -11,10 +11,11 @@ use crate::random::Random;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
-/// A worker process, and the network between it and the store if there is one.
+/// A worker process, and the networks between it and the servers of the store if there are any.
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
-    pub(super) proxy: Option<&'a Proxy>,
+    /// To each server; a network fault hits one of them.
+    pub(super) proxies: &'a [Proxy],
     pub(super) spans: Spans,
     /// The ttl of its locks: faults are shorter and longer than this.
     pub(super) ttl: Duration,
@@ -52,7 +53,7 @@ const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
-impl Lane<'_> {
+impl<'a> Lane<'a> {
     /// Faults, one after the other, with pauses.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
@@ -69,7 +70,7 @@ impl Lane<'_> {
                 hand = respawn();
             }
         }
-        if let Some(proxy) = self.proxy {
+        for proxy in self.proxies {
             proxy.pass();
         }
         hand
@@ -85,10 +86,10 @@ impl Lane<'_> {
     }
 
     fn kinds(&self) -> u64 {
-        if self.proxy.is_some() {
-            TO_BOTH
-        } else {
+        if self.proxies.is_empty() {
             TO_PROCESS
+        } else {
+            TO_BOTH
         }
     }
 
@@ -108,8 +109,19 @@ impl Lane<'_> {
         hand.process().resume();
     }
 
+    fn any(&mut self) -> Option<&'a Proxy> {
+        match self.proxies {
+            [] | [_] => self.proxies.first(),
+            several => {
+                let count = u64::try_from(several.len()).unwrap_or(u64::MAX);
+                let index = usize::try_from(self.spans.random.below(count)).unwrap_or(0);
+                several.get(index)
+            }
+        }
+    }
+
     fn network(&mut self, kind: u64) {
-        let Some(proxy) = self.proxy else { return };
+        let Some(proxy) = self.any() else { return };
         let jitter = self.spans.up_to(Duration::from_millis(60));
         let delay = Mode::Delay {
             least: jitter / 4,
@@ -173,10 +185,12 @@ impl Struck<'_> {
         }
     }
 
-    /// Everything once, each as long as it may last.
-    pub(super) fn each(&mut self) {
-        self.spans.longest = true;
+    /// Everything once, each as long as it may last, with pauses.
+    pub(super) fn each(&mut self, pause: Duration) {
         for kind in [0, 2, 4, 7] {
+            self.spans.longest = false;
+            std::thread::sleep(self.spans.up_to(pause));
+            self.spans.longest = true;
             self.strike(kind);
         }
         self.spans.longest = false;
@@ -204,6 +218,8 @@ impl Struck<'_> {
             }
             _ => {
                 self.crew.fault("SIGKILL and restart of the server");
+                self.server.kill();
+                std::thread::sleep(self.spans.up_to(self.ttl * 3 / 2));
                 self.server.restart();
             }
         }

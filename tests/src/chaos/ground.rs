@@ -24,6 +24,22 @@ pub enum Store {
     Redis,
     /// `memory://`.
     Memory,
+    /// Independent masters, three and five.
+    Redlock,
+    /// A master, two replicas and three Sentinels.
+    Sentinel,
+    /// The same, with locks that count once replicas have them.
+    Replicas,
+}
+
+/// What is deployed as several servers; the name of each is its own in small letters.
+pub const DEPLOYMENTS: [Store; 3] = [Store::Redlock, Store::Sentinel, Store::Replicas];
+
+impl Store {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 /// How much is run.
@@ -103,31 +119,25 @@ impl Ground {
 
     /// A crew with a history named `name`.
     pub(super) fn crew(&self, name: &str) -> Crew {
-        let folder = self
-            .folder
-            .join(format!("{name}-{:?}", self.store).to_lowercase());
+        let folder = self.folder.join(format!("{name}-{}", self.store.name()));
         Crew::new(Path::new(&self.program), &folder, name, self.seed)
     }
 
-    /// A store with nothing in it.
+    /// A store with nothing in it; a requirement of a deployment starts its own.
     pub(super) fn place(&self, name: &str) -> Place {
-        match self.store {
-            Store::Redis => {
-                let server = Server::start();
-                Place {
-                    url: server.url(),
-                    probe: Arc::new(server.probe().namespace("lock:")),
-                    _server: Some(server),
-                }
-            }
-            Store::Memory => {
-                let url = format!("memory://{name}-{}", self.seed);
-                Place {
-                    probe: Arc::new(MemoryProbe::new(&url)),
-                    url,
-                    _server: None,
-                }
-            }
+        if self.store == Store::Memory {
+            let url = format!("memory://{name}-{}", self.seed);
+            return Place {
+                probe: Arc::new(MemoryProbe::new(&url)),
+                url,
+                _server: None,
+            };
+        }
+        let server = Server::start();
+        Place {
+            url: server.url(),
+            probe: Arc::new(server.probe().namespace("lock:")),
+            _server: Some(server),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::oracle::Mode;
+
 /// The work of one process; its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
@@ -42,6 +44,8 @@ pub struct Lane {
     pub wait_ms: u64,
     /// Whether the lease is renewed.
     pub watchdog: bool,
+    /// How the lock is held; of places there are three.
+    pub mode: Mode,
     /// What happens inside the lock.
     pub work: Work,
     /// How many calls each copy makes; 0 for as long as the process lives.
@@ -62,6 +66,7 @@ impl Lane {
             ttl_ms,
             wait_ms: 0,
             watchdog: false,
+            mode: Mode::Alone,
             work: Work::Stay {
                 ms: stay_ms,
                 slow_drop_ms: 0,
@@ -81,6 +86,12 @@ impl Lane {
         }
     }
 
+    /// Held in another way than alone.
+    #[must_use]
+    pub fn held_as(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// Queues for so long.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
@@ -93,6 +104,11 @@ impl Lane {
 pub enum Work {
     /// Reads the key's counter, sleeps, and writes one more.
     Count {
+        /// How long to sleep, in microseconds at most.
+        pause_us: u64,
+    },
+    /// Reads the key's counter, sleeps, and reads it again.
+    Read {
         /// How long to sleep, in microseconds at most.
         pause_us: u64,
     },

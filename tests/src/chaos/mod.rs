@@ -2,9 +2,11 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
+//! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults` | what is made to fail, from a seed |
+//! | `faults`, `fail_overs`, `mortals` | what is made to fail, from a seed |
+//! | `witness` | tells of locks in the parent process |
+//! | `ending` | what must hold at the end of a run |
 //! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
@@ -13,14 +15,20 @@
 //! | [`table`] | the result for people |
 
 mod body;
+mod calls;
 mod canary;
 pub mod crew;
+mod ending;
+mod fail_overs;
 mod faults;
 mod gauge;
 pub mod ground;
 pub mod job;
 mod ledger;
+mod mortals;
 mod r01_exclusion;
+mod r01_fail_overs;
+mod r01_quorum;
 mod r02_stops;
 mod r03_sent;
 mod r04_loss;
@@ -32,26 +40,36 @@ mod r09_fences;
 mod r10_sql;
 mod r11_outages;
 mod r12_kills;
+mod r13_minority;
+mod r14_quarantine;
+mod r15_cleaning;
 mod r16_blocked;
 mod r17_full;
 mod r18_errors;
+mod r19_replicas;
 mod r20_shutdown;
 mod r21_keys;
 mod r22_secrets;
 mod r23_checks;
+mod r23_deployments;
+mod r24_permits;
 mod r24_queues;
+mod r24_readers;
 mod r25_soak;
 pub mod seeded;
 pub mod sheet;
 mod shop;
 pub mod table;
+mod witness;
 pub mod worker;
 
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 21] = [
+pub const REQUIREMENTS: [Requirement; 30] = [
     r01_exclusion::REQUIREMENT,
+    r01_quorum::REQUIREMENT,
+    r01_fail_overs::REQUIREMENT,
     r02_stops::REQUIREMENT,
     r03_sent::REQUIREMENT,
     r04_loss::REQUIREMENT,
@@ -63,13 +81,20 @@ pub const REQUIREMENTS: [Requirement; 21] = [
     r10_sql::REQUIREMENT,
     r11_outages::REQUIREMENT,
     r12_kills::REQUIREMENT,
+    r13_minority::REQUIREMENT,
+    r14_quarantine::REQUIREMENT,
+    r15_cleaning::REQUIREMENT,
     r16_blocked::REQUIREMENT,
     r17_full::REQUIREMENT,
     r18_errors::REQUIREMENT,
+    r19_replicas::REQUIREMENT,
     r20_shutdown::REQUIREMENT,
     r21_keys::REQUIREMENT,
     r22_secrets::REQUIREMENT,
     r23_checks::REQUIREMENT,
+    r23_deployments::REQUIREMENT,
     r24_queues::REQUIREMENT,
+    r24_readers::REQUIREMENT,
+    r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
 ];

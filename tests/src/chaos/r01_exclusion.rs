@@ -9,19 +9,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::__test::now;
-
-use super::body::nanos;
-use super::crew::{Crew, Hand};
+use super::crew::Crew;
+use super::ending::{all_free, end_all};
 use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
-use crate::oracle::Note;
+use crate::oracle::Mode;
 use crate::proxy::Proxy;
-use crate::redis_probe::RedisProbe;
 use crate::server::ServerOptions;
-use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 1,
@@ -32,17 +28,17 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const FAULTS: u64 = 500;
 /// The faults that workers make themselves.
-const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
-const TTL: Duration = Duration::from_millis(600);
-const WORKERS: usize = 4;
+pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+pub(super) const TTL: Duration = Duration::from_millis(600);
+pub(super) const WORKERS: usize = 4;
 /// A full run that has not reached its numbers goes on for so long.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
     match ground.store {
-        Store::Redis => on_redis(ground, sheet, &crew),
         Store::Memory => in_memory(ground, &crew),
+        _ => on_redis(ground, sheet, &crew),
     }
     let report = crew.report();
     sheet.report(&report);
@@ -91,7 +87,7 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let lanes = proxies.iter().map(|proxy| {
             let mut lane = FaultLane {
                 crew,
-                proxy: Some(proxy),
+                proxies: std::slice::from_ref(proxy),
                 spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
@@ -123,7 +119,7 @@ fn on_redis(ground: &Ground, sheet: &Sheet, crew: &Crew) {
             .collect::<Vec<_>>()
     });
     end_all(sheet, hands);
-    all_free(crew, &server.probe());
+    all_free(crew, &server.probe(), TTL);
 }
 
 fn in_memory(ground: &Ground, crew: &Crew) {
@@ -136,7 +132,7 @@ fn in_memory(ground: &Ground, crew: &Crew) {
         let lanes = (0..2).map(|_| {
             let mut lane = FaultLane {
                 crew,
-                proxy: None,
+                proxies: &[],
                 spans: Spans::new(random.fork()),
                 ttl: TTL,
                 pause: pause(ground),
@@ -165,7 +161,8 @@ fn in_memory(ground: &Ground, crew: &Crew) {
     });
 }
 
-fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
+/// Counting, for short and for long, with many callers on few keys.
+pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
         keys: (0..keys)
             .map(|number| format!("{prefix}{kind}{number}"))
@@ -175,6 +172,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 3_000,
         watchdog,
+        mode: Mode::Alone,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in: 200,
@@ -235,35 +233,4 @@ fn is_outside_fault(line: &[u8]) -> bool {
             .iter()
             .any(|inside| kind.starts_with(inside.as_bytes()))
     })
-}
-
-fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
-    for hand in &mut hands {
-        hand.ask_to_end();
-    }
-    for hand in &mut hands {
-        sheet.check(hand.finish(), || {
-            "a worker did not end by itself, or badly".to_owned()
-        });
-    }
-}
-
-/// Nobody is left: all keys are free after a ttl.
-fn all_free(crew: &Crew, probe: &RedisProbe) {
-    let due = now();
-    let within = TTL + Duration::from_millis(200);
-    let left = || -> Vec<String> {
-        let mut keys = probe.keys("lock:*");
-        keys.retain(|key| !key.starts_with("lock:%"));
-        keys
-    };
-    let free = wait::try_until(within, || left().is_empty());
-    let key = left().pop().unwrap_or_else(|| "all".to_owned());
-    let at = free.map_or_else(|| now() + nanos(within), |_| now());
-    crew.note(&Note::Free {
-        key,
-        due,
-        at,
-        within: nanos(within),
-    });
 }

@@ -11,7 +11,7 @@ use super::ground::{BOTH, Ground, Requirement, Store, local_runtime, on_threads}
 use super::job::{Lane, Work};
 use super::sheet::Sheet;
 use super::shop::Shop;
-use crate::oracle::Note;
+use crate::oracle::{Mode, Note};
 use crate::server::Server;
 use crate::wait;
 
@@ -69,8 +69,8 @@ impl Shifts {
             .map_or_else(|| "memory://sql".to_owned(), Server::url);
         let keys: Vec<_> = (0..KEYS).map(|number| format!("item-{number}")).collect();
         let (processes, copies) = match store {
-            Store::Redis => (2, KEYS),
             Store::Memory => (1, 2 * KEYS),
+            _ => (2, KEYS),
         };
         let job = crew.job(&url, vec![sells(&keys, copies, checked)]);
         local_runtime().block_on(Shop::create(&job.ledger, &keys));
@@ -119,6 +119,7 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
         ttl_ms: TTL_MS,
         wait_ms: 60_000,
         watchdog: true,
+        mode: Mode::Alone,
         work: Work::Sell { checked },
         times: 0,
         drop_one_in: 0,

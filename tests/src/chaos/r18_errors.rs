@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
 
-use super::ground::{Ground, REDIS, Requirement, connect, local_runtime};
+use super::ground::{Ground, Requirement, Store, connect, local_runtime};
 use super::sheet::Sheet;
 use crate::proxy::{After, Mode, Proxy};
+use crate::quorum::{self, Quorum};
 use crate::server::{Server, ServerOptions};
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 18,
     what: "every server error has a class",
-    stores: REDIS,
+    stores: &[Store::Redis, Store::Redlock],
     run,
 };
 
@@ -75,16 +76,18 @@ const ANSWERS: [(&str, &str, bool); 16] = [
     ("ERR something that no server has said yet", "ERR", false),
 ];
 
-fn run(_: &Ground, sheet: &Sheet) {
-    let server = Server::start();
+fn run(ground: &Ground, sheet: &Sheet) {
+    let front = Front::start(ground.store);
     let runtime = local_runtime();
     for (answer, code, again) in ANSWERS {
-        let proxy = Proxy::start(server.address());
-        let pool = runtime.block_on(connect(&proxy.url()));
-        proxy.lose_replies("EVALSHA", u64::MAX, After::Error(answer));
-        let before = proxy.counts().commands;
+        let proxies = front.proxies();
+        let pool = runtime.block_on(connect(&front.url(&proxies)));
+        for proxy in &proxies {
+            proxy.lose_replies("EVALSHA", u64::MAX, After::Error(answer));
+        }
+        let before = commands(&proxies);
         let (got, took) = runtime.block_on(refusal(&pool, code, Duration::from_millis(1_500)));
-        let sent = proxy.counts().commands - before;
+        let sent = commands(&proxies) - before;
         let timed_out = again && got == "timeout";
         sheet.check(got == code || timed_out, || {
             format!("{answer:?} became {got}")
@@ -92,18 +95,55 @@ fn run(_: &Ground, sheet: &Sheet) {
         sheet.check(again || took < SOON, || {
             format!("{code} was waited for: {took:?}")
         });
-        sheet.check(again || sent <= 3, || {
-            format!("{code} was tried again: {sent} commands")
-        });
+        sheet.check(
+            again || sent <= 3 * u64::try_from(proxies.len()).unwrap_or(0),
+            || format!("{code} was tried again: {sent} commands"),
+        );
     }
-    let proxy = Proxy::start(server.address());
-    let pool = runtime.block_on(connect(&proxy.url()));
-    proxy.set(Mode::Garble);
-    let (got, _) = runtime.block_on(refusal(&pool, "garbled", Duration::ZERO));
+    let proxies = front.proxies();
+    let pool = runtime.block_on(connect(&front.url(&proxies)));
+    for proxy in &proxies {
+        proxy.set(Mode::Garble);
+    }
+    let (got, _) = runtime.block_on(refusal(&pool, "protocol", Duration::ZERO));
     sheet.check(got == "protocol", || format!("garbage became {got}"));
     max_clients(sheet);
     sheet.faults("error answer", 18);
     sheet.reached("classes", 18, 18);
+}
+
+/// The servers behind the networks that answer with errors.
+enum Front {
+    One(Server),
+    /// All nodes answer with the same error.
+    Several(Quorum),
+}
+
+impl Front {
+    fn start(store: Store) -> Self {
+        match store {
+            Store::Redlock => Self::Several(Quorum::older_than(3, TTL)),
+            _ => Self::One(Server::start()),
+        }
+    }
+
+    fn proxies(&self) -> Vec<Proxy> {
+        match self {
+            Self::One(server) => vec![Proxy::start(server.address())],
+            Self::Several(nodes) => nodes.proxies(),
+        }
+    }
+
+    fn url(&self, proxies: &[Proxy]) -> String {
+        match self {
+            Self::One(_) => proxies[0].url(),
+            Self::Several(_) => quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms"),
+        }
+    }
+}
+
+fn commands(proxies: &[Proxy]) -> u64 {
+    proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
 async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duration) {
@@ -111,7 +151,15 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
     let ended = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
     let code = match ended {
         Ok(_) => "nothing".to_owned(),
-        Err(LockError::Unavailable { source }) => source.code().to_owned(),
+        // The text of a quorum names the nodes' errors.
+        Err(LockError::Unavailable { source })
+            if source.code() == "quorum" && source.to_string().contains(key) =>
+        {
+            key.to_owned()
+        }
+        Err(LockError::Unavailable { source }) if source.code() != "quorum" => {
+            source.code().to_owned()
+        }
         Err(other) => format!("{other:?}"),
     };
     (code, started.elapsed())

@@ -31,6 +31,7 @@ const TOO_FEW: &[&str] = &[
     "+evalsha",
     "+script|load",
     "+get",
+    "+mget",
     "+set",
     "+del",
     "+pttl",

@@ -1,9 +1,9 @@
 //! Requirement 25: memory does not grow.
 //!
 //! Locks on many keys come and go in a process of their own, some dropped on the way, while faults strike now and
-//! then. In the warm-up each kind of fault comes once, as long as it may last: the first stop of a process beyond
-//! its leases takes some memory that it keeps. Memory is measured while nothing strikes, after the warm-up and at
-//! the end.
+//! then. In the warm-up all faults come as long as they may last, and those of the server beside those of the process: what
+//! holds calls and requests keeps the size that its fullest moment needed. Memory is measured while nothing strikes, after
+//! the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ use super::gauge;
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
-use crate::proxy::Proxy;
+use crate::oracle;
+use crate::proxy::{Mode, Proxy};
 use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -29,6 +30,10 @@ const WANTED: u64 = 30;
 const TTL: Duration = Duration::from_millis(400);
 /// The pause between two faults is at most so long.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Longer than a request of a worker may take.
+const SILENCE: Duration = Duration::from_millis(2_500);
+/// So long the warm-up strikes as the measured part does, before the worst comes again.
+const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("soak");
@@ -43,7 +48,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         crew: &crew,
         ground,
         server: server.as_mut(),
-        proxy: proxy.as_ref(),
+        proxies: proxy.as_slice(),
         hand: Some(hand),
         file,
     };
@@ -76,6 +81,7 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
         wait_ms: 1_000,
         watchdog,
+        mode: oracle::Mode::Alone,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in,
@@ -97,7 +103,7 @@ struct Soak<'a> {
     crew: &'a Crew,
     ground: &'a Ground,
     server: Option<&'a mut Server>,
-    proxy: Option<&'a Proxy>,
+    proxies: &'a [Proxy],
     /// Not there only while it is struck.
     hand: Option<Hand>,
     file: PathBuf,
@@ -112,22 +118,58 @@ impl Soak<'_> {
             // After a fault what was dropped is removed for some seconds.
             Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
         };
-        let started = Instant::now();
-        self.each();
-        self.strike(warming.saturating_sub(started.elapsed()), 1);
+        self.warm_up(warming);
         let before = self.quiet(quiet);
-        self.strike(striking, 2);
+        self.strike(striking, 0);
         (before, self.quiet(quiet))
     }
 
-    /// Every kind of fault once.
-    fn each(&mut self) {
+    /// What is kept of each buffer and each map is the size that its fullest moment needed, and pages that were in use then
+    /// stay resident. So the worst comes first, again and again: faults as long as they may last, the server's beside the
+    /// process's, silence for longer than any outage of the measured part, and calmer times between.
+    fn warm_up(&mut self, time: Duration) {
+        let started = Instant::now();
+        for round in 1.. {
+            self.each(round);
+            self.silence();
+            let left = time.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            self.strike(left.min(CALM), round);
+        }
+    }
+
+    /// Every kind of fault once for the process, and meanwhile every kind for the server.
+    fn each(&mut self, round: u64) {
         let over = AtomicBool::new(false);
         let mut hand = self.hand.take().expect("nothing strikes it now");
-        self.lane(0, &over).each(&mut hand);
+        let mut lane = self.lane(round, &over);
+        let mut struck = self.struck(round);
+        std::thread::scope(|scope| {
+            let over = &over;
+            if let Some(struck) = &mut struck {
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        struck.each(TTL);
+                    }
+                });
+            }
+            lane.each(&mut hand);
+            over.store(true, Ordering::Relaxed);
+        });
         self.hand = Some(hand);
-        if let Some(struck) = &mut self.struck(0) {
-            struck.each();
+    }
+
+    /// Nothing is answered for longer than a request may take: as many attempts to connect hang as ever will, and they are
+    /// the most that a process ever has in memory.
+    fn silence(&self) {
+        for proxy in self.proxies {
+            for mode in [Mode::BlackHole, Mode::Stall] {
+                proxy.set(mode);
+                std::thread::sleep(SILENCE);
+                proxy.pass();
+            }
         }
     }
 
@@ -156,8 +198,8 @@ impl Soak<'_> {
     {
         FaultLane {
             crew: self.crew,
-            proxy: self.proxy,
-            spans: Spans::new(self.ground.random(2_500 + phase)),
+            proxies: self.proxies,
+            spans: Spans::new(self.ground.random(25_000 + phase)),
             ttl: TTL,
             pause: PAUSE.min(self.ground.time / 40),
             mortal: false,
@@ -166,7 +208,7 @@ impl Soak<'_> {
     }
 
     fn struck(&mut self, phase: u64) -> Option<Struck<'_>> {
-        let spans = Spans::new(self.ground.random(2_510 + phase));
+        let spans = Spans::new(self.ground.random(26_000 + phase));
         Some(Struck {
             crew: self.crew,
             server: self.server.as_deref_mut()?,

@@ -66,6 +66,10 @@ fn sums(tally: &Tally) -> String {
         line(&format!("… {kind}"), times.to_string());
     }
     line("overlaps", tally.overlaps.to_string());
+    if tally.allowed_overlaps > 0 {
+        let allowed = tally.allowed_overlaps.to_string();
+        line("overlaps that asynchronous replication allows", allowed);
+    }
     line("fence inversions", tally.inversions.to_string());
     line("lost updates", tally.lost_updates.to_string());
     line("orphans beyond their bound", tally.orphans.to_string());

@@ -139,6 +139,7 @@ impl Copy {
             pool: self.pool.clone(),
             key,
             ttl: Duration::from_millis(lane.ttl_ms),
+            mode: lane.mode,
             work: lane.work,
             block,
             asked: now(),

@@ -28,6 +28,8 @@ pub struct Report {
     pub faults: BTreeMap<String, u64>,
     /// The longest time that a key stayed locked without a holder, in nanoseconds.
     pub worst_release: u64,
+    /// The longest time from a call to its body or its refusal, in nanoseconds.
+    pub longest_wait: u64,
     /// Broken promises.
     pub violations: Vec<Violation>,
 }
@@ -37,6 +39,10 @@ impl Report {
     pub fn count(&self, kind: Kind) -> u64 {
         let of_kind = self.violations.iter().filter(|found| found.kind == kind);
         u64::try_from(of_kind.count()).unwrap_or(u64::MAX)
+    }
+
+    fn waited(&mut self, asked: u64, at: u64) {
+        self.longest_wait = self.longest_wait.max(at.saturating_sub(asked));
     }
 
     /// How many faults were injected.
@@ -109,11 +115,17 @@ impl Checker {
         let report = &mut self.report;
         match note {
             Note::Run { what, seed } => report.runs.push((what.clone(), *seed)),
-            Note::Enter { .. } => report.sections += 1,
+            Note::Enter { asked, at, .. } => {
+                report.sections += 1;
+                report.waited(*asked, *at);
+            }
             Note::Write { kept: true, .. } => report.writes += 1,
             Note::Write { at, deadline, .. } if at >= deadline => report.late_writes += 1,
             Note::Lost { .. } => report.lost += 1,
-            Note::Refused { .. } => report.refused += 1,
+            Note::Refused { asked, at, .. } => {
+                report.refused += 1;
+                report.waited(*asked, *at);
+            }
             Note::Fault { kind, .. } => *report.faults.entry(kind.clone()).or_default() += 1,
             Note::Free { due, at, .. } => {
                 report.worst_release = report.worst_release.max(at.saturating_sub(*due));
@@ -146,6 +158,8 @@ fn key_of(note: &Note) -> Option<&str> {
         Note::Run { .. } | Note::Fault { .. } => None,
         Note::Enter { key, .. }
         | Note::Write { key, .. }
+        | Note::Read { key, .. }
+        | Note::Fair { key, .. }
         | Note::LatePoll { key, .. }
         | Note::Leave { key, .. }
         | Note::Lost { key, .. }
@@ -161,6 +175,7 @@ fn key_of(note: &Note) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{Kind, Note, check};
+    use crate::oracle::Mode;
 
     fn enter(holder: u64, fence: u64, at: u64) -> Note {
         Note::Enter {
@@ -171,7 +186,16 @@ mod tests {
             at,
             sent: at - 1,
             deadline: at + 100,
+            mode: Mode::Alone,
         }
+    }
+
+    fn shared(mode: Mode, holder: u64, fence: u64, at: u64) -> Note {
+        let mut note = enter(holder, fence, at);
+        if let Note::Enter { mode: of, .. } = &mut note {
+            *of = mode;
+        }
+        note
     }
 
     fn leave(holder: u64, at: u64, deadline: u64) -> Note {
@@ -251,6 +275,35 @@ mod tests {
     }
 
     #[test]
+    fn grants_of_two_masters_cross() {
+        let together = [enter(1, 8, 10), enter(2, 7, 30)];
+        assert_eq!(kinds(&together), [Kind::Overlap, Kind::Crossed]);
+        let Note::Enter {
+            key,
+            asked,
+            deadline,
+            mode,
+            ..
+        } = enter(2, 7, 30)
+        else {
+            unreachable!("that is what was made");
+        };
+        // Asked for before the other one had left, and entered after.
+        let late = Note::Enter {
+            key,
+            asked,
+            deadline,
+            mode,
+            holder: 2,
+            fence: Some(7),
+            at: 30,
+            sent: 19,
+        };
+        let crossed = [enter(1, 8, 10), leave(1, 20, 110), late];
+        assert_eq!(kinds(&crossed), [Kind::Crossed]);
+    }
+
+    #[test]
     fn two_writes_on_one_reading_lose_an_update() {
         let writes = [write(1, 1, 5, 1, 20, true), write(2, 2, 5, 2, 30, true)];
         assert_eq!(kinds(&writes), [Kind::LostUpdate]);
@@ -280,7 +333,64 @@ mod tests {
             asked: 5,
             at: 10,
             sent: 11,
+            mode: Mode::Alone,
         };
         assert_eq!(kinds(&[late]), [Kind::LeaseTooLong]);
+    }
+
+    #[test]
+    fn readers_may_be_beside_readers_and_nobody_else() {
+        let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
+        // The order of fences is that of the grants, and not of the first looks at the clock.
+        let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
+        assert_eq!(kinds(&readers), []);
+        let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];
+        assert_eq!(kinds(&ended), []);
+        let beside = [read(1, 1, 10), read(2, 2, 60), enter(3, 3, 120)];
+        assert_eq!(kinds(&beside), [Kind::Overlap]);
+        assert_eq!(kinds(&[enter(1, 1, 10), read(2, 2, 60)]), [Kind::Overlap]);
+        let place = shared(Mode::Place(2), 2, 2, 60);
+        assert_eq!(kinds(&[read(1, 1, 10), place]), [Kind::Overlap]);
+    }
+
+    #[test]
+    fn a_writer_has_a_later_fence_than_all_readers_before_and_an_earlier_one_than_those_behind() {
+        let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
+        let late = [read(1, 5, 10), read(2, 4, 20), enter(3, 5, 200)];
+        assert_eq!(kinds(&late), [Kind::FenceOrder]);
+        let early = [enter(1, 5, 10), read(2, 6, 200), read(3, 5, 210)];
+        assert_eq!(kinds(&early), [Kind::FenceOrder]);
+    }
+
+    #[test]
+    fn places_are_counted() {
+        let place = |holder, at| shared(Mode::Place(2), holder, holder, at);
+        assert_eq!(kinds(&[place(1, 10), place(2, 20), place(3, 110)]), []);
+        let crowd = [place(1, 10), place(2, 20), place(3, 109)];
+        assert_eq!(kinds(&crowd), [Kind::Crowded]);
+    }
+
+    #[test]
+    fn a_reader_sees_no_write_during_its_lease() {
+        let read = |last, at| Note::Read {
+            key: "k".to_owned(),
+            holder: 1,
+            first: 5,
+            last,
+            at,
+            deadline: 110,
+        };
+        assert_eq!(kinds(&[read(5, 50), read(6, 110)]), []);
+        assert_eq!(kinds(&[read(6, 109)]), [Kind::TornRead]);
+    }
+
+    #[test]
+    fn a_call_that_waits_too_long_is_starved() {
+        let fair = |within| Note::Fair {
+            key: "k".to_owned(),
+            within,
+        };
+        assert_eq!(kinds(&[enter(1, 1, 10), fair(2)]), []);
+        assert_eq!(kinds(&[enter(1, 1, 10), fair(1)]), [Kind::Starved]);
     }
 }

@@ -8,14 +8,18 @@
 //! its end if that came first. A lease is *counted* from `sent`, before its request left; a request may travel for
 //! long, and be answered only when the lease before it is over, so `sent` alone may well lie inside the earlier
 //! lease. That `sent` is not too late is a check of its own.
+//!
+//! Readers may overlap readers, and those who have one of `n` places up to `n - 1` others; whoever has a lock alone, nobody.
 
 mod check;
 mod history;
+mod mode;
 mod note;
 mod rules;
 mod violation;
 
 pub use check::{Report, check, check_file};
 pub use history::{History, Reader};
+pub use mode::Mode;
 pub use note::Note;
 pub use violation::{Kind, Violation};

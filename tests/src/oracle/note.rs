@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Mode;
+
 /// One line of a history. All stamps are nanoseconds of `leasehold::__test::now`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
@@ -28,6 +30,24 @@ pub enum Note {
         /// What the lease counts from.
         sent: u64,
         /// The end of the lease.
+        deadline: u64,
+        /// Who may be beside it.
+        #[serde(default, skip_serializing_if = "Mode::is_alone")]
+        mode: Mode,
+    },
+    /// A body has read the same thing twice.
+    Read {
+        /// What is locked.
+        key: String,
+        /// The body.
+        holder: u64,
+        /// What it found first.
+        first: u64,
+        /// What it found at `at`.
+        last: u64,
+        /// When.
+        at: u64,
+        /// The end of the lease then.
         deadline: u64,
     },
     /// A body writes what it has read before.
@@ -105,6 +125,13 @@ pub enum Note {
     Undisturbed {
         /// The key.
         key: String,
+    },
+    /// Whoever asks for this key has it, or is refused, after at most so long.
+    Fair {
+        /// The key.
+        key: String,
+        /// The bound.
+        within: u64,
     },
     /// Bodies that began before `at` must have left by `by`.
     MustLeave {

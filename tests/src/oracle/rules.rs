@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::mode::{self, Mode};
 use super::{Kind, Note};
 
 /// How much longer than its `wait` a call may take on a machine that is busy.
@@ -9,9 +10,11 @@ const BUDGET_SLACK: u64 = 700_000_000;
 
 /// One body inside the lock.
 #[derive(Debug, Clone, Copy)]
-struct Section {
+pub(super) struct Section {
+    pub(super) mode: Mode,
     fence: Option<u64>,
-    at: u64,
+    sent: u64,
+    pub(super) at: u64,
     left: Option<u64>,
     deadline: u64,
 }
@@ -19,7 +22,7 @@ struct Section {
 impl Section {
     /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
     /// release the key stays. What runs on after the deadline is the late polls' rule.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))
     }
@@ -38,6 +41,9 @@ pub(super) struct KeyNotes {
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
+    /// When the call was made that waited longest, and for how long.
+    longest_wait: (u64, u64),
+    fair_within: Option<u64>,
     alone: bool,
     undisturbed: bool,
     found: Vec<(Kind, String)>,
@@ -53,8 +59,10 @@ impl KeyNotes {
                 at,
                 sent,
                 deadline,
+                mode,
                 ..
             } => {
+                self.waited(asked, at);
                 // A lock that is passed on within a process counts from an earlier call's request: shorter is safe.
                 if sent > at {
                     self.found(
@@ -64,7 +72,9 @@ impl KeyNotes {
                 }
                 self.by_holder.insert(holder, self.sections.len());
                 self.sections.push(Section {
+                    mode,
                     fence,
+                    sent,
                     at,
                     left: None,
                     deadline,
@@ -82,6 +92,7 @@ impl KeyNotes {
                 }
             }
             Note::Write { .. } => self.write(note),
+            Note::Read { .. } => self.read(note),
             Note::LatePoll {
                 holder,
                 began,
@@ -96,6 +107,7 @@ impl KeyNotes {
                 asked, at, wait, ..
             } => {
                 self.refusals += 1;
+                self.waited(asked, at);
                 if at - asked > wait + BUDGET_SLACK {
                     self.over_budget
                         .push(format!("asked {asked}, told {at}, wait {wait}"));
@@ -103,6 +115,7 @@ impl KeyNotes {
             }
             Note::Alone { .. } => self.alone = true,
             Note::Undisturbed { .. } => self.undisturbed = true,
+            Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
             Note::Free {
                 due, at, within, ..
@@ -160,6 +173,35 @@ impl KeyNotes {
         }
     }
 
+    fn read(&mut self, note: &Note) {
+        let Note::Read {
+            holder,
+            first,
+            last,
+            at,
+            deadline,
+            ..
+        } = *note
+        else {
+            return;
+        };
+        if let Some(section) = self.section(holder) {
+            section.deadline = section.deadline.max(deadline);
+        }
+        // What comes after the deadline is of a poll that was running already.
+        if at < deadline && first != last {
+            let detail = format!("holder {holder} found {first}, and {last} at {at}");
+            self.found(Kind::TornRead, detail);
+        }
+    }
+
+    fn waited(&mut self, asked: u64, at: u64) {
+        let wait = at.saturating_sub(asked);
+        if wait > self.longest_wait.1 {
+            self.longest_wait = (asked, wait);
+        }
+    }
+
     fn section(&mut self, holder: u64) -> Option<&mut Section> {
         self.by_holder
             .get(&holder)
@@ -176,34 +218,40 @@ impl KeyNotes {
         // it looks; its own first poll was already running.
         self.sections.retain(|section| section.at < section.end());
         self.sections.sort_by_key(|section| section.at);
-        self.overlaps();
+        self.found.extend(mode::overlaps(&self.sections));
         self.fences();
         self.found
     }
 
-    fn overlaps(&mut self) {
-        let mut longest: Option<Section> = None;
-        for index in 0..self.sections.len() {
-            let section = self.sections[index];
-            if let Some(earlier) = longest.filter(|earlier| section.at < earlier.end()) {
-                self.found(Kind::Overlap, format!("{earlier:?} and {section:?}"));
-            }
-            longest = longest
-                .filter(|earlier| earlier.end() > section.end())
-                .or(Some(section));
-        }
-    }
-
+    /// Where two masters give a lock within a few milliseconds, the first to look at the clock need not be the first to be given it: such
+    /// grants crossed. One server never lets that happen.
+    ///
+    /// The fences of shares need not grow with the moments at which their bodies look at the clock: several were given before
+    /// the first of them looked. Whoever has the lock alone comes behind all before it, and before all behind it.
     fn fences(&mut self) {
-        let mut newest: Option<Section> = None;
+        let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
+            let is_alone = section.mode.is_alone();
+            let before = if is_alone { newest } else { alone };
             if let Some(earlier) =
-                newest.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
+                before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
             {
-                self.found(Kind::FenceOrder, format!("{earlier:?} then {section:?}"));
+                let crossed = section.fence < earlier.fence && section.sent < earlier.end();
+                let kind = if crossed {
+                    Kind::Crossed
+                } else {
+                    Kind::FenceOrder
+                };
+                self.found(kind, format!("{earlier:?} then {section:?}"));
             }
-            newest = Some(section);
+            if is_alone {
+                (newest, alone) = (Some(section), Some(section));
+            } else {
+                newest = newest
+                    .filter(|newest| newest.fence > section.fence)
+                    .or(Some(section));
+            }
         }
     }
 
@@ -216,6 +264,16 @@ impl KeyNotes {
             if self.undisturbed {
                 self.found(Kind::OverBudget, detail);
             }
+        }
+        let (asked, wait) = self.longest_wait;
+        if self.fair_within.is_some_and(|within| wait > within) {
+            self.found(
+                Kind::Starved,
+                format!(
+                    "asked {asked}, waited {wait} ns, bound {:?}",
+                    self.fair_within
+                ),
+            );
         }
         if self.alone && self.refusals > 0 {
             self.found(Kind::SelfRefusal, format!("{} times", self.refusals));

@@ -7,14 +7,20 @@ use std::fmt;
 pub enum Kind {
     /// Two holders of one key at one time.
     Overlap,
+    /// More holders at one time than there are places.
+    Crowded,
     /// A later holder has no greater fence.
     FenceOrder,
+    /// The same, of two leases that have a moment in common if they are counted from their requests.
+    Crossed,
     /// The resource took a write with an older fence than it had seen.
     StaleWrite,
     /// A newer holder used the resource while this lease lasted.
     Overtaken,
     /// Two writes were based on the same reading.
     LostUpdate,
+    /// A reader saw a write during its lease.
+    TornRead,
     /// A body was polled at or after its deadline.
     PollAfterDeadline,
     /// A lease counts from a moment after its request.
@@ -25,6 +31,8 @@ pub enum Kind {
     SelfRefusal,
     /// A call queued beyond its budget.
     OverBudget,
+    /// A call got no lock for too long while others did.
+    Starved,
     /// A body ran on too long after its lock was taken away.
     ToldLate,
     /// A key stayed locked too long after its holder was gone.
@@ -37,15 +45,19 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Overlap => "two holders overlap",
+            Self::Crowded => "more holders than places",
             Self::FenceOrder => "a fence did not grow",
+            Self::Crossed => "two grants crossed",
             Self::StaleWrite => "a write with an older fence was taken",
             Self::Overtaken => "a newer holder was there during a lease",
             Self::LostUpdate => "an update was lost",
+            Self::TornRead => "a reader saw a write",
             Self::PollAfterDeadline => "a body was polled after its deadline",
             Self::LeaseTooLong => "a lease counts from after its request",
             Self::FalseLoss => "an undisturbed lease was lost",
             Self::SelfRefusal => "a caller was refused that was alone",
             Self::OverBudget => "a call queued beyond its budget",
+            Self::Starved => "a call was starved",
             Self::ToldLate => "a loss was told late",
             Self::FreedLate => "a key came free late",
             Self::ForeignTouched => "another client's key was touched",

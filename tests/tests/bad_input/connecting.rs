@@ -179,7 +179,7 @@ async fn credentials_and_databases() {
         .start();
     let open = Server::start();
     let user = [
-        "ACL", "SETUSER", "limited", "on", ">limited", "~lock:*", "+get",
+        "ACL", "SETUSER", "limited", "on", ">limited", "~lock:*", "+get", "+mget",
     ];
     let mut acl = cmd(user[0]);
     for argument in &user[1..] {

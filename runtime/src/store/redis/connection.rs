@@ -4,7 +4,7 @@
 //! by them, and after a cut a command can block for many seconds. Here a connection is replaced when it
 //! ends, or when a request on it has gone unanswered for its patience; the engine has its own time-outs and never waits for that.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,6 +14,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Cmd, Pipeline, PushKind, Value, cmd};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::bundle::{self, Bundle, Packer};
 use super::copies::{self, Copies};
 use super::info::Info;
 use super::line::{self, Batch, Boxed, Content, Epoch, Line, Sent};
@@ -23,6 +24,7 @@ use super::redirect::{Manner, Redirect};
 use super::scripts;
 use super::server::Link;
 use super::{checkup, reply};
+use crate::counted::CountedMap;
 use crate::engine::Jitter;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Op, OpId, Reply, Request, Retry, StoreEvent};
@@ -72,10 +74,10 @@ pub(crate) struct RedisStore {
     last_epoch: Epoch,
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
-    acquires: HashMap<OpId, Epoch>,
+    acquires: CountedMap<OpId, Epoch>,
     /// In a cluster: how requests are put that are not put as usual, until they are sent; and where those that were refused belong.
-    manners: HashMap<OpId, Manner>,
-    redirects: HashMap<OpId, Redirect>,
+    manners: CountedMap<OpId, Manner>,
+    redirects: CountedMap<OpId, Redirect>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
@@ -162,9 +164,9 @@ impl RedisStore {
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
-            acquires: HashMap::new(),
-            manners: HashMap::new(),
-            redirects: HashMap::new(),
+            acquires: CountedMap::default(),
+            manners: CountedMap::default(),
+            redirects: CountedMap::default(),
             copies: Copies::new(options),
             waiting: None,
             held_back: Vec::new(),
@@ -255,16 +257,17 @@ impl RedisStore {
             return;
         }
         let mut patience = self.io_timeout;
-        let mut pipeline = Pipeline::with_capacity(batch.len());
-        let mut requests = Vec::with_capacity(batch.len());
+        let together = if self.names.in_cluster() {
+            1
+        } else {
+            bundle::MOST
+        };
+        let mut packer = Packer::new(together);
+        let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {
             let manner = self.manners.remove(&request.id).unwrap_or_default();
-            if manner.asking {
-                pipeline.add_command(cmd("ASKING"));
-            }
-            let command = scripts::command_in(manner, &request.op, &self.names, listening);
-            pipeline.add_command(command);
+            concerns_copies |= Copies::concern(&request.op);
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
@@ -281,21 +284,31 @@ impl RedisStore {
                 }
                 Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
             }
-            requests.push(Sent {
+            packer.add(Sent {
                 id: request.id,
                 op: request.op,
-                asking: manner.asking,
+                manner,
                 ordered,
                 listening,
             });
         }
-        if let Some(copies) = &self.copies
-            && requests.iter().any(|sent| Copies::concern(&sent.op))
-        {
+        let bundles = packer.finish();
+        let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
+        for bundle in &bundles {
+            let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+            let manner = bundle
+                .first()
+                .map_or_else(Manner::default, |sent| sent.manner);
+            if manner.asking {
+                pipeline.add_command(cmd("ASKING"));
+            }
+            pipeline.add_command(scripts::together(manner, &ops, &self.names, listening));
+        }
+        if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
             pipeline.add_command(copies.command(patience));
             self.waiting = Some(epoch);
         }
-        let content = Content::Requests(requests);
+        let content = Content::Requests(bundles);
         self.running.push(line.run(pipeline, content, patience));
         for (epoch, command) in stray {
             self.send_behind(epoch, command);
@@ -337,15 +350,15 @@ impl RedisStore {
             self.waiting = None;
         }
         match (batch.content, batch.answers) {
-            (Content::Requests(requests), Ok(answers)) => {
-                self.requests_answered(requests, answers);
+            (Content::Requests(bundles), Ok(answers)) => {
+                self.requests_answered(bundles, answers);
             }
             (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
             (Content::Other, Ok(_)) => {}
             (content, Err(error)) => {
                 let failure = reply::broken(&error);
-                if let Content::Requests(requests) = content {
-                    for sent in requests {
+                if let Content::Requests(bundles) = content {
+                    for sent in bundles.into_iter().flatten() {
                         self.reply(sent.id, Err(failure.clone()));
                     }
                 }
@@ -356,27 +369,35 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, requests: Vec<Sent>, answers: Vec<Value>) {
-        let mut answers = line::of_requests(&requests, answers);
+    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>) {
+        let mut answers = line::of_requests(&bundles, answers);
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
         // Behind the requests' answers there is that of the replicas, if they were asked.
-        let copies = answers.drain(requests.len().min(answers.len())..).next();
+        let copies = answers.drain(bundles.len().min(answers.len())..).next();
+        let mut requests = bundles.iter().flatten();
         let verdict = match &self.copies {
-            Some(judge) if requests.iter().any(|sent| Copies::concern(&sent.op)) => {
-                judge.judge(copies)
-            }
+            Some(judge) if requests.any(|sent| Copies::concern(&sent.op)) => judge.judge(copies),
             _ => Ok(()),
         };
-        for (sent, answer) in requests.into_iter().zip(answers) {
-            if self.names.in_cluster()
-                && let Some(redirect) = Redirect::read(&answer)
-            {
-                self.redirects.insert(sent.id, redirect);
-            }
-            let result = reply::read(&sent.op, answer)
+        for (bundle, answer) in bundles.into_iter().zip(answers) {
+            self.bundle_answered(bundle, answer, &verdict);
+        }
+    }
+
+    fn bundle_answered(&mut self, bundle: Bundle, answer: Value, verdict: &Result<(), Failure>) {
+        if self.names.in_cluster()
+            && let Some(redirect) = Redirect::read(&answer)
+        {
+            let redirects = bundle.iter().map(|sent| (sent.id, redirect.clone()));
+            self.redirects.extend(redirects);
+        }
+        let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+        let replies = reply::read_all(&ops, answer);
+        for (sent, reply) in bundle.into_iter().zip(replies) {
+            let result = reply
                 .map(|reply| sent.complete(reply))
-                .and_then(|reply| copies::counted(reply, &verdict));
+                .and_then(|reply| copies::counted(reply, verdict));
             self.after(&result);
             if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
             {

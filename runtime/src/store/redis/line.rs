@@ -9,7 +9,9 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::bundle::Bundle;
 use super::info::Info;
+use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
 use crate::store::{Op, OpId, Reply};
@@ -55,8 +57,8 @@ pub(super) struct Line {
 pub(super) struct Sent {
     pub(super) id: OpId,
     pub(super) op: Op,
-    /// Whether an `ASKING` went before it, which has an answer of its own.
-    pub(super) asking: bool,
+    /// How it was put to a node of a cluster.
+    pub(super) manner: Manner,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(super) ordered: bool,
     /// Whether the connection listened for what other processes have to say.
@@ -83,13 +85,14 @@ impl Sent {
 }
 
 /// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
-pub(super) fn of_requests(requests: &[Sent], answers: Vec<Value>) -> Vec<Value> {
-    if requests.iter().all(|sent| !sent.asking) {
+pub(super) fn of_requests(bundles: &[Bundle], answers: Vec<Value>) -> Vec<Value> {
+    let asked = |bundle: &Bundle| bundle.iter().any(|sent| sent.manner.asking);
+    if !bundles.iter().any(asked) {
         return answers;
     }
     let (mut answers, mut kept) = (answers.into_iter(), Vec::new());
-    for sent in requests {
-        kept.extend(answers.by_ref().nth(usize::from(sent.asking)));
+    for bundle in bundles {
+        kept.extend(answers.by_ref().nth(usize::from(asked(bundle))));
     }
     kept.extend(answers);
     kept
@@ -105,7 +108,7 @@ pub(super) struct Batch {
 
 pub(super) enum Content {
     /// The engine's requests.
-    Requests(Vec<Sent>),
+    Requests(Vec<Bundle>),
     /// The scripts, again.
     Scripts,
     /// Something whose answer is of no interest but that it came.

@@ -14,6 +14,9 @@ pub(crate) struct Names {
     prefix: String,
     process: String,
     fences: String,
+    /// What the keys of queues, those of shares and the channels begin with.
+    queues: String,
+    shares: String,
     channels: String,
     /// In a cluster, a slot of the node that these names are used on.
     slot: Option<u16>,
@@ -29,6 +32,8 @@ impl Names {
         let process = Token::random(Nonce::new()).hex();
         Self {
             fences: format!("{prefix}{RESERVED}:fence"),
+            queues: format!("{prefix}{RESERVED}:queue:"),
+            shares: format!("{prefix}{RESERVED}:shares:"),
             channels: format!("{prefix}{RESERVED}:turn:"),
             prefix,
             process,
@@ -64,17 +69,17 @@ impl Names {
 
     /// The key of the queue for `key`.
     pub(super) fn queue(&self, key: &str) -> String {
-        self.companion("queue", key)
+        self.companion(&self.queues, "queue", key)
     }
 
     /// The key of the shares of `key`.
     pub(super) fn shares(&self, key: &str) -> String {
-        self.companion("shares", key)
+        self.companion(&self.shares, "shares", key)
     }
 
-    fn companion(&self, what: &str, key: &str) -> String {
+    fn companion(&self, usual: &str, what: &str, key: &str) -> String {
         match self.slot {
-            None => format!("{}{RESERVED}:{what}:{key}", self.prefix),
+            None => [usual, key].concat(),
             Some(_) => self.in_slot(slot::of(key), what, key),
         }
     }

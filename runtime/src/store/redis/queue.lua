@@ -21,12 +21,15 @@ local function milliseconds()
 end
 
 -- Something that is not made of records is no queue, and must not keep a lock from being released or waited for.
-local function read(queue)
-  local line = redis.pcall('GET', queue)
-  if type(line) == 'string' and #line % RECORD == 0 and not string.find(line, '[^%x+-]') then
-    return line
+local function as_line(text)
+  if type(text) == 'string' and #text % RECORD == 0 and not string.find(text, '[^%x+-]') then
+    return text
   end
   return ''
+end
+
+local function read(queue)
+  return as_line(redis.pcall('GET', queue))
 end
 
 local function store(queue, line)
@@ -136,19 +139,6 @@ local function knows_queue(value)
   return string.find(value, '^%x+:claim$') or string.find(value, '^%x+:%d+$') or string.find(value, '^%x+:%d+:%d+:%x+:')
 end
 
--- The first of `1 + spare` new fences.
-local function next_fence(counter, spare)
-  local time = redis.call('TIME')
-  local fence = time[1] * 1000000 + time[2]
-  local last = tonumber(redis.call('GET', counter) or 0)
-  if fence <= last then
-    fence = last + 1
-  end
-  -- `tostring` would give 1.758e+15.
-  redis.call('SET', counter, string.format('%.0f', fence + spare))
-  return string.format('%.0f', fence)
-end
-
 -- How many shares there may be at most, if the value says that a lock is shared.
 local function limit_of(value)
   if value and string.sub(value, 1, 32) == SHARED then
@@ -171,3 +161,11 @@ local function prune(key, shares, now)
   return left
 end
 
+-- Does `one` for each lock of `list` and notes what it returns, or {-1, error} if the server refused a command. What fails for one
+-- lock does not keep the others from theirs.
+local function each(list, answers, one)
+  for _, i in ipairs(list) do
+    local done, answer = pcall(one, i)
+    answers[i] = done and answer or {-1, type(answer) == 'table' and answer['err'] or tostring(answer)}
+  end
+end

@@ -5,10 +5,10 @@
 --
 -- Guarantees: a key that is gone is not created, a key with another value is not touched, and it works
 -- when memory is full, because PEXPIRE needs none.
-local kept = {}
+local kept, values = {}, redis.call('MGET', unpack(KEYS))
 for i, key in ipairs(KEYS) do
-  local value = redis.pcall('GET', key)
-  if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
+  local value = values[i]
+  if value and string.sub(value, 1, 32) == ARGV[2 * i - 1] then
     kept[i] = redis.call('PEXPIRE', key, ARGV[2 * i])
   else
     kept[i] = 0

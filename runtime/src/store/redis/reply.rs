@@ -91,18 +91,70 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
-/// The reply to `op`, or why there is none.
+/// The reply to `op`, which left alone, or why there is none.
 pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
-    match value {
-        Value::ServerError(error) => Err(server_error(error.code(), error.details())),
-        value => match op {
-            Op::Acquire { .. } | Op::Join { .. } => acquired(&value),
-            Op::Renew(renewals) | Op::Stay(renewals) => renewed(&value, renewals.len()),
-            Op::Release { .. } | Op::Part { .. } => released(&value),
-            Op::Leave { .. } => integer(&value).map(|_| Reply::Left),
+    let mut replies = read_all(&[op], value);
+    replies
+        .pop()
+        .unwrap_or_else(|| Err(garbage("an answer of another shape")))
+}
+
+/// The replies to `ops`, which left together.
+pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>> {
+    let shapeless = || Err(garbage("an answer of another shape"));
+    match (ops, value) {
+        (_, Value::ServerError(error)) => {
+            let failure = server_error(error.code(), error.details());
+            vec![Err(failure); ops.len()]
         }
-        .ok_or_else(|| garbage("an answer of another shape")),
+        ([Op::Acquire { .. } | Op::Release { .. }, ..], Value::Array(answers))
+            if answers.len() == ops.len() =>
+        {
+            let each = ops.iter().zip(answers);
+            each.map(|(op, answer)| read_one(op, &answer).unwrap_or_else(shapeless))
+                .collect()
+        }
+        ([op], value) if !matches!(op, Op::Acquire { .. } | Op::Release { .. }) => {
+            vec![read_one(op, &value).unwrap_or_else(shapeless)]
+        }
+        _ => vec![shapeless(); ops.len()],
     }
+}
+
+fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
+    if let Some([code, error]) = array(value)
+        && integer(code) == Some(-1)
+    {
+        return Some(Err(refused(text(error)?)));
+    }
+    let reply = match (op, value) {
+        (Op::Acquire { spare, .. }, Value::Int(fence)) => free(*fence, *spare),
+        (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
+        (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
+        (Op::Release { .. } | Op::Part { .. }, value) => released(value),
+        (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
+    };
+    reply.map(Ok)
+}
+
+/// What a script reports of a command that the server refused for one lock.
+fn refused(error: &str) -> Failure {
+    let (code, details) = error.split_once(' ').unwrap_or((error, ""));
+    let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_uppercase());
+    if is_code {
+        server_error(code, Some(details))
+    } else {
+        server_error("ERR", Some(error))
+    }
+}
+
+/// A lock that was free and that nobody waits for, with as many fences in reserve as were asked for.
+fn free(fence: i64, spare: u32) -> Option<Reply> {
+    Some(Reply::Acquired {
+        fence: Some(Fence::new(u64::try_from(fence).ok()?)),
+        spare,
+        wanted: Some(false),
+    })
 }
 
 fn acquired(value: &Value) -> Option<Reply> {
@@ -151,7 +203,13 @@ fn array(value: &Value) -> Option<&[Value]> {
 fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
-        Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        value => text(value)?.parse().ok(),
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
         _ => None,
     }
 }

@@ -12,20 +12,20 @@ use super::reply;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
 
-/// A script together with the functions of the queue.
-macro_rules! with_queue {
-    ($file:literal) => {
-        concat!(include_str!("queue.lua"), include_str!($file))
+/// Files that make one script.
+macro_rules! script {
+    ($($file:literal)+) => {
+        concat!($(include_str!($file)),+)
     };
 }
 
-const ACQUIRE_CODE: &str = with_queue!("acquire.lua");
-const RENEW_CODE: &str = include_str!("renew.lua");
-const RELEASE_CODE: &str = with_queue!("release.lua");
-const LEAVE_CODE: &str = with_queue!("leave.lua");
-const JOIN_CODE: &str = with_queue!("join.lua");
-const STAY_CODE: &str = with_queue!("stay.lua");
-const PART_CODE: &str = with_queue!("part.lua");
+const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "queue.lua" "acquire_queue.lua");
+const RENEW_CODE: &str = script!("renew.lua");
+const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
+const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
+const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "join.lua");
+const STAY_CODE: &str = script!("queue.lua" "stay.lua");
+const PART_CODE: &str = script!("queue.lua" "part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
@@ -36,7 +36,7 @@ static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-fn all() -> [(&'static Script, &'static str); 7] {
+pub(super) fn all() -> [(&'static Script, &'static str); 7] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&RENEW, RENEW_CODE),
@@ -56,31 +56,7 @@ fn code(code: &'static str) -> Cow<'static, str> {
 /// The script with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn code(code: &'static str) -> Cow<'static, str> {
-    use crate::seeded::{Bug, active};
-
-    let changes: &[(&str, &str)] = match active() {
-        Some(Bug::NotIdempotent) => &[("value and string.sub(value, 1, 32) == ARGV[1]", "false")],
-        Some(Bug::FenceFromCounter) => &[("time[1] * 1000000 + time[2]", "0")],
-        Some(Bug::RenewWithoutCompare) => {
-            &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")]
-        }
-        Some(Bug::RenewBySet) => &[(
-            "local value = redis.pcall('GET', key)\n",
-            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
-        )],
-        Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= ARGV[1]", "false")],
-        Some(Bug::HandOffBelieved) => &[("'PX', CLAIM", "'PX', 600000")],
-        Some(Bug::DeadWaiterKept) => &[
-            ("store(queue, line)\n      return", "return"),
-            ("now - seen <= FORGOTTEN", "true"),
-        ],
-        _ => &[],
-    };
-    let mut code = Cow::Borrowed(code);
-    for (sound, broken) in changes {
-        code = code.replace(sound, broken).into();
-    }
-    code
+    crate::seeded::active().map_or(code.into(), |bug| super::spoilt::spoil(code, bug))
 }
 
 /// Loads all scripts.
@@ -116,30 +92,9 @@ fn loaded(answers: &[Value]) -> bool {
 /// The command for `op` on a connection that listens for this process's turns, or does not.
 pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     match op {
-        Op::Acquire {
-            key,
-            token,
-            ttl,
-            owner,
-            queue,
-            spare,
-        } => call(&ACQUIRE, 4)
-            .arg(&**key)
-            .arg(&*names.fences(key))
-            .arg(names.queue(key))
-            .arg(names.shares(key))
-            .arg(token.hex())
-            .arg(millis(*ttl))
-            .arg(&**owner)
-            .arg(names.process())
-            .arg(place(*queue, listening))
-            .arg(*spare)
-            .arg(names.channels())
-            .to_owned(),
+        Op::Acquire { .. } => acquire(&[op], names, listening),
+        Op::Release { .. } => release(&[op], names),
         Op::Renew(renewals) => renew(renewals),
-        Op::Release {
-            key, token, keep, ..
-        } => release(key, *token, *keep, names),
         Op::Join {
             key,
             token,
@@ -169,13 +124,59 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     }
 }
 
-/// The same, put in a certain manner.
-pub(super) fn command_in(manner: Manner, op: &Op, names: &Names, listening: bool) -> Cmd {
-    match op {
+/// The command for requests that leave together, which are all of one kind.
+pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+    match ops {
         // To the script, a set of shares is a queue without anybody in it.
-        Op::Stay(renewals) if manner.without_queue => stay(renewals, names, Names::shares),
-        op => command(op, names, listening),
+        [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, Names::shares),
+        [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
+        [Op::Release { .. }, ..] => release(ops, names),
+        [op, ..] => command(op, names, listening),
+        [] => Cmd::new(),
     }
+}
+
+fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+    let keys = || {
+        ops.iter().filter_map(|op| match op {
+            Op::Acquire { key, .. } => Some(key),
+            _ => None,
+        })
+    };
+    let mut command = call(&ACQUIRE, 1 + 3 * ops.len());
+    // In a cluster there is but one.
+    for first in keys().take(1) {
+        command.arg(&*names.fences(first));
+    }
+    for key in keys() {
+        command.arg(&**key).arg(names.queue(key));
+    }
+    for key in keys() {
+        command.arg(names.shares(key));
+    }
+    command
+        .arg(names.process())
+        .arg(names.channels())
+        .arg(fences(ops) - 1);
+    for op in ops {
+        if let Op::Acquire {
+            token,
+            ttl,
+            owner,
+            queue,
+            spare,
+            ..
+        } = op
+        {
+            command
+                .arg(token.hex())
+                .arg(millis(*ttl))
+                .arg(&**owner)
+                .arg(place(*queue, listening))
+                .arg(*spare);
+        }
+    }
+    command
 }
 
 /// How a process queues.
@@ -187,15 +188,31 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-fn release(key: &str, token: Token, keep: Option<Duration>, names: &Names) -> Cmd {
-    let mut command = call(&RELEASE, 2);
-    command
-        .arg(key)
-        .arg(names.queue(key))
-        .arg(token.hex())
-        .arg(names.channels());
-    if let Some(keep) = keep {
-        command.arg(millis(keep));
+/// How many fences these acquires need at most.
+fn fences(ops: &[&Op]) -> u64 {
+    let each = ops.iter().map(|op| match op {
+        Op::Acquire { spare, .. } => 1 + u64::from(*spare),
+        _ => 0,
+    });
+    each.sum()
+}
+
+fn release(ops: &[&Op], names: &Names) -> Cmd {
+    let mut command = call(&RELEASE, 2 * ops.len());
+    for op in ops {
+        if let Op::Release { key, .. } = op {
+            command.arg(&**key).arg(names.queue(key));
+        }
+    }
+    command.arg(names.channels());
+    for op in ops {
+        if let Op::Release { token, keep, .. } = op {
+            command.arg(token.hex());
+            match keep {
+                Some(keep) => command.arg(millis(*keep)),
+                None => command.arg(""),
+            };
+        }
     }
     command
 }

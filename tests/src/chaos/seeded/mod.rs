@@ -6,6 +6,7 @@
 mod quorum;
 mod scenarios;
 mod scene;
+mod shares;
 
 use std::path::Path;
 
@@ -161,6 +162,42 @@ pub const CASES: &[Case] = &[
         Kind::FreedLate,
         "a process is stopped while it queues, and another one queues behind it",
         scenarios::stopped_waiter,
+    ),
+    case(
+        "WriterUnseen",
+        Kind::Overlap,
+        "a reader comes while a writer is inside",
+        shares::reader_after_writer,
+    ),
+    case(
+        "ReadersUnseen",
+        Kind::Overlap,
+        "a writer comes while a reader is inside",
+        shares::writer_after_reader,
+    ),
+    case(
+        "ShareShortened",
+        Kind::Overlap,
+        "a reader with a short lease is killed beside one with a long lease, and a writer waits",
+        shares::short_beside_long,
+    ),
+    case(
+        "DeadShareKept",
+        Kind::FreedLate,
+        "of three who have all places one is killed, and another one waits",
+        shares::dead_beside_living,
+    ),
+    case(
+        "WritersPassed",
+        Kind::Starved,
+        "readers follow each other without a gap, and a writer waits",
+        shares::without_a_gap,
+    ),
+    case(
+        "PlacesUncounted",
+        Kind::Crowded,
+        "four come for three places",
+        shares::four_for_three,
     ),
     case(
         UNCHECKED,

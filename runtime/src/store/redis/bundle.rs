@@ -1,0 +1,214 @@
+//! Puts requests that are ready together into as few scripts as their order allows.
+//!
+//! A script costs a server more to begin than to take one lock more, so acquires that are ready together leave as one, and
+//! releases as another. Between different locks order has no meaning. For one lock it is kept: a release may go before
+//! acquires that came earlier, and never before one of its own lock.
+
+use std::collections::HashSet;
+use std::mem;
+use std::sync::Arc;
+
+use super::line::Sent;
+use crate::store::Op;
+
+/// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
+pub(super) const MOST: usize = 64;
+
+/// Requests that leave as one script.
+pub(super) type Bundle = Vec<Sent>;
+
+/// Bundles in the making.
+pub(super) struct Packer {
+    most: usize,
+    releases: Half,
+    acquires: Half,
+    packed: Vec<Bundle>,
+}
+
+/// A bundle in the making, which names no lock twice.
+#[derive(Default)]
+struct Half {
+    bundle: Bundle,
+    keys: HashSet<Arc<str>>,
+}
+
+impl Packer {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            releases: Half::default(),
+            acquires: Half::default(),
+            packed: Vec::new(),
+        }
+    }
+
+    /// Adds the next request.
+    pub(super) fn add(&mut self, sent: Sent) {
+        match &sent.op {
+            Op::Acquire { key, .. } => {
+                let key = Arc::clone(key);
+                if !self.acquires.has_room(&key, self.most) {
+                    self.close();
+                }
+                self.acquires.add(key, sent);
+            }
+            Op::Release { key, .. } => {
+                let key = Arc::clone(key);
+                if self.acquires.keys.contains(&key) {
+                    self.close();
+                } else if !self.releases.has_room(&key, self.most) {
+                    self.releases.close(&mut self.packed);
+                }
+                self.releases.add(key, sent);
+            }
+            _ => {
+                self.close();
+                self.packed.push(vec![sent]);
+            }
+        }
+    }
+
+    /// All bundles, in the order in which they are to be sent.
+    pub(super) fn finish(mut self) -> Vec<Bundle> {
+        self.close();
+        self.packed
+    }
+
+    /// What is released may be what others in line wait for, so it goes first.
+    fn close(&mut self) {
+        self.releases.close(&mut self.packed);
+        self.acquires.close(&mut self.packed);
+    }
+}
+
+impl Half {
+    fn has_room(&self, key: &str, most: usize) -> bool {
+        self.bundle.len() < most && !self.keys.contains(key)
+    }
+
+    fn add(&mut self, key: Arc<str>, sent: Sent) {
+        self.keys.insert(key);
+        self.bundle.push(sent);
+    }
+
+    fn close(&mut self, packed: &mut Vec<Bundle>) {
+        if !self.bundle.is_empty() {
+            packed.push(mem::take(&mut self.bundle));
+            self.keys.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::redirect::Manner;
+    use super::*;
+    use crate::store::OpId;
+    use crate::token::Token;
+
+    fn acquire(id: u64, key: &str) -> Sent {
+        let op = Op::Acquire {
+            key: key.into(),
+            token: Token::fixed(id.into()),
+            ttl: Duration::from_secs(1),
+            owner: "".into(),
+            queue: false,
+            spare: 0,
+        };
+        sent(id, op)
+    }
+
+    fn release(id: u64, key: &str) -> Sent {
+        let op = Op::Release {
+            key: key.into(),
+            token: Token::fixed(id.into()),
+            keep: None,
+            after: Vec::new(),
+        };
+        sent(id, op)
+    }
+
+    fn leave(id: u64, key: &str) -> Sent {
+        sent(id, Op::Leave { key: key.into() })
+    }
+
+    fn sent(id: u64, op: Op) -> Sent {
+        Sent {
+            id: OpId(id),
+            op,
+            manner: Manner::default(),
+            ordered: false,
+            listening: true,
+        }
+    }
+
+    fn packed(most: usize, requests: Vec<Sent>) -> Vec<Vec<u64>> {
+        let mut packer = Packer::new(most);
+        for request in requests {
+            packer.add(request);
+        }
+        let ids = |bundle: &Bundle| bundle.iter().map(|sent| sent.id.0).collect();
+        packer.finish().iter().map(ids).collect()
+    }
+
+    #[test]
+    fn what_is_ready_together_leaves_as_two_scripts() {
+        let requests = vec![
+            acquire(1, "a"),
+            release(2, "b"),
+            acquire(3, "c"),
+            release(4, "d"),
+        ];
+        assert_eq!(packed(64, requests), [[2, 4], [1, 3]]);
+    }
+
+    #[test]
+    fn the_requests_of_one_lock_keep_their_order() {
+        let taken_then_released = vec![acquire(1, "a"), release(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(64, taken_then_released), [vec![1], vec![2], vec![3]]);
+        let released_then_taken = vec![release(1, "a"), acquire(2, "a"), release(3, "b")];
+        assert_eq!(packed(64, released_then_taken), [vec![1, 3], vec![2]]);
+        let round_about = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            release(3, "a"),
+            acquire(4, "a"),
+        ];
+        assert_eq!(packed(64, round_about), [[1], [2], [3], [4]]);
+        let left_between = vec![acquire(1, "a"), leave(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(64, left_between), [[1], [2], [3]]);
+    }
+
+    #[test]
+    fn no_script_names_a_lock_twice() {
+        assert_eq!(
+            packed(64, vec![acquire(1, "a"), acquire(2, "a")]),
+            [[1], [2]]
+        );
+        assert_eq!(
+            packed(64, vec![release(1, "a"), release(2, "a")]),
+            [[1], [2]]
+        );
+    }
+
+    #[test]
+    fn a_script_is_not_longer_than_it_may_be() {
+        let requests = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            acquire(3, "b"),
+            acquire(4, "c"),
+            release(5, "d"),
+            release(6, "e"),
+            release(7, "f"),
+        ];
+        assert_eq!(
+            packed(2, requests),
+            [vec![1], vec![2, 3], vec![5, 6], vec![7], vec![4]]
+        );
+        let alone = vec![release(1, "b"), acquire(2, "a")];
+        assert_eq!(packed(1, alone), [[1], [2]]);
+    }
+}

@@ -1,0 +1,44 @@
+//! What must hold when all workers have been told to end: they do, and nothing stays locked.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::crew::{Crew, Hand};
+use super::sheet::Sheet;
+use crate::oracle::Note;
+use crate::redis_probe::RedisProbe;
+use crate::wait;
+
+/// Ends all workers; each must end well.
+pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
+    for hand in &mut hands {
+        hand.ask_to_end();
+    }
+    for hand in &mut hands {
+        sheet.check(hand.finish(), || {
+            "a worker did not end by itself, or badly".to_owned()
+        });
+    }
+}
+
+/// Nobody is left: all keys are free after a ttl.
+pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
+    let due = now();
+    let within = ttl + Duration::from_millis(200);
+    let left = || -> Vec<String> {
+        let mut keys = probe.keys("lock:*");
+        keys.retain(|key| !key.starts_with("lock:%"));
+        keys
+    };
+    let free = wait::try_until(within, || left().is_empty());
+    let key = left().pop().unwrap_or_else(|| "all".to_owned());
+    let at = free.map_or_else(|| now() + nanos(within), |_| now());
+    crew.note(&Note::Free {
+        key,
+        due,
+        at,
+        within: nanos(within),
+    });
+}

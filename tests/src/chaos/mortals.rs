@@ -1,0 +1,78 @@
+//! Workers that are killed at random moments, and others in their place.
+
+use std::time::{Duration, Instant};
+
+use super::body::nanos;
+use super::crew::{Crew, Hand};
+use super::job::{Job, Lane};
+use super::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::oracle::{Note, Report};
+use crate::random::Random;
+
+/// How many there are at a time.
+const PROCESSES: usize = 4;
+/// At most so long from one kill of a process to the next.
+const LIFE: Duration = Duration::from_secs(10);
+
+/// Lets four processes do `lanes` for `time`, each killed now and then.
+pub(super) fn live(
+    crew: &Crew,
+    url: &str,
+    lanes: &[Lane],
+    time: Duration,
+    random: &mut Random,
+) -> Vec<Hand> {
+    let end = Instant::now() + time;
+    std::thread::scope(|scope| {
+        let lives = (0..PROCESSES).map(|_| {
+            let mut random = random.fork();
+            scope.spawn(move || {
+                let start = |random: &mut Random| {
+                    let job = Job {
+                        seed: random.next_u64(),
+                        ..crew.job(url, lanes.to_vec())
+                    };
+                    crew.spawn(&job, None)
+                };
+                let mut hand = start(&mut random);
+                loop {
+                    let life = LIFE.min(time / 2) / 10 + random.duration(LIFE.min(time / 2));
+                    if Instant::now() + life >= end {
+                        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+                        return hand;
+                    }
+                    std::thread::sleep(life);
+                    crew.fault("SIGKILL of a worker");
+                    hand.process().kill();
+                    hand = start(&mut random);
+                }
+            })
+        });
+        let lives: Vec<_> = lives.collect();
+        let lives = lives.into_iter().map(|life| life.join().expect("no panic"));
+        lives.collect()
+    })
+}
+
+/// Notes that nobody may wait for `key` longer than `within`, and what this machine adds to that.
+pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Excuse) {
+    crew.note(&Note::Fair {
+        key: key.to_owned(),
+        within: nanos(within + excuse.so_far()),
+    });
+}
+
+/// What the oracle says, on the sheet.
+pub(super) fn tell(sheet: &Sheet, report: &Report) {
+    sheet.report(report);
+    let kills = report.faults();
+    let longest = Duration::from_nanos(report.longest_wait);
+    sheet.remark(format!(
+        "{} sections, {kills} kills, longest wait {longest:.1?}",
+        report.sections
+    ));
+    sheet.check(report.sections > 0 && kills > 0, || {
+        "nothing ran".to_owned()
+    });
+}

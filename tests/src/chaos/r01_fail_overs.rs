@@ -1,0 +1,128 @@
+//! Requirement 1 while masters fail: how often two hold one lock, for each number of replicas that must have it.
+//!
+//! Replication is asynchronous: a lock that no replica had yet is lost with its master, and somebody else gets it. Such overlaps are
+//! counted. With `replicas=all` there must be none.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::crew::{Crew, Hand};
+use super::ending::end_all;
+use super::fail_overs::FailOvers;
+use super::faults::{Lane as FaultLane, Spans};
+use super::ground::{Ground, Requirement, Size, Store};
+use super::job::{Job, Lane, Work};
+use super::sheet::Sheet;
+use crate::random::Random;
+use crate::sentinel::Deployment;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 1,
+    what: "exclusion while masters fail",
+    stores: &[Store::Sentinel, Store::Replicas],
+    run,
+};
+
+const WORKERS: usize = 3;
+/// So long that a lease outlives the fail-over that forgets it.
+const TTL: Duration = Duration::from_secs(6);
+const SECTIONS: u64 = 20_000;
+const FAIL_OVERS: u64 = 15;
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let (wanted, share): (&[&str], u32) = match (ground.store, ground.size) {
+        (Store::Replicas, Size::Full) => (&["0", "1", "all"], 3),
+        (Store::Replicas, Size::Small) => (&["all"], 1),
+        _ => (&["0"], 1),
+    };
+    let (mut sections, mut fail_overs) = (0, 0);
+    for (number, replicas) in (20..).zip(wanted) {
+        let crew = ground.crew(&format!("replicas-{replicas}"));
+        let mut random = ground.random(number);
+        let time = ground.time / share;
+        fail_overs += under_load(&crew, replicas, time, &mut random, sheet);
+        let report = crew.report();
+        sections += report.sections;
+        let (ran, lost) = (report.sections, report.lost);
+        let well = report.violations.is_empty();
+        let overlaps = if *replicas == "all" {
+            sheet.report(&report);
+            report.count(crate::oracle::Kind::Overlap)
+        } else {
+            sheet.report_replicated(report)
+        };
+        sheet.remark(format!(
+            "replicas = {replicas}: {overlaps} overlaps in {ran} sections, {lost} leases lost"
+        ));
+        sheet.check(ran > 0, || "nothing ran".to_owned());
+        if well {
+            crew.remove();
+        }
+    }
+    sheet.reached("sections", sections, SECTIONS);
+    sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
+}
+
+/// How many fail-overs there were.
+fn under_load(
+    crew: &Crew,
+    replicas: &str,
+    time: Duration,
+    random: &mut Random,
+    sheet: &Sheet,
+) -> u64 {
+    let deployment = Deployment::start();
+    let url = format!("{}?replicas={replicas}", deployment.url());
+    let over = AtomicBool::new(false);
+    let mut fail_overs = FailOvers::new(crew, deployment, random.fork());
+    let hands: Vec<Hand> = std::thread::scope(|scope| {
+        let over = &over;
+        let lanes: Vec<_> = (0..WORKERS)
+            .map(|_| {
+                let mut lane = FaultLane {
+                    crew,
+                    proxies: &[],
+                    spans: Spans::new(random.fork()),
+                    ttl: TTL / 3,
+                    pause: Duration::from_secs(6),
+                    mortal: true,
+                    over,
+                };
+                let (mut seeds, url) = (random.fork(), url.clone());
+                scope.spawn(move || {
+                    let mut start = || crew.spawn(&job(crew, &url, seeds.next_u64()), None);
+                    let hand = start();
+                    lane.run(hand, start)
+                })
+            })
+            .collect();
+        fail_overs.run(time);
+        over.store(true, Ordering::Relaxed);
+        let lanes = lanes.into_iter();
+        lanes.map(|lane| lane.join().expect("no panic")).collect()
+    });
+    end_all(sheet, hands);
+    fail_overs.count()
+}
+
+fn job(crew: &Crew, url: &str, seed: u64) -> Job {
+    let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
+        keys: (0..keys).map(|number| format!("{kind}{number}")).collect(),
+        copies,
+        ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
+        watchdog,
+        work: Work::Count { pause_us },
+        times: 0,
+        ..Lane::stays("", 0, 0).waits(300)
+    };
+    let lanes = vec![
+        count("short", 20, 4, false, 20_000),
+        // Inside for as long as a fail-over takes, and longer.
+        count("long", 40, 12, false, 5_000_000),
+        count("long", 40, 4, true, 8_000_000),
+    ];
+    Job {
+        seed,
+        ..crew.job(url, lanes)
+    }
+}

@@ -1,0 +1,112 @@
+//! Requirement 23 for several servers: what is wrong with one of them is told when the pool connects.
+
+use std::time::Duration;
+
+use leasehold::LockPool;
+use redis::cmd;
+
+use super::canary;
+use super::ground::{Ground, Requirement, Store, local_runtime};
+use super::sheet::Sheet;
+use crate::quorum::{self, Quorum};
+use crate::sentinel::{Deployment, MASTER};
+use crate::server::{Server, ServerOptions};
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 23,
+    what: "misconfiguration of one of several servers is told at connect",
+    stores: &[Store::Redlock, Store::Sentinel],
+    run,
+};
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    canary::listen();
+    let told = if ground.store == Store::Redlock {
+        quorum(sheet)
+    } else {
+        sentinel(sheet)
+    };
+    let wanted = if ground.store == Store::Redlock { 5 } else { 3 };
+    sheet.reached("mistakes told", told, wanted);
+}
+
+fn quorum(sheet: &Sheet) -> u64 {
+    let nodes = Quorum::young(2);
+    let [one, two] = [&nodes.servers[0], &nodes.servers[1]];
+    let with = |third: &Server| {
+        let all = [one.address(), two.address(), third.address()];
+        quorum::url(all, "max_ttl=100ms")
+    };
+    let evicting = ServerOptions::new()
+        .option("maxmemory", &["100mb"])
+        .option("maxmemory-policy", &["volatile-ttl"])
+        .start();
+    let replica = ServerOptions::new().replica_of(one).start();
+    let member = ServerOptions::new()
+        .option("cluster-enabled", &["yes"])
+        .start();
+    let about = evicting.address().to_string();
+    count(
+        &[
+            ("eviction", with(&evicting), "volatile-ttl"),
+            ("no log of writes", with(&evicting), "appendonly"),
+            ("a replica", with(&replica), "replica"),
+            ("a member of a cluster", with(&member), "cluster"),
+            ("a server twice", with(two), "twice"),
+        ],
+        &about,
+        sheet,
+    )
+}
+
+fn sentinel(sheet: &Sheet) -> u64 {
+    let deployment = Deployment::start();
+    let probe = deployment.master().probe();
+    let url = deployment.url();
+    let mut set = cmd("CONFIG");
+    set.arg(&[
+        "SET",
+        "maxmemory",
+        "100mb",
+        "maxmemory-policy",
+        "allkeys-lru",
+    ]);
+    probe.run::<()>(&set);
+    let unknown = url.replace(&format!("/{MASTER}"), "/stock");
+    let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/shop".to_owned();
+    let first = deployment.ports().next().expect("a Sentinel runs");
+    let about = format!("127.0.0.1:{first}");
+    count(
+        &[
+            ("eviction", url, "allkeys-lru"),
+            ("an unknown master", unknown, "no master `stock`"),
+            ("no Sentinel there", nobody, "no Sentinel answered"),
+        ],
+        &about,
+        sheet,
+    )
+}
+
+/// How many of the mistakes are told; each must be. A warning must be about the server at this address.
+fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
+    let mut count = 0;
+    for (what, url, word) in cases {
+        let told = told(url, about, word);
+        sheet.check(told, || format!("nothing was said about {what}"));
+        count += u64::from(told);
+    }
+    count
+}
+
+/// Whether connecting fails with a text that has `word`, or warns with one.
+fn told(url: &str, about: &str, word: &str) -> bool {
+    if let Err(error) = local_runtime().block_on(LockPool::connect(url)) {
+        return error.to_string().contains(word);
+    }
+    let said = || {
+        let (_, lines) = canary::scan(&[about.to_owned()]);
+        lines.iter().any(|line| line.contains(word))
+    };
+    wait::try_until(Duration::from_secs(1), said).is_some()
+}

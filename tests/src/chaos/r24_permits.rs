@@ -1,0 +1,87 @@
+//! Requirement 24, permits: never more holders than places, nobody starves, and the places of those that were killed come
+//! back.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+
+use super::calls::PLACES;
+use super::ending::{all_free, end_all};
+use super::ground::{Ground, REDIS, Requirement, connect, local_runtime};
+use super::job::{Lane, Work};
+use super::mortals::{live, must_be_fair, tell};
+use super::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::oracle::Mode;
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 24,
+    what: "permits under kills: never more holders than places, and all places come back",
+    stores: REDIS,
+    run,
+};
+
+const KEY: &str = "rate";
+/// The longest ttl.
+const TTL: Duration = Duration::from_secs(2);
+const BOUND: Duration = Duration::from_secs(6);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let crew = ground.crew("permits");
+    let server = Server::start();
+    let time = Duration::from_secs(ground.count(60, 6));
+    let excuse = Excuse::begin();
+    let mut random = ground.random(242);
+    let hands = live(&crew, &server.url(), &lanes(), time, &mut random);
+    end_all(sheet, hands);
+    let runtime = local_runtime();
+    let pool = runtime.block_on(connect(&server.url()));
+    let back = runtime.block_on(places(&pool));
+    sheet.check(back == Ok(()), || {
+        format!("places did not come back: {back:?}")
+    });
+    all_free(&crew, &server.probe(), TTL);
+    must_be_fair(&crew, KEY, BOUND, excuse);
+    let report = crew.report();
+    tell(sheet, &report);
+    sheet.reached("seconds of permits", time.as_secs(), 60);
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// Twenty holders in four processes, with short leases and with long ones.
+fn lanes() -> Vec<Lane> {
+    let lane = |copies, ttl_ms, pause_us| Lane {
+        copies,
+        ttl_ms,
+        work: Work::Read { pause_us },
+        times: 0,
+        ..Lane::stays(KEY, 0, 0)
+            .held_as(Mode::Place(PLACES))
+            .waits(20_000)
+    };
+    vec![
+        lane(2, 400, 20_000),
+        lane(1, 2_000, 200_000),
+        lane(2, 1_000, 10_000).watched(),
+    ]
+}
+
+/// All places can be had when the leases of the dead are over, and no more.
+async fn places(pool: &LockPool) -> Result<(), LockError> {
+    let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
+    let mut all = Vec::new();
+    for _ in 0..PLACES {
+        all.push(place().wait(TTL * 2).acquire().await?);
+    }
+    match place().acquire().await {
+        Err(LockError::Contended { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(guard) => Err(LockError::Lost {
+            key: "one place too many".to_owned(),
+            fence: guard.fence(),
+        }),
+    }
+}

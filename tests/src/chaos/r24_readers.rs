@@ -1,0 +1,142 @@
+//! Requirement 24, readers and writers: never a writer beside anybody, nobody starves, and those that die keep the others
+//! waiting for no longer than their own leases.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::crew::Crew;
+use super::ending::{all_free, end_all};
+use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
+use super::job::{Lane, Work};
+use super::mortals::{live, must_be_fair, tell};
+use super::r24_queues::queued;
+use super::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::oracle::{Mode, Note};
+use crate::server::Server;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 24,
+    what: "readers and writers under kills: 5 dead readers, the next writer after at most 6 s",
+    stores: REDIS,
+    run,
+};
+
+const KEY: &str = "catalog";
+const DEAD: u64 = 5;
+/// The longest ttl.
+const TTL: Duration = Duration::from_secs(2);
+const BOUND: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    mixed(ground, sheet);
+    let total = ground.count(40, 2);
+    let server = Server::start();
+    on_threads(
+        ground.count(4, 2),
+        total,
+        &mut ground.random(241),
+        |thread, _, next| {
+            let crew = ground.crew(&format!("readers-{thread}"));
+            while let Some(number) = next() {
+                round(&crew, &server, sheet, number);
+            }
+            let report = crew.report();
+            sheet.report(&report);
+            if report.violations.is_empty() {
+                crew.remove();
+            }
+        },
+    );
+    sheet.reached("dead readers", DEAD * total, 200);
+}
+
+/// 16 readers and 4 writers on one key in 4 processes, which are killed now and then.
+fn mixed(ground: &Ground, sheet: &Sheet) {
+    let crew = ground.crew("readers");
+    let server = Server::start();
+    let time = Duration::from_secs(ground.count(60, 6));
+    let excuse = Excuse::begin();
+    let hands = live(
+        &crew,
+        &server.url(),
+        &lanes(),
+        time,
+        &mut ground.random(240),
+    );
+    end_all(sheet, hands);
+    all_free(&crew, &server.probe(), TTL);
+    must_be_fair(&crew, KEY, BOUND, excuse);
+    let report = crew.report();
+    tell(sheet, &report);
+    sheet.reached("seconds of readers and writers", time.as_secs(), 60);
+    sheet.check(report.writes > 0, || "nobody wrote".to_owned());
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// Readers with short leases beside those with long ones, and one writer.
+fn lanes() -> Vec<Lane> {
+    let lane = |copies, mode, ttl_ms, work| Lane {
+        copies,
+        ttl_ms,
+        work,
+        times: 0,
+        ..Lane::stays(KEY, 0, 0).held_as(mode).waits(20_000)
+    };
+    let reader = |copies, ttl_ms, pause_us| {
+        let work = Work::Read { pause_us };
+        lane(copies, Mode::Reader, ttl_ms, work)
+    };
+    let writer = lane(1, Mode::Alone, 2_000, Work::Count { pause_us: 5_000 });
+    vec![
+        reader(1, 400, 20_000),
+        reader(1, 2_000, 300_000),
+        reader(2, 1_000, 5_000).watched(),
+        writer.watched(),
+    ]
+}
+
+/// Readers are inside and die; the writer behind them is inside when the last of their leases is over.
+fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
+    let key = format!("read-{number}");
+    let probe = server.probe();
+    let runtime = runtime(2);
+    let pool = runtime.block_on(connect(&server.url()));
+    let mut watch = crew.watch();
+    while watch.next_note().is_some() {}
+    let readers = (1..=DEAD).map(|reader| {
+        let ttl = u64::try_from(TTL.as_millis()).unwrap_or(0) * reader / DEAD;
+        let lane = Lane::stays(&key, ttl, 60_000).held_as(Mode::Reader);
+        crew.spawn(&crew.job(&server.url(), vec![lane.watched()]), None)
+    });
+    let mut readers: Vec<_> = readers.collect();
+    if !watch.entered(LIMIT, readers.len()) {
+        sheet.fail(format!("{key}: the readers are not inside"));
+        return;
+    }
+    let writer = runtime.spawn(pool.lock(&*key).ttl(TTL).wait(LIMIT).acquire());
+    wait::until("the writer queues", LIMIT, || queued(&probe, &key) == 1);
+    for reader in &mut readers {
+        crew.fault("SIGKILL of a reader");
+        reader.process().kill();
+    }
+    let (due, excuse) = (now(), Excuse::begin());
+    let guard = runtime.block_on(writer).expect("no panic");
+    let at = now();
+    sheet.sections(1);
+    sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
+    // A writer that waits looks again once a second.
+    let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
+    crew.note(&Note::Free {
+        key,
+        due,
+        at,
+        within: nanos(within.min(BOUND)),
+    });
+}

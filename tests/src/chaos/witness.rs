@@ -1,0 +1,68 @@
+//! Tells the oracle of locks that are held in this process, not in a worker's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use leasehold::__test::{deadline, now};
+use leasehold::{Fence, LockGuard, LockHandle};
+
+use super::crew::Crew;
+use crate::oracle::{Mode, Note};
+
+/// Notes to the history of a crew.
+pub(super) struct Witness<'a> {
+    crew: &'a Crew,
+    holders: AtomicU64,
+}
+
+impl<'a> Witness<'a> {
+    pub(super) fn new(crew: &'a Crew) -> Self {
+        Self {
+            crew,
+            holders: AtomicU64::new(1),
+        }
+    }
+
+    /// A lock is held alone, until what this returns is dropped; its lease may end before.
+    pub(super) fn enter(&self, key: &str, guard: &LockGuard) -> Inside<'_> {
+        let handle = guard.handle();
+        let (deadline, at) = (deadline(&handle), now());
+        let holder = self.holders.fetch_add(1, Ordering::Relaxed);
+        self.crew.note(&Note::Enter {
+            key: key.to_owned(),
+            holder,
+            fence: handle.fence().map(Fence::get),
+            asked: at,
+            at,
+            sent: at.min(deadline),
+            deadline,
+            mode: Mode::Alone,
+        });
+        Inside {
+            crew: self.crew,
+            key: key.to_owned(),
+            holder,
+            handle,
+            deadline,
+        }
+    }
+}
+
+/// A lock that is held.
+pub(super) struct Inside<'a> {
+    crew: &'a Crew,
+    key: String,
+    holder: u64,
+    handle: LockHandle,
+    deadline: u64,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.crew.note(&Note::Leave {
+            key: self.key.clone(),
+            holder: self.holder,
+            at: now(),
+            deadline: self.deadline.max(deadline(&self.handle)),
+        });
+    }
+}
