@@ -32,6 +32,8 @@ async fn a_server_of_a_known_authority_is_trusted() {
 async fn the_nodes_of_a_cluster_speak_tls() {
     let authority = Authority::new();
     let (options, _bus) = ServerOptions::new().append_only().cluster_node();
+    // Without it the nodes tell of their ports for plain text.
+    let options = options.option("tls-cluster", &["yes"]);
     let node = TlsServer::start_with(&authority, HOST, options);
     let probe = node.server.probe();
     probe.run::<()>(
