@@ -86,3 +86,11 @@ pub fn permissions() -> (&'static [&'static str], String) {
 
     (permissions::COMMANDS, permissions::rule())
 }
+
+/// The whole rule for the namespace `lock` on the nodes of a cluster.
+#[cfg(feature = "redis")]
+pub fn permissions_in_cluster() -> String {
+    use crate::store::redis::permissions;
+
+    format!("{} {}", permissions::rule(), permissions::FOR_CLUSTER)
+}

@@ -19,7 +19,7 @@ pub struct CheckReport {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// A short constant for logs and tests: `role`, `cluster`, `version`, `permission`, `replicas`, `eviction`, `persistence`,
+    /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`,
     /// `turns`, `plain-text`, `one-process`, `unchecked`, or the code of what the server answered, such as `OOM`.
     pub code: &'static str,
     /// What it means, and what to do.

@@ -262,6 +262,8 @@ impl LockPoolBuilder {
     /// | `redis+unix:///path` | the same over a Unix socket |
     /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the master that the Sentinels name; the credentials are the \
     /// master's, those of the Sentinels are `?sentinel_user=…&sentinel_password=…` |
+    /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster, of which these are some nodes; the credentials are those of all |
+    /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |
     ///
     /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).

@@ -6,6 +6,7 @@
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
+//! | [`cluster`] | masters and replicas of a Redis Cluster, and slots on their way |
 //! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
@@ -24,6 +25,7 @@
 pub mod blocked;
 pub mod chaos;
 pub mod clock;
+pub mod cluster;
 pub mod lateness;
 pub mod load;
 pub mod oracle;

@@ -26,7 +26,7 @@ struct Shared {
     unavailable: AtomicU64,
 }
 
-#[distributed_lock(key = "<key>", ttl = "6s", wait = "300ms", guard = lock, pool = pool)]
+#[distributed_lock(key = "<key>", ttl = Load::TTL, wait = "300ms", guard = lock, pool = pool)]
 async fn section(
     pool: &LockPool,
     key: &str,
@@ -42,6 +42,14 @@ async fn section(
 }
 
 impl Load {
+    /// How long the lock of a caller lasts that is not renewed.
+    pub const TTL: Duration = Duration::from_secs(6);
+
+    /// One of its keys as it is on the wire, in the usual namespace.
+    pub fn wire_key(number: u64) -> String {
+        format!("lock:{}", leasehold::encode(name(number)))
+    }
+
     /// So many callers on each pool share so many keys; a section lasts at most `longest`, which is below 6 s.
     pub fn start(
         pools: &[LockPool],
@@ -101,9 +109,13 @@ impl Ended {
     }
 }
 
+fn name(number: u64) -> String {
+    format!("load:{number}")
+}
+
 async fn call(pool: LockPool, keys: u64, shared: Arc<Shared>, mut random: Random) {
     while !shared.stop.load(Ordering::Relaxed) {
-        let key = format!("load:{}", random.below(keys));
+        let key = name(random.below(keys));
         let length = random.duration(shared.longest);
         match section(&pool, &key, &shared, length).await {
             Ok(()) => {}

@@ -69,6 +69,15 @@ impl ServerOptions {
         self.option("replicaof", &["127.0.0.1", &primary.port().to_string()])
     }
 
+    /// A node that may join a cluster; where it hears of the others.
+    pub fn cluster_node(self) -> (Self, u16) {
+        let bus = free_port();
+        let options = self
+            .option("cluster-enabled", &["yes"])
+            .option("cluster-port", &[&bus.to_string()]);
+        (options, bus)
+    }
+
     /// Starts it and waits for its first answer.
     ///
     /// # Panics

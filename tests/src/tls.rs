@@ -89,7 +89,16 @@ impl TlsServer {
     ///
     /// When it does not start.
     pub fn start(authority: &Authority, name: &str) -> Self {
-        Self::with(authority, name, "no")
+        Self::start_with(authority, name, ServerOptions::new())
+    }
+
+    /// The same, configured further.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start_with(authority: &Authority, name: &str, options: ServerOptions) -> Self {
+        Self::with(authority, name, "no", options)
     }
 
     /// One that takes only clients with a certificate of the same authority.
@@ -98,10 +107,10 @@ impl TlsServer {
     ///
     /// When it does not start.
     pub fn start_for_clients_with_certificates(authority: &Authority, name: &str) -> Self {
-        Self::with(authority, name, "yes")
+        Self::with(authority, name, "yes", ServerOptions::new())
     }
 
-    fn with(authority: &Authority, name: &str, auth_clients: &str) -> Self {
+    fn with(authority: &Authority, name: &str, auth_clients: &str, options: ServerOptions) -> Self {
         let (folder, port) = (Folder::new(), free_port());
         let identity = authority.issue(name);
         let write = |name: &str, content: &str| {
@@ -109,7 +118,7 @@ impl TlsServer {
             fs::write(&path, content).expect("a file can be written");
             path.to_str().expect("a path of ASCII").to_owned()
         };
-        let server = ServerOptions::new()
+        let server = options
             .option("tls-port", &[&port.to_string()])
             .option("tls-cert-file", &[&write("cert", &identity.certificate)])
             .option("tls-key-file", &[&write("key", &identity.key)])

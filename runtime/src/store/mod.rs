@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::token::Token;
 use crate::{Fence, LockError};
 
+#[cfg(feature = "redis")]
+pub(crate) mod cluster;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

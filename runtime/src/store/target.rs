@@ -12,7 +12,7 @@ use crate::engine::Connecting;
 use crate::{LockError, Replicas};
 
 /// The stores that a URL can name.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redlock://host:port,host:port,host:port` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub(crate) enum Target {
     Memory(String),
     #[cfg(feature = "redis")]
     Redis(Box<super::redis::Origin>, Option<Replicas>),
+    #[cfg(feature = "redis")]
+    Cluster(Box<super::cluster::Address>),
     #[cfg(feature = "redis")]
     Redlock(Box<super::redlock::Address>),
 }
@@ -60,6 +62,17 @@ impl Options {
         Ok(origin)
     }
 
+    /// `address` with the certificates of the builder.
+    #[cfg(feature = "redis")]
+    fn secure_cluster(
+        &self,
+        address: super::cluster::Address,
+    ) -> Result<super::cluster::Address, LockError> {
+        #[cfg(feature = "tls")]
+        let address = address.with_tls(&self.tls)?;
+        Ok(address)
+    }
+
     /// Refuses what makes no sense for a quorum.
     #[cfg(feature = "redis")]
     fn for_independent_nodes(&self) -> Result<(), LockError> {
@@ -94,10 +107,8 @@ impl Target {
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" => Self::redis(scheme, url),
+            "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
             "redlock" => Self::redlock(url),
-            "redis-cluster" => Err(LockError::config(format!(
-                "lock stores with `{scheme}://` are not supported yet; use {KNOWN}"
-            ))),
             _ => Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
             ))),
@@ -106,13 +117,20 @@ impl Target {
 
     #[cfg(feature = "redis")]
     fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
-        if scheme == "rediss" && cfg!(not(feature = "tls")) {
-            return Err(LockError::config(
-                "`rediss://` needs TLS: enable the feature `tls` of the crate `leasehold`",
-            ));
-        }
+        refuse_without_tls(scheme)?;
         let (origin, replicas) = super::redis::Origin::parse(url)?;
         Ok(Self::Redis(Box::new(origin), replicas))
+    }
+
+    #[cfg(feature = "redis")]
+    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
+        refuse_without_tls(scheme)?;
+        super::cluster::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "redis"))]
+    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
+        Self::redis(scheme, url)
     }
 
     #[cfg(feature = "redis")]
@@ -157,6 +175,13 @@ impl Target {
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
+            Self::Cluster(address) => Box::pin(async move {
+                let options = options.or_replicas(address.replicas);
+                let address = options.secure_cluster(*address)?;
+                let store = super::cluster::ClusterStore::connect(address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
+            #[cfg(feature = "redis")]
             Self::Redlock(address) => Box::pin(async move {
                 options.for_independent_nodes()?;
                 let store = super::redlock::RedlockStore::connect(*address, &options).await?;
@@ -187,6 +212,15 @@ impl Target {
                 .await
             }
             #[cfg(feature = "redis")]
+            Self::Cluster(address) => {
+                let options = options.or_replicas(address.replicas);
+                let address = options.secure_cluster(*address)?;
+                super::aside::run(async move {
+                    super::cluster::ClusterStore::check(address, &options).await
+                })
+                .await
+            }
+            #[cfg(feature = "redis")]
             Self::Redlock(address) => {
                 options.for_independent_nodes()?;
                 super::aside::run(async move {
@@ -198,12 +232,24 @@ impl Target {
     }
 }
 
+#[cfg(feature = "redis")]
+fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
+    if scheme.starts_with("rediss") && cfg!(not(feature = "tls")) {
+        return Err(LockError::config(format!(
+            "`{scheme}://` needs TLS: enable the feature `tls` of the crate `leasehold`"
+        )));
+    }
+    Ok(())
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(name) => write!(f, "memory://{name}"),
             #[cfg(feature = "redis")]
             Self::Redis(origin, _) => origin.fmt(f),
+            #[cfg(feature = "redis")]
+            Self::Cluster(address) => address.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => address.fmt(f),
         }
@@ -227,7 +273,6 @@ mod tests {
             "",
             "localhost:6379",
             "http://u:hunter2@h/",
-            "redis-cluster://a,b",
             "redis://u:hunter2@h:port/",
         ] {
             let text = refusal(url);

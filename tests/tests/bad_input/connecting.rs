@@ -85,11 +85,18 @@ async fn urls_that_name_no_store() {
             CONFIG,
             &["feature `tls`"],
         ),
+        #[cfg(not(feature = "tls"))]
         (
-            "a store of later",
-            with("redis-cluster://:", "@h1,h2"),
+            "TLS to a cluster without the feature",
+            with("rediss-cluster://:", "@h1,h2"),
             CONFIG,
-            &["not supported"],
+            &["feature `tls`"],
+        ),
+        (
+            "a database of a cluster",
+            with("redis-cluster://:", "@h1,h2/1"),
+            CONFIG,
+            &["database 0"],
         ),
     ];
     refuse_all(cases).await;

@@ -1,9 +1,11 @@
 //! `rediss://`: the server is verified unless nothing is sent to it.
 
 use leasehold::LockPool;
+use leasehold_tests::server::ServerOptions;
 use leasehold_tests::tls::{Authority, TlsServer};
+use leasehold_tests::wait;
 
-use crate::{refused, works};
+use crate::{PATIENCE, refused, works};
 
 const HOST: &str = "127.0.0.1";
 
@@ -23,6 +25,37 @@ async fn a_server_of_a_known_authority_is_trusted() {
     let report = pool.check().await.expect("it answers");
     assert!(report.is_ready(), "{report}");
     assert_eq!(report.find("plain-text"), None, "{report}");
+}
+
+/// Fails if a node that was found through others is spoken to in plain text, or on its port for that.
+#[tokio::test]
+async fn the_nodes_of_a_cluster_speak_tls() {
+    let authority = Authority::new();
+    let (options, _bus) = ServerOptions::new().append_only().cluster_node();
+    // Without it the nodes tell of their ports for plain text.
+    let options = options.option("tls-cluster", &["yes"]);
+    let node = TlsServer::start_with(&authority, HOST, options);
+    let probe = node.server.probe();
+    probe.run::<()>(
+        redis::cmd("CLUSTER")
+            .arg("ADDSLOTSRANGE")
+            .arg(0)
+            .arg(16_383),
+    );
+    wait::until_async("it serves", PATIENCE, || {
+        let state: String = probe.run(redis::cmd("CLUSTER").arg("INFO"));
+        state.contains("cluster_state:ok")
+    })
+    .await;
+    let builder = LockPool::builder().url(format!("rediss-cluster://{HOST}:{}", node.port()));
+    let pool = builder.clone().tls_ca(authority.pem()).connect().await;
+    let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+    assert_eq!(report.find("plain-text"), None, "{report}");
+    let (code, text) = refused(builder.connect()).await;
+    assert_eq!(code, "tls", "{text}");
 }
 
 /// Fails if anything is sent to a server that nobody vouches for: without an authority, with another one, or by another name.

@@ -103,6 +103,7 @@ impl Half {
 mod tests {
     use std::time::Duration;
 
+    use super::super::redirect::Manner;
     use super::*;
     use crate::store::OpId;
     use crate::token::Token;
@@ -137,6 +138,7 @@ mod tests {
         Sent {
             id: OpId(id),
             op,
+            manner: Manner::default(),
             ordered: false,
             listening: true,
         }

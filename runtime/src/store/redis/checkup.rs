@@ -53,7 +53,7 @@ pub(super) async fn examine(
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
         .map_err(|error| reply::broken(&error))?;
     let info = Info::read(answers.pop().as_ref());
-    let mut findings = said(info.as_ref(), origin);
+    let mut findings = said(info.as_ref(), origin, names.in_cluster());
     let confirmed = copies.map(|copies| copies.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
     // What a replica or a cluster refuses is told already.
@@ -61,7 +61,7 @@ pub(super) async fn examine(
         .iter()
         .all(|finding| finding.severity < Severity::Error)
     {
-        findings.extend(tried(&ops, answers).or_else(|| missing_copies(confirmed)));
+        findings.extend(tried(&ops, answers, names).or_else(|| missing_copies(confirmed)));
     }
     findings.extend(turns(link.listening && published));
     findings.extend(plain_text(link, origin));
@@ -99,11 +99,16 @@ fn trial(names: &Names) -> [Op; 5] {
 }
 
 /// The first thing that a lock's life failed at.
-fn tried(ops: &[Op], answers: Vec<Value>) -> Option<Finding> {
+fn tried(ops: &[Op], answers: Vec<Value>, names: &Names) -> Option<Finding> {
+    // A slot that moves from node to node is as it should be.
+    let moves = |failure: &Failure| {
+        names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
+    };
     let mut failures = ops
         .iter()
         .zip(answers)
-        .filter_map(|(op, answer)| reply::read(op, answer).err());
+        .filter_map(|(op, answer)| reply::read(op, answer).err())
+        .filter(|failure| !moves(failure));
     failures.next().map(|failure| broken(&failure))
 }
 
@@ -124,15 +129,20 @@ fn broken(failure: &Failure) -> Finding {
 }
 
 /// What follows from what the server says of itself.
-fn said(info: Option<&Info>, origin: &Origin) -> Vec<Finding> {
+fn said(info: Option<&Info>, origin: &Origin, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
             "unchecked",
             "the server's role, version, eviction policy, persistence and replicas could not be checked; allow the user +info",
         )];
     };
-    let checks = [role(info), cluster(info), version(info), eviction(info)];
-    let more = [persistence(info), fail_over(info, origin)];
+    let checks = [role(info), cluster(info, in_cluster), version(info)];
+    let fails_over = in_cluster || origin.fails_over();
+    let more = [
+        eviction(info),
+        persistence(info),
+        fail_over(info, fails_over),
+    ];
     checks.into_iter().chain(more).flatten().collect()
 }
 
@@ -146,11 +156,17 @@ fn role(info: &Info) -> Option<Finding> {
     })
 }
 
-fn cluster(info: &Info) -> Option<Finding> {
-    (info.field("cluster_enabled")? == "1").then(|| {
+fn cluster(info: &Info, in_cluster: bool) -> Option<Finding> {
+    let is_node = info.field("cluster_enabled")? == "1";
+    (is_node != in_cluster).then(|| {
         Finding::error(
             "cluster",
-            "the server is part of a cluster, and one node alone cannot serve all keys; use a server outside of it",
+            if is_node {
+                "the server is part of a cluster, and one node alone cannot serve all keys; write redis-cluster://host:port,… with some \
+                 of its nodes, or use a server outside of it"
+            } else {
+                "the server is no node of a cluster; write redis://host:port"
+            },
         )
     })
 }
@@ -191,9 +207,9 @@ fn persistence(info: &Info) -> Option<Finding> {
     })
 }
 
-fn fail_over(info: &Info, origin: &Origin) -> Option<Finding> {
+fn fail_over(info: &Info, fails_over: bool) -> Option<Finding> {
     let Role { replicas, .. } = info.role()?;
-    (replicas == 0 && origin.fails_over()).then(|| {
+    (replicas == 0 && fails_over).then(|| {
         Finding::warning(
             "replicas",
             "the master has no replica, so a fail-over finds none to promote; start one, or look why it is not connected",

@@ -11,15 +11,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{Cmd, Pipeline, PushKind, Value};
+use redis::{Cmd, Pipeline, PushKind, Value, cmd};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::bundle::{self, Bundle, Packer};
 use super::copies::{self, Copies};
 use super::info::Info;
-use super::line::{Batch, Boxed, Content, Epoch, Line, Sent};
+use super::line::{self, Batch, Boxed, Content, Epoch, Line, Sent};
 use super::names::Names;
 use super::origin::Origin;
+use super::redirect::{Manner, Redirect};
 use super::scripts;
 use super::server::Link;
 use super::{checkup, reply};
@@ -74,6 +75,9 @@ pub(crate) struct RedisStore {
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
     acquires: CountedMap<OpId, Epoch>,
+    /// In a cluster: how requests are put that are not put as usual, until they are sent; and where those that were refused belong.
+    manners: CountedMap<OpId, Manner>,
+    redirects: CountedMap<OpId, Redirect>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
@@ -96,7 +100,16 @@ impl RedisStore {
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
     pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
-        let names = Arc::new(Names::new(&options.namespace));
+        Self::start_as(origin, Names::new(&options.namespace), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn start_as(
+        origin: Origin,
+        names: Names,
+        options: &Options,
+    ) -> (Self, Result<(), Failure>) {
+        let names = Arc::new(names);
         let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let mut store = Self::unconnected(origin, names, options);
         let connected = match link {
@@ -120,6 +133,20 @@ impl RedisStore {
         (store, connected)
     }
 
+    /// Connects when it is first asked for an event.
+    pub(crate) fn later(origin: Origin, names: Names, options: &Options) -> Self {
+        let mut store = Self::unconnected(origin, Arc::new(names), options);
+        store.out = true;
+        store.reason = not_sent(reply::failure(
+            "io",
+            format!("{} is not connected yet", store.origin),
+            Retry::Later,
+            false,
+        ));
+        store.replace();
+        store
+    }
+
     fn unconnected(origin: Origin, names: Arc<Names>, options: &Options) -> Self {
         Self {
             origin,
@@ -138,6 +165,8 @@ impl RedisStore {
             last_epoch: 0,
             running: FuturesUnordered::new(),
             acquires: CountedMap::default(),
+            manners: CountedMap::default(),
+            redirects: CountedMap::default(),
             copies: Copies::new(options),
             waiting: None,
             held_back: Vec::new(),
@@ -153,9 +182,38 @@ impl RedisStore {
         Some((line.epoch, line.info.as_ref()))
     }
 
+    /// Whether the server is away, as far as is known.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out || self.line.is_none()
+    }
+
+    /// As [`submit`](LockStore::submit), to a node of a cluster.
+    pub(crate) fn submit_in(&mut self, batch: Vec<(Request, Manner)>) {
+        let unusual = batch
+            .iter()
+            .filter(|(_, manner)| *manner != Manner::default());
+        self.manners
+            .extend(unusual.map(|(request, manner)| (request.id, *manner)));
+        self.submit(batch.into_iter().map(|(request, _)| request).collect());
+    }
+
+    /// Where the request belongs that was refused with `MOVED` or `ASK`.
+    pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
+        self.redirects.remove(&id)
+    }
+
     /// Looks at the server over a connection of its own.
     pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
-        let names = Arc::new(Names::new(&options.namespace));
+        Self::check_as(origin, Names::new(&options.namespace), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn check_as(
+        origin: Origin,
+        names: Names,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let names = Arc::new(names);
         let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
         let examined = match link {
             Ok(mut link) => checkup::examine(&mut link, &origin, &names, options).await,
@@ -199,10 +257,16 @@ impl RedisStore {
             return;
         }
         let mut patience = self.io_timeout;
-        let mut packer = Packer::new(bundle::MOST);
+        let together = if self.names.in_cluster() {
+            1
+        } else {
+            bundle::MOST
+        };
+        let mut packer = Packer::new(together);
         let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {
+            let manner = self.manners.remove(&request.id).unwrap_or_default();
             concerns_copies |= Copies::concern(&request.op);
             patience = patience.min(request.patience);
             let mut ordered = false;
@@ -223,6 +287,7 @@ impl RedisStore {
             packer.add(Sent {
                 id: request.id,
                 op: request.op,
+                manner,
                 ordered,
                 listening,
             });
@@ -231,7 +296,13 @@ impl RedisStore {
         let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
         for bundle in &bundles {
             let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
-            pipeline.add_command(scripts::together(&ops, &self.names, listening));
+            let manner = bundle
+                .first()
+                .map_or_else(Manner::default, |sent| sent.manner);
+            if manner.asking {
+                pipeline.add_command(cmd("ASKING"));
+            }
+            pipeline.add_command(scripts::together(manner, &ops, &self.names, listening));
         }
         if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
             pipeline.add_command(copies.command(patience));
@@ -263,6 +334,7 @@ impl RedisStore {
     /// Answers at once that there is no connection.
     fn refuse(&mut self, batch: Vec<Request>) {
         for request in batch {
+            self.manners.remove(&request.id);
             let failure = self.reason.clone();
             self.events
                 .push_back(StoreEvent::Reply(request.id, Err(failure)));
@@ -297,7 +369,8 @@ impl RedisStore {
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, bundles: Vec<Bundle>, mut answers: Vec<Value>) {
+    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>) {
+        let mut answers = line::of_requests(&bundles, answers);
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
         // Behind the requests' answers there is that of the replicas, if they were asked.
@@ -313,6 +386,12 @@ impl RedisStore {
     }
 
     fn bundle_answered(&mut self, bundle: Bundle, answer: Value, verdict: &Result<(), Failure>) {
+        if self.names.in_cluster()
+            && let Some(redirect) = Redirect::read(&answer)
+        {
+            let redirects = bundle.iter().map(|sent| (sent.id, redirect.clone()));
+            self.redirects.extend(redirects);
+        }
         let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
         let replies = reply::read_all(&ops, answer);
         for (sent, reply) in bundle.into_iter().zip(replies) {

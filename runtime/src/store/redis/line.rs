@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::bundle::Bundle;
 use super::info::Info;
+use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
 use crate::store::{Op, OpId, Reply};
@@ -56,6 +57,8 @@ pub(super) struct Line {
 pub(super) struct Sent {
     pub(super) id: OpId,
     pub(super) op: Op,
+    /// How it was put to a node of a cluster.
+    pub(super) manner: Manner,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(super) ordered: bool,
     /// Whether the connection listened for what other processes have to say.
@@ -79,6 +82,20 @@ impl Sent {
             reply => reply,
         }
     }
+}
+
+/// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
+pub(super) fn of_requests(bundles: &[Bundle], answers: Vec<Value>) -> Vec<Value> {
+    let asked = |bundle: &Bundle| bundle.iter().any(|sent| sent.manner.asking);
+    if !bundles.iter().any(asked) {
+        return answers;
+    }
+    let (mut answers, mut kept) = (answers.into_iter(), Vec::new());
+    for bundle in bundles {
+        kept.extend(answers.by_ref().nth(usize::from(asked(bundle))));
+    }
+    kept.extend(answers);
+    kept
 }
 
 /// What went out as one pipeline, and its answers.

@@ -3,6 +3,7 @@
 //! [`scripts`] says what is run on the server, [`bundle`] what together, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
 //! [`line`] is one connection, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
 //! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
+//! For a node of a cluster there are [`slot`]s, and [`redirect`]s to other nodes.
 
 mod bundle;
 mod checkup;
@@ -13,11 +14,13 @@ mod line;
 mod names;
 mod origin;
 pub(crate) mod permissions;
-mod query;
-mod reply;
+pub(crate) mod query;
+mod redirect;
+pub(crate) mod reply;
 mod scripts;
 mod sentinel;
 mod server;
+pub(crate) mod slot;
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 mod spoilt;
 #[cfg(feature = "tls")]
@@ -26,6 +29,9 @@ mod tls;
 pub(crate) use connection::RedisStore;
 pub(crate) use info::Info;
 pub(crate) use line::Epoch;
+pub(crate) use names::Names;
 pub(crate) use origin::Origin;
+pub(crate) use redirect::{Endpoint, Manner, Redirect};
+pub(crate) use server::Server;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Tls;

@@ -1,12 +1,15 @@
 //! What this process and its companions of a lock are called on the server.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use super::slot;
 use crate::key::RESERVED;
 use crate::token::{Nonce, Token};
 
 /// The names of one pool.
-pub(super) struct Names {
+#[derive(Clone)]
+pub(crate) struct Names {
     /// Empty, or the namespace with the colon behind it.
     prefix: String,
     process: String,
@@ -15,10 +18,12 @@ pub(super) struct Names {
     queues: String,
     shares: String,
     channels: String,
+    /// In a cluster, a slot of the node that these names are used on.
+    slot: Option<u16>,
 }
 
 impl Names {
-    pub(super) fn new(namespace: &str) -> Self {
+    pub(crate) fn new(namespace: &str) -> Self {
         let prefix = if namespace.is_empty() {
             String::new()
         } else {
@@ -32,7 +37,21 @@ impl Names {
             channels: format!("{prefix}{RESERVED}:turn:"),
             prefix,
             process,
+            slot: None,
         }
+    }
+
+    /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own
+    /// key has.
+    pub(crate) fn on_node(&self, slot: u16) -> Self {
+        Self {
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn in_cluster(&self) -> bool {
+        self.slot.is_some()
     }
 
     /// The process, as queues know it. Whoever knows it can take a key that was handed to it, so it does not show.
@@ -40,19 +59,40 @@ impl Names {
         &self.process
     }
 
-    /// The key of the fence counter: one for the namespace, however many locks there are.
-    pub(super) fn fences(&self) -> &str {
-        &self.fences
+    /// The key of the fence counter for `key`: one for the namespace, in a cluster one for each slot, however many locks there are.
+    pub(super) fn fences(&self, key: &str) -> Cow<'_, str> {
+        match self.slot {
+            None => Cow::Borrowed(&self.fences),
+            Some(_) => Cow::Owned(self.in_slot(slot::of(key), "fence", "")),
+        }
     }
 
     /// The key of the queue for `key`.
     pub(super) fn queue(&self, key: &str) -> String {
-        [self.queues.as_str(), key].concat()
+        self.companion(&self.queues, "queue", key)
     }
 
     /// The key of the shares of `key`.
     pub(super) fn shares(&self, key: &str) -> String {
-        [self.shares.as_str(), key].concat()
+        self.companion(&self.shares, "shares", key)
+    }
+
+    fn companion(&self, usual: &str, what: &str, key: &str) -> String {
+        match self.slot {
+            None => [usual, key].concat(),
+            Some(_) => self.in_slot(slot::of(key), what, key),
+        }
+    }
+
+    /// A key in `slot`. The first brace of a key decides, so the tag goes before a namespace that has one.
+    fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
+        let (tag, prefix) = (slot::tag(slot), &self.prefix);
+        let colon = if key.is_empty() { "" } else { ":" };
+        if prefix.contains('{') {
+            format!("{tag}:{prefix}{RESERVED}:{what}{colon}{key}")
+        } else {
+            format!("{prefix}{RESERVED}:{tag}:{what}{colon}{key}")
+        }
     }
 
     /// What the channels of all processes begin with; the process follows.
@@ -67,7 +107,11 @@ impl Names {
 
     /// A key to try the scripts on.
     pub(super) fn trial(&self, token: Token) -> String {
-        format!("{}{RESERVED}:check:{}", self.prefix, token.hex())
+        let token = token.hex();
+        match self.slot {
+            None => format!("{}{RESERVED}:check:{token}", self.prefix),
+            Some(slot) => self.in_slot(slot, "check", &token),
+        }
     }
 }
 
@@ -76,5 +120,48 @@ impl fmt::Debug for Names {
         f.debug_struct("Names")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn without_a_cluster_there_are_no_tags() {
+        let names = Names::new("shop");
+        assert_eq!(names.fences("shop:k"), "shop:%leasehold:fence");
+        assert_eq!(names.queue("shop:k"), "shop:%leasehold:queue:shop:k");
+        assert_eq!(names.shares("shop:k"), "shop:%leasehold:shares:shop:k");
+    }
+
+    #[test]
+    fn in_a_cluster_a_user_of_the_namespace_may_use_them() {
+        let names = Names::new("shop").on_node(5);
+        let tag = slot::tag(slot::of("shop:{k}"));
+        assert_eq!(
+            names.queue("shop:{k}"),
+            format!("shop:%leasehold:{tag}:queue:shop:{{k}}")
+        );
+        assert_eq!(
+            names.fences("shop:{k}"),
+            format!("shop:%leasehold:{tag}:fence")
+        );
+    }
+
+    proptest! {
+        /// Fails if a brace in a namespace or a key gives a script keys of two slots.
+        #[test]
+        fn companions_share_the_slot(namespace in "[{}a:]{0,6}", key in "[{}a:é]{1,12}", home in 0..slot::SLOTS) {
+            let names = Names::new(&namespace).on_node(home);
+            let key = format!("{}{key}", names.prefix);
+            let slot = slot::of(&key);
+            for companion in [names.queue(&key), names.shares(&key), names.fences(&key).into_owned()] {
+                prop_assert_eq!(slot::of(&companion), slot, "{} of {}", companion, key);
+            }
+            prop_assert_eq!(slot::of(&names.trial(Token::random(Nonce::new()))), home);
+        }
     }
 }

@@ -41,6 +41,9 @@ pub(crate) const FOR_SHARES: &[&str] = &[
 /// What a user needs besides where the pool waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
+/// What a user needs besides on every node of a cluster: the map of the slots, its state for the checks, and a slot on its way.
+pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
+
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
 pub(crate) fn rule() -> String {
     let commands = COMMANDS.iter().chain(FOR_TURNS).chain(FOR_SHARES);
@@ -51,7 +54,8 @@ pub(crate) fn rule() -> String {
 /// What to do about a command that is not permitted.
 pub(super) fn advice() -> String {
     format!(
-        "the user lacks a permission; with the namespace `lock` it needs {}, and +{FOR_REPLICAS} for `replicas`",
+        "the user lacks a permission; with the namespace `lock` it needs {}, +{FOR_REPLICAS} for `replicas`, and {FOR_CLUSTER} for \
+         `redis-cluster://`",
         rule()
     )
 }

@@ -4,12 +4,12 @@ use crate::LockError;
 
 /// The options of a URL that nobody has taken yet. Values are as they stand there, percent-encoded.
 #[derive(Debug, Clone)]
-pub(super) struct Query<'a> {
+pub(crate) struct Query<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 /// A URL without its options, and the options.
-pub(super) fn split(url: &str) -> (&str, Query<'_>) {
+pub(crate) fn split(url: &str) -> (&str, Query<'_>) {
     let (base, text) = url.split_once('?').unwrap_or((url, ""));
     let pairs = text
         .split('&')
@@ -21,7 +21,7 @@ pub(super) fn split(url: &str) -> (&str, Query<'_>) {
 
 impl<'a> Query<'a> {
     /// Takes the option `name` out; the last one where it is given twice.
-    pub(super) fn take(&mut self, name: &str) -> Option<&'a str> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;
         self.pairs.retain(|(found, given)| {
             if *found == name {
@@ -33,7 +33,7 @@ impl<'a> Query<'a> {
     }
 
     /// What is left, as it stands at the end of a URL.
-    pub(super) fn rest(&self) -> String {
+    pub(crate) fn rest(&self) -> String {
         let mut rest = String::new();
         for (name, value) in &self.pairs {
             rest.push(if rest.is_empty() { '?' } else { '&' });
@@ -43,7 +43,7 @@ impl<'a> Query<'a> {
     }
 
     /// Refuses what nobody has taken, but for `left`; `known` are all options that there are.
-    pub(super) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
+    pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());

@@ -8,6 +8,9 @@ use super::permissions;
 use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
+/// What to do about a node of a cluster that is used as if it were alone.
+const OF_A_CLUSTER: &str = "the server is part of a cluster; one node alone cannot serve all keys, so write redis-cluster://host:port,… with some of its nodes";
+
 /// What the server's error codes mean for us: the code, whether to try again, and what to do about it.
 const CODES: &[(&str, Retry, &str)] = &[
     (
@@ -25,8 +28,16 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Later,
         "the server is busy with another client's script",
     ),
-    ("TRYAGAIN", Retry::Later, "the cluster is moving this key"),
-    ("CLUSTERDOWN", Retry::Later, "the cluster is down"),
+    (
+        "TRYAGAIN",
+        Retry::Later,
+        "the cluster is moving this key's slot to another node; it will serve when that is done",
+    ),
+    (
+        "CLUSTERDOWN",
+        Retry::Later,
+        "the cluster is down: a master is gone and no replica has taken over, or some slots have no node; look at CLUSTER INFO",
+    ),
     (
         "MASTERDOWN",
         Retry::Later,
@@ -37,21 +48,9 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Later,
         "the server is a read-only replica; point the URL at the master",
     ),
-    (
-        "MOVED",
-        Retry::Never,
-        "the server is part of a cluster; one node alone cannot serve all keys",
-    ),
-    (
-        "ASK",
-        Retry::Never,
-        "the server is part of a cluster; one node alone cannot serve all keys",
-    ),
-    (
-        "CROSSSLOT",
-        Retry::Never,
-        "the server is part of a cluster; one node alone cannot serve all keys",
-    ),
+    ("MOVED", Retry::Never, OF_A_CLUSTER),
+    ("ASK", Retry::Never, OF_A_CLUSTER),
+    ("CROSSSLOT", Retry::Never, OF_A_CLUSTER),
     (
         "OOM",
         Retry::Never,
@@ -271,7 +270,7 @@ fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
 }
 
 /// The connection broke or could not be made. A request that was under way may have been carried out.
-pub(super) fn broken(error: &RedisError) -> Failure {
+pub(crate) fn broken(error: &RedisError) -> Failure {
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             let code = if error
@@ -330,7 +329,7 @@ fn handshake(error: &str) -> Option<&'static str> {
     is_plain.then_some("the server does not speak TLS on this port; correct the port, or write redis:// for a connection in plain text")
 }
 
-pub(super) fn garbage(what: &str) -> Failure {
+pub(crate) fn garbage(what: &str) -> Failure {
     failure(
         "protocol",
         format!("the server answered with {what}; check that the URL names a Redis server"),
@@ -339,7 +338,7 @@ pub(super) fn garbage(what: &str) -> Failure {
     )
 }
 
-pub(super) fn failure(
+pub(crate) fn failure(
     code: &'static str,
     message: String,
     retry: Retry,

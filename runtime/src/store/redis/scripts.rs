@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 use super::names::Names;
+use super::redirect::Manner;
 use super::reply;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
@@ -102,7 +103,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             queue,
         } => call(&JOIN, 4)
             .arg(&**key)
-            .arg(names.fences())
+            .arg(&*names.fences(key))
             .arg(names.queue(key))
             .arg(names.shares(key))
             .arg(token.hex())
@@ -112,7 +113,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(place(*queue, listening))
             .arg(names.channels())
             .to_owned(),
-        Op::Stay(renewals) => stay(renewals, names),
+        Op::Stay(renewals) => stay(renewals, names, Names::queue),
         Op::Part { key, token, .. } => part(key, *token, names),
         Op::Leave { key } => call(&LEAVE, 2)
             .arg(&**key)
@@ -124,8 +125,10 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
 }
 
 /// The command for requests that leave together, which are all of one kind.
-pub(super) fn together(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     match ops {
+        // To the script, a set of shares is a queue without anybody in it.
+        [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, Names::shares),
         [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
         [Op::Release { .. }, ..] => release(ops, names),
         [op, ..] => command(op, names, listening),
@@ -141,7 +144,10 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
         })
     };
     let mut command = call(&ACQUIRE, 1 + 3 * ops.len());
-    command.arg(names.fences());
+    // In a cluster there is but one.
+    for first in keys().take(1) {
+        command.arg(&*names.fences(first));
+    }
     for key in keys() {
         command.arg(&**key).arg(names.queue(key));
     }
@@ -221,12 +227,12 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
         .to_owned()
 }
 
-fn stay(renewals: &[Renewal], names: &Names) -> Cmd {
+fn stay(renewals: &[Renewal], names: &Names, queue: fn(&Names, &str) -> String) -> Cmd {
     let mut command = call(&STAY, 3 * renewals.len());
     for Renewal { key, .. } in renewals {
         command
             .arg(&**key)
-            .arg(names.queue(key))
+            .arg(queue(names, key))
             .arg(names.shares(key));
     }
     command.arg(names.channels());

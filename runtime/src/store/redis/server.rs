@@ -7,13 +7,14 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, RedisError, cmd,
+    Pipeline, ProtocolVersion, PushInfo, RedisError, Value, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::info::{Info, Role};
 use super::query::Query;
+use super::redirect::Endpoint;
 #[cfg(feature = "tls")]
 use super::tls::{self, Tls};
 use super::{reply, scripts};
@@ -80,7 +81,7 @@ impl Link {
 
 impl Server {
     /// Reads a URL with what is behind its `?`.
-    pub(super) fn parse(base: &str, query: &Query<'_>) -> Result<Self, LockError> {
+    pub(crate) fn parse(base: &str, query: &Query<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
             (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
         } else {
@@ -110,7 +111,7 @@ impl Server {
 
     /// The same server, with these certificates.
     #[cfg(feature = "tls")]
-    pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let info = tls.apply(self.info)?;
         Ok(Self { info })
     }
@@ -121,27 +122,79 @@ impl Server {
         Self { info }
     }
 
+    /// The server at `endpoint`, with everything else as here.
+    pub(crate) fn elsewhere(&self, endpoint: &Endpoint) -> Self {
+        let Endpoint { host, port } = endpoint;
+        let address = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.clone(), *port),
+        };
+        Self::at(address, &self.info)
+    }
+
+    /// Where it listens, if not on a Unix socket.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
+            self.info.addr()
+        else {
+            return None;
+        };
+        Some(Endpoint {
+            host: host.clone(),
+            port: *port,
+        })
+    }
+
+    /// What it answers over a connection of its own, which is closed then.
+    pub(crate) async fn ask(
+        self,
+        questions: &Pipeline,
+        limit: Duration,
+    ) -> Result<Vec<Value>, Failure> {
+        let asked = async {
+            let mut link = self.open_newest(limit).await?;
+            let answers = link
+                .connection
+                .send_packed_commands(questions, 0, questions.len());
+            answers.await
+        };
+        match timeout(limit, asked).await {
+            Ok(answers) => answers.map_err(|error| self.failed(&error)),
+            Err(_) => Err(self.silent(limit)),
+        }
+    }
+
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
     pub(super) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
         match timeout(limit, self.link(limit)).await {
             Ok(connected) => connected,
-            Err(_) => Err(reply::failure(
-                "timeout",
-                format!(
-                    "{self} did not answer within {limit:?}; check that {}",
-                    self.suspicion()
-                ),
-                Retry::Later,
-                false,
-            )),
+            Err(_) => Err(self.silent(limit)),
         }
     }
 
+    fn silent(&self, limit: Duration) -> Failure {
+        reply::failure(
+            "timeout",
+            format!(
+                "{self} did not answer within {limit:?}; check that {}",
+                self.suspicion()
+            ),
+            Retry::Later,
+            false,
+        )
+    }
+
     async fn link(&self, limit: Duration) -> Result<Link, Failure> {
-        let link = match self.open(ProtocolVersion::RESP3, limit).await {
-            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2, limit).await,
-            opened => opened,
-        };
+        let link = self.open_newest(limit).await;
         let mut link = link.map_err(|error| self.failed(&error))?;
         let mut start = scripts::load();
         start.add_command(cmd("INFO"));
@@ -154,6 +207,13 @@ impl Server {
         match scripts::check_loaded(answers) {
             Ok(()) => Ok(link),
             Err(failure) => Err(self.located(&failure)),
+        }
+    }
+
+    async fn open_newest(&self, limit: Duration) -> Result<Link, RedisError> {
+        match self.open(ProtocolVersion::RESP3, limit).await {
+            Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2, limit).await,
+            opened => opened,
         }
     }
 

@@ -1,0 +1,128 @@
+//! The URL: `redis-cluster://[user:password@]host[:port],…[?replicas=…]`, or `rediss-cluster://`.
+
+use std::fmt;
+
+#[cfg(feature = "tls")]
+use crate::store::redis::Tls;
+use crate::store::redis::{Server, query};
+use crate::{LockError, Replicas};
+
+/// Some nodes of a cluster; the others are found through them. Shows without credentials.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// How all nodes are spoken to.
+    pub(super) like: Server,
+    pub(super) seeds: Vec<Server>,
+    pub(crate) replicas: Option<Replicas>,
+}
+
+impl Address {
+    /// No error text contains the URL, because it may hold a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        let (base, mut query) = query::split(url);
+        let replicas = query.take("replicas").map(str::parse).transpose()?;
+        query.finish(&["replicas"], &[])?;
+        let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+        let scheme = scheme.trim_end_matches("-cluster");
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        if !database.is_empty() {
+            return Err(LockError::config(
+                "a cluster has the database 0 only; leave out what is behind the `/` of the URL, or write `%2F` for a `/` in the password",
+            ));
+        }
+        let (credentials, hosts) = match authority.rsplit_once('@') {
+            Some((credentials, hosts)) => (format!("{credentials}@"), hosts),
+            None => (String::new(), authority),
+        };
+        let seed = |host: &str| {
+            let node = format!("{scheme}://{credentials}{host}/");
+            let parsed = Server::parse(&node, &query).map_err(|_| misread());
+            parsed.and_then(|seed| {
+                if host.is_empty() {
+                    Err(misread())
+                } else {
+                    Ok(seed)
+                }
+            })
+        };
+        let seeds: Result<Vec<_>, _> = hosts.split(',').map(seed).collect();
+        let seeds = seeds?;
+        Ok(Self {
+            like: seeds.first().cloned().ok_or_else(misread)?,
+            seeds,
+            replicas,
+        })
+    }
+
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let seeds: Result<Vec<_>, _> = self
+            .seeds
+            .into_iter()
+            .map(|seed| seed.with_tls(tls))
+            .collect();
+        Ok(Self {
+            like: self.like.with_tls(tls)?,
+            seeds: seeds?,
+            ..self
+        })
+    }
+}
+
+fn misread() -> LockError {
+    LockError::config(
+        "the lock store's URL is not understood; write redis-cluster://[user:password@]host[:port],… with special characters \
+         percent-encoded; the credentials stand once and are those of all nodes",
+    )
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, seed) in self.seeds.iter().enumerate() {
+            let seed = seed.to_string();
+            let (scheme, host) = seed.split_once("://").unwrap_or(("redis", &seed));
+            match number {
+                0 => write!(f, "{scheme}-cluster://{host}")?,
+                _ => write!(f, ",{host}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_share_the_credentials() {
+        let parsed =
+            Address::parse("redis-cluster://u:hunter%402@a,b:1,[::1]:2/?replicas=1").unwrap();
+        assert_eq!(parsed.to_string(), "redis-cluster://a:6379,b:1,::1:2");
+        assert_eq!(parsed.seeds.len(), 3);
+        assert_eq!(parsed.replicas, Some(Replicas::AtLeast(1)));
+    }
+
+    #[test]
+    fn refusals_say_what_to_write_and_keep_passwords() {
+        for (url, expected) in [
+            ("redis-cluster://", "host[:port]"),
+            ("redis-cluster://u:hunter2@", "host[:port]"),
+            ("redis-cluster://u:hunter2@a,,b", "host[:port]"),
+            ("redis-cluster://u:hunter2@a:port", "host[:port]"),
+            ("redis-cluster://u:hunter2@a,v:hunter2@b:port", "stand once"),
+            ("redis-cluster://u:hunter2@a/1", "database 0"),
+            ("redis-cluster://u:hunter2@a/?db=1", "`replicas`"),
+            ("redis-cluster://u:p?hunter2@a", "%3F"),
+            ("redis-cluster://u:hunter2@a?replicas=x", "replicas"),
+        ] {
+            let Err(error) = Address::parse(url) else {
+                panic!("{url} was accepted");
+            };
+            let text = error.to_string();
+            assert!(text.contains(expected), "{url}: {text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Which node has which slot.
+
+use crate::store::redis::slot::SLOTS;
+
+/// The place of a node in the list of all that were ever seen.
+pub(super) type NodeId = usize;
+
+/// The owner of each slot, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Map(Vec<Option<NodeId>>);
+
+impl Map {
+    pub(super) fn new() -> Self {
+        Self(vec![None; usize::from(SLOTS)])
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<NodeId> {
+        self.0.get(usize::from(slot)).copied().flatten()
+    }
+
+    pub(super) fn set(&mut self, slot: u16, node: NodeId) {
+        if let Some(owner) = self.0.get_mut(usize::from(slot)) {
+            *owner = Some(node);
+        }
+    }
+
+    /// Whether `node` has any slot.
+    pub(super) fn names(&self, node: NodeId) -> bool {
+        self.0.contains(&Some(node))
+    }
+}

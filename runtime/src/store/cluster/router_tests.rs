@@ -1,0 +1,323 @@
+//! The router's decisions, without a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::map::{Map, NodeId};
+use super::router::{Directed, Hint, Router};
+use crate::clock::Instant;
+use crate::store::redis::{Manner, reply, slot};
+use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::token::{Nonce, Token};
+
+const START: Instant = Instant::from_nanos(0);
+const PATIENCE: Duration = Duration::from_millis(200);
+const ASKING: Manner = Manner {
+    asking: true,
+    without_queue: false,
+};
+
+/// A router whose slots are shared among three nodes by their remainder.
+fn router() -> Router {
+    let mut map = Map::new();
+    for slot in 0..slot::SLOTS {
+        map.set(slot, owner(slot));
+    }
+    let mut router = Router::new();
+    router.learn(map);
+    router
+}
+
+fn owner(slot: u16) -> NodeId {
+    usize::from(slot % 3)
+}
+
+fn key(text: &str) -> Arc<str> {
+    text.into()
+}
+
+fn submit(router: &mut Router, id: u64, op: Op) {
+    let request = Request {
+        id: OpId(id),
+        op,
+        patience: PATIENCE,
+    };
+    router.submit(request, START);
+}
+
+fn acquire(text: &str) -> Op {
+    Op::Acquire {
+        key: key(text),
+        token: Token::random(Nonce::new()),
+        ttl: Duration::from_secs(2),
+        owner: "test".into(),
+        queue: false,
+        spare: 0,
+    }
+}
+
+fn release(text: &str, after: &[u64]) -> Op {
+    Op::Release {
+        key: key(text),
+        token: Token::random(Nonce::new()),
+        keep: None,
+        after: after.iter().copied().map(OpId).collect(),
+    }
+}
+
+fn renewals(keys: &[&str]) -> Vec<Renewal> {
+    let renewal = |text: &&str| Renewal {
+        key: key(text),
+        token: Token::random(Nonce::new()),
+        ttl: Duration::from_secs(2),
+    };
+    keys.iter().map(renewal).collect()
+}
+
+fn refused(code: &'static str) -> Result<Reply, Failure> {
+    let retry = match code {
+        "MOVED" | "ASK" => Retry::Never,
+        _ => Retry::Later,
+    };
+    Err(reply::failure(code, code.to_owned(), retry, false))
+}
+
+fn hint(slot: u16, node: NodeId, once: bool) -> Hint {
+    Hint { slot, node, once }
+}
+
+/// The one request that goes out.
+#[track_caller]
+fn sent(router: &mut Router) -> Directed {
+    let mut outbox = router.take_outbox();
+    assert_eq!(outbox.len(), 1, "{outbox:?}");
+    outbox.remove(0)
+}
+
+fn events(router: &mut Router) -> Vec<StoreEvent> {
+    std::iter::from_fn(|| router.next_event()).collect()
+}
+
+/// The one answer to the engine.
+#[track_caller]
+fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
+    match events(router).pop() {
+        Some(StoreEvent::Reply(OpId(id), result)) => (id, result),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn moved_is_learned_and_followed() {
+    let mut router = router();
+    let slot = slot::of("k");
+    let new = owner(slot) + 10;
+    submit(&mut router, 1, acquire("k"));
+    assert_eq!(sent(&mut router).node, owner(slot));
+    router.answer(
+        OpId(1),
+        refused("MOVED"),
+        Some(hint(slot, new, false)),
+        START,
+    );
+    let again = sent(&mut router);
+    assert_eq!((again.node, again.manner), (new, Manner::default()));
+    assert!(router.take_stale(), "the map is to be read");
+    submit(&mut router, 2, acquire("k"));
+    assert_eq!(sent(&mut router).node, new, "it was learned");
+    assert!(events(&mut router).is_empty());
+}
+
+#[test]
+fn ask_is_followed_once() {
+    let mut router = router();
+    let slot = slot::of("k");
+    let new = owner(slot) + 10;
+    submit(&mut router, 1, Op::Renew(renewals(&["k"])));
+    sent(&mut router);
+    router.answer(OpId(1), refused("ASK"), Some(hint(slot, new, true)), START);
+    let again = sent(&mut router);
+    assert_eq!((again.node, again.manner), (new, ASKING));
+    router.answer(OpId(1), Ok(Reply::Renewed(vec![true])), None, START);
+    let (1, Ok(Reply::Renewed(kept))) = answer(&mut router) else {
+        panic!("it was renewed");
+    };
+    assert_eq!(kept, [true]);
+    submit(&mut router, 2, Op::Renew(renewals(&["k"])));
+    let next = sent(&mut router);
+    assert_eq!((next.node, next.manner), (owner(slot), Manner::default()));
+}
+
+#[test]
+fn nodes_that_disagree_end_in_an_error() {
+    let mut router = router();
+    let slot = slot::of("k");
+    submit(&mut router, 1, acquire("k"));
+    let mut hops = 0;
+    while let Some(directed) = router.take_outbox().pop() {
+        hops += 1;
+        let next = (directed.node + 1) % 3;
+        router.answer(
+            OpId(1),
+            refused("MOVED"),
+            Some(hint(slot, next, false)),
+            START,
+        );
+    }
+    assert!((2..10).contains(&hops), "{hops}");
+    let (1, Err(failure)) = answer(&mut router) else {
+        panic!("it fails");
+    };
+    assert_eq!(failure.retry, Retry::Later);
+    assert!(!failure.executed);
+}
+
+/// A removal goes behind the acquire that it undoes, so the acquire must not be sent again behind the removal.
+#[test]
+fn an_acquire_that_is_undone_is_not_sent_again() {
+    let mut router = router();
+    let slot = slot::of("k");
+    let new = owner(slot) + 10;
+    submit(&mut router, 1, acquire("k"));
+    submit(&mut router, 2, release("k", &[1]));
+    assert_eq!(router.take_outbox().len(), 2);
+    router.answer(
+        OpId(1),
+        refused("MOVED"),
+        Some(hint(slot, new, false)),
+        START,
+    );
+    let (1, Err(failure)) = answer(&mut router) else {
+        panic!("the acquire fails");
+    };
+    assert!(!failure.executed, "it was not carried out");
+    assert!(router.take_outbox().is_empty());
+    router.answer(
+        OpId(2),
+        refused("MOVED"),
+        Some(hint(slot, new, false)),
+        START,
+    );
+    assert_eq!(sent(&mut router).node, new, "the removal goes on");
+}
+
+#[test]
+fn renewals_are_split_by_slot_and_put_together() {
+    let mut router = router();
+    let keys = ["a", "{b}1", "c", "{b}2"];
+    submit(&mut router, 1, Op::Renew(renewals(&keys)));
+    let parts = router.take_outbox();
+    assert_eq!(parts.len(), 3);
+    for part in parts.into_iter().rev() {
+        assert!(events(&mut router).is_empty());
+        let Op::Renew(renewals) = &part.request.op else {
+            panic!("a renewal");
+        };
+        assert_eq!(part.node, owner(slot::of(&renewals[0].key)));
+        let kept = renewals.iter().map(|one| &*one.key != "{b}1").collect();
+        router.answer(part.request.id, Ok(Reply::Renewed(kept)), None, START);
+    }
+    let (1, Ok(reply)) = answer(&mut router) else {
+        panic!("it is answered");
+    };
+    assert_eq!(reply, Reply::Renewed(vec![true, false, true, true]));
+    assert_eq!(router.next_due(), None);
+}
+
+#[test]
+fn a_silent_node_costs_its_own_leases_only() {
+    let mut router = router();
+    submit(&mut router, 1, Op::Renew(renewals(&["a", "b", "c"])));
+    let mut parts = router.take_outbox();
+    let silent = parts.remove(0);
+    for part in parts {
+        router.answer(part.request.id, Ok(Reply::Renewed(vec![true])), None, START);
+    }
+    router.tick(START);
+    assert!(events(&mut router).is_empty());
+    assert_eq!(router.next_due(), Some(START + PATIENCE));
+    router.tick(START + PATIENCE);
+    let (1, Ok(Reply::RenewedInPart(kept))) = answer(&mut router) else {
+        panic!("it is answered in part");
+    };
+    assert_eq!(kept.iter().filter(|one| **one == Some(true)).count(), 2);
+    assert_eq!(kept.iter().filter(|one| one.is_none()).count(), 1);
+    let late = Ok(Reply::Renewed(vec![true]));
+    router.answer(silent.request.id, late, None, START + PATIENCE * 2);
+    assert!(events(&mut router).is_empty(), "it was answered before");
+}
+
+/// While a slot is on its way, some of its keys are here and some there.
+#[test]
+fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
+    let mut router = router();
+    let slot = slot::of("{s}1");
+    submit(&mut router, 1, Op::Stay(renewals(&["{s}1", "{s}2"])));
+    let both = sent(&mut router);
+    router.answer(both.request.id, refused("TRYAGAIN"), None, START);
+    let parts = router.take_outbox();
+    assert_eq!(parts.len(), 2);
+    for part in parts {
+        router.answer(part.request.id, refused("TRYAGAIN"), None, START);
+        let bare = sent(&mut router);
+        let expected = Manner {
+            asking: false,
+            without_queue: true,
+        };
+        assert_eq!((bare.node, bare.manner), (owner(slot), expected));
+        router.answer(
+            bare.request.id,
+            refused("ASK"),
+            Some(hint(slot, 7, true)),
+            START,
+        );
+        let there = sent(&mut router);
+        assert!(there.manner.asking && there.manner.without_queue);
+        assert_eq!(there.node, 7);
+        let kept = Ok(Reply::Renewed(vec![true]));
+        router.answer(there.request.id, kept, None, START);
+    }
+    let (1, Ok(reply)) = answer(&mut router) else {
+        panic!("it is answered");
+    };
+    assert_eq!(reply, Reply::Renewed(vec![true, true]));
+}
+
+#[test]
+fn messages_count_from_the_node_that_has_the_key() {
+    let mut router = router();
+    for node in 0..3 {
+        router.heard(node, StoreEvent::Turn(key("k")));
+        router.heard(node, StoreEvent::Wanted(key("k")));
+    }
+    assert_eq!(events(&mut router).len(), 2);
+}
+
+/// Who waits for a slot's old owner need not wait longer when there is a new one.
+#[test]
+fn a_new_map_is_told_to_those_in_trouble() {
+    let mut router = router();
+    let mut map = router.map().clone();
+    let slot = slot::of("k");
+    map.set(slot, 9);
+    submit(&mut router, 1, acquire("k"));
+    sent(&mut router);
+    router.answer(OpId(1), refused("CLUSTERDOWN"), None, START);
+    assert!(router.take_stale() && !router.take_stale());
+    assert!(answer(&mut router).1.is_err());
+    router.learn(map.clone());
+    assert!(matches!(events(&mut router)[..], [StoreEvent::Connected]));
+    router.learn(map);
+    assert!(events(&mut router).is_empty());
+}
+
+#[test]
+fn a_slot_without_a_node_is_an_error() {
+    let mut router = Router::new();
+    submit(&mut router, 1, acquire("k"));
+    let (1, Err(failure)) = answer(&mut router) else {
+        panic!("nobody can be asked");
+    };
+    assert_eq!(failure.code(), "CLUSTERDOWN");
+    assert!(router.take_stale());
+}

@@ -1,0 +1,273 @@
+//! Carries out what the router decides, over a connection to each master.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::address::Address;
+use super::checkup;
+use super::map::Map;
+use super::nodes::{Access, Nodes};
+use super::router::Router;
+use super::topology::Topology;
+use crate::clock::Clock;
+use crate::store::redis::{Names, RedisStore, Server};
+use crate::store::target::Options;
+use crate::store::{Failure, LockStore, Request, Retry, StoreEvent};
+use crate::{CheckReport, LockError};
+
+/// How often the map is read although nothing says that it has changed.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// While it is known not to be right: first soon, then twice as long each time up to the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// So many nodes are asked at once.
+const ASKED: usize = 4;
+
+type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
+
+/// Locks on a cluster.
+pub(crate) struct ClusterStore {
+    router: Router,
+    nodes: Nodes,
+    clock: Clock,
+    io_timeout: Duration,
+    seeds: Vec<Server>,
+    replicas: Vec<Server>,
+    /// The map while it is being read.
+    reading: Option<Reading>,
+    last_read: Instant,
+    /// How often it was read in vain since all was well.
+    vain: u32,
+    /// How many were asked so far: the next time it is others' turn.
+    asked: usize,
+    timer: Pin<Box<Sleep>>,
+    waker: Option<Waker>,
+}
+
+impl ClusterStore {
+    /// Finds the masters and connects to all at a time. Those that cannot be reached are connected later, if any can.
+    pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
+        let Address { like, seeds, .. } = address;
+        let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
+        let topology = topology.map_err(|failure| failure.error)?;
+        let access = Access {
+            like,
+            names: Names::new(&options.namespace),
+            options: options.clone(),
+        };
+        let mut store = Self {
+            router: Router::new(),
+            nodes: Nodes::new(access),
+            clock: options.clock,
+            io_timeout: options.io_timeout,
+            seeds,
+            replicas: Vec::new(),
+            reading: None,
+            last_read: Instant::now(),
+            vain: 0,
+            asked: 0,
+            timer: Box::pin(sleep(Duration::ZERO)),
+            waker: None,
+        };
+        for finding in checkup::whole(&topology) {
+            tracing::warn!(code = finding.code, "{finding}");
+        }
+        store.meet(&topology).await?;
+        store.learn(&topology);
+        Ok(store)
+    }
+
+    /// Looks at the cluster and at each master over connections of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        checkup::check(address, options).await
+    }
+
+    /// Connects to the masters of `topology`.
+    async fn meet(&mut self, topology: &Topology) -> Result<(), LockError> {
+        let seats = topology.seats();
+        let starting = seats.iter().map(|(endpoint, slot)| {
+            let (origin, names, options) = self.nodes.access().seat(endpoint, *slot);
+            async move { RedisStore::start_as(origin, names, &options).await }
+        });
+        let started = join_all(starting).await;
+        let (mut reached, mut error) = (false, None);
+        for ((endpoint, _), (store, connected)) in seats.iter().zip(started) {
+            let node = self.nodes.find(endpoint);
+            self.nodes.adopt(node, store);
+            match connected {
+                Ok(()) => reached = true,
+                Err(failure) if failure.retry == Retry::Never => return Err(failure.error),
+                Err(failure) => {
+                    tracing::warn!(error = %failure.error, "a master of the cluster cannot be reached; it is connected later");
+                    error = Some(failure.error);
+                }
+            }
+        }
+        match error {
+            Some(error) if !reached => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn learn(&mut self, topology: &Topology) {
+        let mut map = Map::new();
+        for (slots, endpoint) in &topology.masters {
+            let node = self.nodes.find(endpoint);
+            for slot in slots.clone() {
+                map.set(slot, node);
+            }
+        }
+        self.nodes.follow(&map);
+        self.router.learn(map);
+        let replicas = topology.replicas.iter();
+        self.replicas = replicas
+            .map(|one| self.nodes.access().server(one))
+            .collect();
+    }
+
+    /// Reads the map again if that is due; whether something happened.
+    fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
+        let wrong =
+            self.router.take_stale() || self.vain > 0 || self.nodes.misses(self.router.map());
+        if wrong {
+            self.vain = self.vain.max(1);
+        }
+        let mut moved = false;
+        if self.reading.is_none() && self.last_read + self.pause() <= Instant::now() {
+            self.last_read = Instant::now();
+            self.reading = Some(Box::pin(Topology::newest(
+                self.next_asked(),
+                self.io_timeout,
+            )));
+            moved = true;
+        }
+        let read = self
+            .reading
+            .as_mut()
+            .map(|reading| reading.as_mut().poll(cx));
+        if let Some(Poll::Ready(read)) = read {
+            self.reading = None;
+            self.read(read);
+            moved = true;
+        }
+        moved
+    }
+
+    fn read(&mut self, read: Result<Topology, Failure>) {
+        let well = match read {
+            // A node that knows of nobody has just left the cluster, or not yet come.
+            Ok(topology) if !topology.masters.is_empty() => {
+                self.learn(&topology);
+                topology.uncovered() == 0 && !self.nodes.misses(self.router.map())
+            }
+            Ok(_) => false,
+            Err(failure) => {
+                tracing::debug!(error = %failure.error, "the cluster's map cannot be read");
+                false
+            }
+        };
+        self.vain = if well { 0 } else { self.vain.saturating_add(1) };
+    }
+
+    fn pause(&self) -> Duration {
+        if self.vain == 0 {
+            return PERIOD;
+        }
+        let (first, longest) = PAUSE;
+        first
+            .saturating_mul(1 << (self.vain - 1).min(10))
+            .min(longest)
+    }
+
+    /// Some of all nodes, each time others.
+    fn next_asked(&mut self) -> Vec<Server> {
+        let mut all: Vec<_> = self.nodes.servers().collect();
+        all.extend_from_slice(&self.replicas);
+        all.extend_from_slice(&self.seeds);
+        let from = self.asked % all.len();
+        self.asked += ASKED;
+        all.rotate_left(from);
+        all.truncate(ASKED);
+        all
+    }
+
+    /// Takes in what the nodes say; whether anything came.
+    fn listen(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut heard = false;
+        while let Some((node, event)) = self.nodes.poll(cx) {
+            heard = true;
+            match event {
+                StoreEvent::Reply(id, result) => {
+                    let hint = self.nodes.hint(node, id);
+                    let now = self.clock.now();
+                    self.router.answer(id, result, hint, now);
+                }
+                event => self.router.heard(node, event),
+            }
+        }
+        heard
+    }
+
+    fn flush(&mut self) -> bool {
+        let outbox = self.router.take_outbox();
+        let sent = !outbox.is_empty();
+        self.nodes.send(outbox);
+        sent
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = self.clock.now();
+        let mut next = self.last_read + self.pause();
+        if self.reading.is_some() {
+            next += PERIOD;
+        }
+        if let Some(due) = self.router.next_due() {
+            if due <= now {
+                self.router.tick(now);
+                return true;
+            }
+            next = next.min(Instant::now() + due.since(now));
+        }
+        if self.timer.deadline() != next {
+            self.timer.as_mut().reset(next);
+        }
+        self.timer.as_mut().poll(cx).is_ready()
+    }
+}
+
+impl LockStore for ClusterStore {
+    fn submit(&mut self, batch: Vec<Request>) {
+        let now = self.clock.now();
+        for request in batch {
+            self.router.submit(request, now);
+        }
+        self.flush();
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        loop {
+            if let Some(event) = self.router.next_event() {
+                return Poll::Ready(event);
+            }
+            let heard = self.listen(cx);
+            let read = self.poll_map(cx);
+            let due = self.poll_timer(cx);
+            let sent = self.flush();
+            if !(heard || read || due || sent) {
+                self.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What the nodes of a cluster say of it.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{Pipeline, Value, cmd};
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::redis::slot::SLOTS;
+use crate::store::redis::{Endpoint, Info, Server, reply};
+use crate::store::{Failure, Retry};
+
+/// Once a node has answered, the others have this long: one of them may be the first to know of a fail-over.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The cluster as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Topology {
+    /// Which master has which slots.
+    pub(super) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
+    pub(super) replicas: Vec<Endpoint>,
+    /// Whether the node takes the cluster to be able to serve; unknown where it may not be asked.
+    pub(super) serves: Option<bool>,
+    /// Grows with each fail-over; zero where the node does not tell it.
+    epoch: u64,
+}
+
+impl Topology {
+    /// What `server` says of its cluster.
+    pub(super) async fn ask(server: Server, limit: Duration) -> Result<Self, Failure> {
+        let mut questions = Pipeline::new();
+        for question in ["SLOTS", "INFO"] {
+            questions.add_command(cmd("CLUSTER").arg(question).to_owned());
+        }
+        let host = server.endpoint().map_or_else(String::new, |own| own.host);
+        let name = server.to_string();
+        let mut answers = server.ask(&questions, limit).await?.into_iter();
+        let slots = match answers.next() {
+            Some(Value::ServerError(error)) if is_alone(error.details()) => {
+                return Err(alone(&name));
+            }
+            Some(Value::ServerError(error)) => return Err(reply::broken(&error.into())),
+            slots => slots.as_ref().and_then(|slots| read_slots(slots, &host)),
+        };
+        let Some((masters, replicas)) = slots else {
+            return Err(reply::garbage(
+                "an answer of another shape to CLUSTER SLOTS",
+            ));
+        };
+        let info = Info::read(answers.next().as_ref());
+        let info = info.as_ref();
+        Ok(Self {
+            masters,
+            replicas,
+            serves: info
+                .and_then(|info| info.field("cluster_state"))
+                .map(|state| state == "ok"),
+            epoch: info
+                .and_then(|info| info.number("cluster_current_epoch"))
+                .unwrap_or(0),
+        })
+    }
+
+    /// Asks all at once and takes the newest of the answers that come in time. A node that was cut off with an old master tells of it
+    /// under an older epoch.
+    pub(super) async fn newest(servers: Vec<Server>, limit: Duration) -> Result<Self, Failure> {
+        let mut until = Instant::now() + limit;
+        let asking = servers.into_iter().map(|server| Self::ask(server, limit));
+        let mut asking: FuturesUnordered<_> = asking.collect();
+        let mut newest: Option<Self> = None;
+        let mut failed = nobody();
+        while let Ok(Some(said)) = timeout_at(until, asking.next()).await {
+            match said {
+                Ok(said) => {
+                    until = until.min(Instant::now() + GRACE);
+                    if newest.as_ref().is_none_or(|best| best.rank() < said.rank()) {
+                        newest = Some(said);
+                    }
+                }
+                // What a person must mend tells more than silence.
+                Err(failure) if failed.retry != Retry::Never => failed = failure,
+                Err(_) => {}
+            }
+        }
+        newest.ok_or(failed)
+    }
+
+    fn rank(&self) -> (bool, u64) {
+        (self.serves == Some(true), self.epoch)
+    }
+
+    /// How many slots nobody has.
+    pub(super) fn uncovered(&self) -> u16 {
+        let covered = |slot: &u16| self.masters.iter().any(|(range, _)| range.contains(slot));
+        let covered = (0..SLOTS).filter(covered).count();
+        SLOTS - u16::try_from(covered).unwrap_or(SLOTS)
+    }
+
+    /// The masters, each with one of its slots.
+    pub(super) fn seats(&self) -> Vec<(Endpoint, u16)> {
+        let mut seats: Vec<(Endpoint, u16)> = Vec::new();
+        for (range, endpoint) in &self.masters {
+            if seats.iter().all(|(known, _)| known != endpoint) {
+                seats.push((endpoint.clone(), *range.start()));
+            }
+        }
+        seats
+    }
+}
+
+type Slots = (Vec<(RangeInclusive<u16>, Endpoint)>, Vec<Endpoint>);
+
+/// `[[first, last, [host, port, …], replica, …], …]`; a host that is not told is that of the node that was asked.
+fn read_slots(slots: &Value, asked: &str) -> Option<Slots> {
+    let (mut masters, mut replicas) = (Vec::new(), Vec::new());
+    for range in array(slots)? {
+        let [first, last, master, others @ ..] = array(range)? else {
+            return None;
+        };
+        masters.push((number(first)?..=number(last)?, endpoint(master, asked)?));
+        replicas.extend(others.iter().filter_map(|one| endpoint(one, asked)));
+    }
+    replicas.sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
+    replicas.dedup();
+    Some((masters, replicas))
+}
+
+fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
+    let [host, port, ..] = array(node)? else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+        Value::SimpleString(host) => host.clone(),
+        Value::Nil => String::new(),
+        _ => return None,
+    };
+    // `?` where the node has no name to tell, though it should.
+    let host = match host.as_str() {
+        "" | "?" => asked.to_owned(),
+        _ => host,
+    };
+    Some(Endpoint {
+        host,
+        port: number(port)?,
+    })
+}
+
+fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn is_alone(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.contains("cluster support disabled"))
+}
+
+fn alone(server: &str) -> Failure {
+    reply::failure(
+        "cluster",
+        format!("{server} is no node of a cluster; write redis://host:port for a single server"),
+        Retry::Never,
+        false,
+    )
+}
+
+fn nobody() -> Failure {
+    reply::failure(
+        "timeout",
+        "no node of the cluster answered in time; check that they are up and reachable".to_owned(),
+        Retry::Later,
+        false,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> Endpoint {
+        Endpoint {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn ranges_masters_and_replicas_are_read() {
+        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), Value::Nil]);
+        let named = |host: &str| Value::BulkString(host.into());
+        let range = |first, last, nodes: Vec<Value>| {
+            Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat())
+        };
+        let slots = Value::Array(vec![
+            range(0, 99, vec![node(named("a"), 1), node(named("b"), 2)]),
+            range(101, 16_383, vec![node(Value::Nil, 3), node(named("b"), 2)]),
+        ]);
+        let (masters, replicas) = read_slots(&slots, "asked").expect("it is right");
+        assert_eq!(
+            masters,
+            [(0..=99, at("a", 1)), (101..=16_383, at("asked", 3))]
+        );
+        assert_eq!(replicas, [at("b", 2)]);
+        let topology = Topology {
+            masters,
+            ..Topology::default()
+        };
+        assert_eq!(topology.uncovered(), 1);
+        assert_eq!(topology.seats(), [(at("a", 1), 0), (at("asked", 3), 101)]);
+        assert_eq!(read_slots(&Value::Int(1), ""), None);
+    }
+
+    #[test]
+    fn an_answer_that_serves_and_is_newer_counts() {
+        let said = |serves, epoch| Topology {
+            serves,
+            epoch,
+            ..Topology::default()
+        };
+        assert!(said(Some(true), 1).rank() > said(Some(false), 2).rank());
+        assert!(said(Some(true), 2).rank() > said(Some(true), 1).rank());
+    }
+}

@@ -1,0 +1,364 @@
+//! Masters and replicas of a Redis Cluster: all real processes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::{Cmd, cmd};
+
+use crate::redis_probe::RedisProbe;
+use crate::server::{Server, ServerOptions};
+use crate::wait;
+
+/// How many masters there are, with the slots shared among them evenly.
+pub const MASTERS: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// How long things may take that depend on several processes finding each other.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// For how long a node must be silent to be given up.
+const NODE_TIMEOUT_MS: &str = "2000";
+
+/// How the nodes are configured.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Setup {
+    replicas: usize,
+    password: Option<String>,
+}
+
+impl Setup {
+    /// Masters only, without a password.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Each master gets a replica.
+    pub fn with_replicas(mut self) -> Self {
+        self.replicas = MASTERS;
+        self
+    }
+
+    /// Clients must give this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Starts the nodes and waits until all of them see a cluster that serves.
+    ///
+    /// # Panics
+    ///
+    /// When they do not find each other.
+    pub fn start(self) -> Cluster {
+        let nodes: Vec<_> = (0..MASTERS + self.replicas).map(|_| self.node()).collect();
+        let cluster = Cluster { nodes };
+        for (index, node) in cluster.running() {
+            let mut epoch = cmd("CLUSTER");
+            node.run::<()>(epoch.arg("SET-CONFIG-EPOCH").arg(index + 1));
+        }
+        for index in 0..MASTERS {
+            let (first, last) = slots_of(index);
+            let mut add = cmd("CLUSTER");
+            add.arg("ADDSLOTSRANGE").arg(first).arg(last);
+            cluster.node(index).run::<()>(&add);
+        }
+        cluster.introduce();
+        for index in MASTERS..MASTERS + self.replicas {
+            let mut replicate = cmd("CLUSTER");
+            replicate.arg("REPLICATE").arg(cluster.id(index - MASTERS));
+            cluster.node(index).run::<()>(&replicate);
+        }
+        cluster.wait_until_complete(self.replicas);
+        cluster
+    }
+
+    fn node(&self) -> Node {
+        let (options, bus) = ServerOptions::new().cluster_node();
+        let options = options
+            .option("cluster-node-timeout", &[NODE_TIMEOUT_MS])
+            .option("cluster-replica-validity-factor", &["0"])
+            .option("repl-diskless-sync-delay", &["0"])
+            .option("repl-ping-replica-period", &["1"]);
+        let options = match &self.password {
+            Some(password) => options.password(password).option("masterauth", &[password]),
+            None => options,
+        };
+        let server = options.start();
+        Node {
+            probe: server.probe(),
+            server,
+            bus,
+            runs: true,
+        }
+    }
+}
+
+/// The first and the last slot of a master at the start.
+fn slots_of(master: usize) -> (usize, usize) {
+    (master * SLOTS / MASTERS, (master + 1) * SLOTS / MASTERS - 1)
+}
+
+/// One process.
+#[derive(Debug)]
+struct Node {
+    server: Server,
+    probe: RedisProbe,
+    bus: u16,
+    runs: bool,
+}
+
+impl Node {
+    fn run<T: redis::FromRedisValue>(&self, command: &Cmd) -> T {
+        self.probe.run(command)
+    }
+
+    fn state(&self) -> String {
+        self.run(cmd("CLUSTER").arg("INFO"))
+    }
+}
+
+/// A running cluster: masters first, then the replica of each, as they were at the start.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    /// What a pool connects to. Names all nodes.
+    pub fn url(&self) -> String {
+        let hosts = self
+            .running()
+            .map(|(_, node)| format!("127.0.0.1:{}", node.server.port()));
+        format!("redis-cluster://{}", hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// A node's process.
+    pub fn server(&self, node: usize) -> &Server {
+        &self.node(node).server
+    }
+
+    /// A plain client of a node.
+    pub fn probe(&self, node: usize) -> &RedisProbe {
+        &self.node(node).probe
+    }
+
+    /// Runs a command on every node.
+    pub fn run_everywhere(&self, command: &Cmd) {
+        for (_, node) in self.running() {
+            node.run::<()>(command);
+        }
+    }
+
+    /// The plain client of the master that has a key.
+    pub fn probe_of(&self, key: &str) -> &RedisProbe {
+        self.probe(self.owner(self.slot(key)))
+    }
+
+    /// The slot of a key as it is on the wire.
+    ///
+    /// # Panics
+    ///
+    /// When no node runs.
+    pub fn slot(&self, key: &str) -> usize {
+        let (_, any) = self.running().next().expect("a node runs");
+        any.run(cmd("CLUSTER").arg("KEYSLOT").arg(key))
+    }
+
+    /// Which node has a slot, as it says itself.
+    ///
+    /// # Panics
+    ///
+    /// When none says so.
+    pub fn owner(&self, slot: usize) -> usize {
+        let owner = self.running().find(|(_, node)| has(node, slot));
+        owner.expect("a node has the slot").0
+    }
+
+    /// Every key of every master, namespace included.
+    pub fn keys(&self) -> Vec<String> {
+        let masters = self
+            .running()
+            .filter(|(_, node)| node.server.role().as_deref() == Some("master"));
+        masters.flat_map(|(_, node)| node.probe.keys("*")).collect()
+    }
+
+    /// The first step of moving a slot: keys that are not there any more are asked for at its new node.
+    pub fn begin_move(&self, slot: usize, to: usize) {
+        let from = self.owner(slot);
+        self.set_slot(to, slot, "IMPORTING", &self.id(from));
+        self.set_slot(from, slot, "MIGRATING", &self.id(to));
+    }
+
+    /// The second: up to `count` keys of the slot move; how many did.
+    pub fn move_keys(&self, slot: usize, to: usize, count: usize) -> usize {
+        let from = self.node(self.owner(slot));
+        let mut list = cmd("CLUSTER");
+        list.arg("GETKEYSINSLOT").arg(slot).arg(count);
+        let keys: Vec<String> = from.run(&list);
+        for key in &keys {
+            self.move_key(key, to);
+        }
+        keys.len()
+    }
+
+    /// Moves one key whose slot is on its way.
+    pub fn move_key(&self, key: &str, to: usize) {
+        let from = self.node(self.owner(self.slot(key)));
+        let mut migrate = cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(self.server(to).port());
+        // One that expired meanwhile is no error.
+        from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
+    }
+
+    /// The last: the slot belongs to its new node, and all masters know it. One that heard of it late could take the slot back, so they
+    /// are told again until they agree.
+    pub fn finish_move(&self, slot: usize, to: usize) {
+        let id = self.id(to);
+        self.set_slot(to, slot, "NODE", &id);
+        let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
+        let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
+        wait::until("the masters agree on a slot", PATIENCE, || {
+            // The old one in any case: it may have heard of it without forgetting that the slot was on its way.
+            for (index, _) in &untold {
+                self.set_slot(*index, slot, "NODE", &id);
+            }
+            let masters = self.running().filter(|(_, node)| is_master(node));
+            let disagrees = |node: &Node| owner_seen_by(node, slot).as_deref() != Some(&*id);
+            untold = masters.filter(|(_, node)| disagrees(node)).collect();
+            untold.is_empty() && self.epochs() == 1
+        });
+    }
+
+    /// All of it.
+    pub fn reshard(&self, slot: usize, to: usize) {
+        self.begin_move(slot, to);
+        while self.move_keys(slot, to, 10) > 0 {}
+        self.finish_move(slot, to);
+    }
+
+    /// Kills a node (SIGKILL).
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].server.kill();
+        self.nodes[node].runs = false;
+    }
+
+    /// Starts it again; it knows its cluster, and nothing of the locks.
+    pub fn restart(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.server.restart();
+        node.probe = node.server.probe();
+        node.runs = true;
+    }
+
+    /// Waits until the replica of a killed master has taken over, and the nodes that run see a cluster that serves.
+    pub fn wait_until_it_serves_without(&self, dead: usize) {
+        let replica = &self.node(dead + MASTERS).server;
+        wait::until("the replica takes over", PATIENCE, || {
+            replica.role().as_deref() == Some("master") && self.serves()
+        });
+    }
+
+    /// Waits until the nodes that run see that it does not.
+    pub fn wait_until_it_is_down(&self) {
+        wait::until("the cluster is down", PATIENCE, || {
+            self.running()
+                .all(|(_, node)| node.state().contains("cluster_state:fail"))
+        });
+    }
+
+    /// How many different epochs the nodes believe to be in.
+    fn epochs(&self) -> usize {
+        let epoch = |state: String| {
+            let line = state.lines().find(|line| line.contains("current_epoch"));
+            line.map(str::to_owned)
+        };
+        let epochs: BTreeSet<_> = self
+            .running()
+            .map(|(_, node)| epoch(node.state()))
+            .collect();
+        epochs.len()
+    }
+
+    fn serves(&self) -> bool {
+        self.running()
+            .all(|(_, node)| node.state().contains("cluster_state:ok"))
+    }
+
+    /// Tells one node of all others.
+    fn introduce(&self) {
+        let first = self.node(0);
+        for (_, node) in self.running().skip(1) {
+            let mut meet = cmd("CLUSTER");
+            meet.arg("MEET")
+                .arg("127.0.0.1")
+                .arg(node.server.port())
+                .arg(node.bus);
+            first.run::<()>(&meet);
+        }
+        let all = format!("cluster_known_nodes:{}\r", self.nodes.len());
+        wait::until("the nodes know each other", PATIENCE, || {
+            self.running().all(|(_, node)| node.state().contains(&all))
+        });
+    }
+
+    fn wait_until_complete(&self, replicas: usize) {
+        wait::until("the cluster serves", PATIENCE, || {
+            let in_step = |index: usize| {
+                let info: String = self.node(index).run(cmd("INFO").arg("replication"));
+                info.contains("state=online")
+            };
+            self.serves()
+                && (0..replicas).all(in_step)
+                && self.running().all(|(_, node)| is_complete(node))
+        });
+    }
+
+    fn set_slot(&self, node: usize, slot: usize, state: &str, id: &str) {
+        let mut set = cmd("CLUSTER");
+        set.arg("SETSLOT").arg(slot).arg(state).arg(id);
+        self.node(node).run::<()>(&set);
+    }
+
+    fn id(&self, node: usize) -> String {
+        self.node(node).run(cmd("CLUSTER").arg("MYID"))
+    }
+
+    fn node(&self, index: usize) -> &Node {
+        let node = &self.nodes[index];
+        assert!(node.runs, "the node runs");
+        node
+    }
+
+    fn running(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.runs)
+    }
+}
+
+/// Whether the node sees an owner for every slot.
+fn is_complete(node: &Node) -> bool {
+    let info = node.state();
+    info.contains("cluster_slots_ok:16384\r")
+}
+
+/// Whether the node says that it has the slot itself.
+fn has(node: &Node, slot: usize) -> bool {
+    let own: String = node.run(cmd("CLUSTER").arg("MYID"));
+    owner_seen_by(node, slot) == Some(own)
+}
+
+/// The id of the node that has the slot, as `node` sees it.
+fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
+    let table: String = node.run(cmd("CLUSTER").arg("NODES"));
+    let mut lines = table.lines();
+    let line = lines.find(|line| line.split(' ').skip(8).any(|range| covers(range, slot)))?;
+    line.split(' ').next().map(str::to_owned)
+}
+
+/// Whether `7`, `7-9` covers the slot; `[7->-…]` says that one is on its way and covers none.
+fn covers(range: &str, slot: usize) -> bool {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let bounds = first.parse().ok().zip(last.parse().ok());
+    bounds.is_some_and(|(first, last): (usize, usize)| (first..=last).contains(&slot))
+}

@@ -1,0 +1,24 @@
+//! What every store must do.
+
+use leasehold::__test::{conformance, conformance_of_queues, interleave};
+use leasehold_tests::random::Random;
+
+use super::SHARED;
+
+#[tokio::test]
+async fn one_lock() {
+    conformance(&SHARED.url()).await;
+}
+
+#[tokio::test]
+async fn queues() {
+    conformance_of_queues(&SHARED.url()).await;
+}
+
+/// Fails if a request of one client touches what another's token has.
+#[tokio::test]
+async fn many_clients() {
+    let seed = Random::seeded("many clients of a cluster").below(1 << 32);
+    let compared = interleave(&SHARED.url(), seed, 20_000).await;
+    compared.unwrap_or_else(|difference| panic!("{difference}"));
+}

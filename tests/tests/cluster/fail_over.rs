@@ -1,0 +1,97 @@
+//! A master dies, and its replica takes over.
+
+use std::time::Duration;
+
+use leasehold_tests::cluster::{MASTERS, Setup};
+use leasehold_tests::load::Load;
+use leasehold_tests::random::Random;
+use leasehold_tests::recorder::Violation;
+use leasehold_tests::wait;
+use tokio::time::Instant;
+
+use super::{LONG, SHARED, connect};
+
+/// The map is read every 30 s in any case; a pool that notices nothing must not be saved by that.
+const FOLLOWED: Duration = Duration::from_secs(15);
+
+/// Fails if the pool stays with the dead master or never hears of the new one, if a lease on another master is lost meanwhile, if a
+/// body outlives its lease, or if fences run backwards. Overlaps are counted: replication is asynchronous, and a lock that the
+/// replica did not have yet is lost with the master.
+#[tokio::test(flavor = "multi_thread")]
+async fn is_followed_under_load() {
+    let mut random = Random::seeded("fail-over of a master");
+    let mut cluster = Setup::new().with_replicas().start();
+    let pools = [connect(&cluster.url()).await, connect(&cluster.url()).await];
+    let dead = cluster.owner(cluster.slot(&Load::wire_key(0)));
+    let elsewhere = (0..).map(|number| format!("elsewhere:{number}"));
+    let elsewhere: Vec<_> = elsewhere
+        .filter(|key| cluster.owner(cluster.slot(&format!("lock:{key}"))) != dead)
+        .take(5)
+        .collect();
+    let mut survivors = Vec::new();
+    for key in &elsewhere {
+        // Longer than the cluster refuses everything until the replica has taken over.
+        let request = pools[0].lock(key).ttl(LONG / 3).watchdog();
+        survivors.push(request.acquire().await.expect("free"));
+    }
+    let load = Load::start(&pools, 4, 1, Duration::from_millis(100), &mut random);
+    wait::until_async("sections before", LONG, || load.sections() > 20).await;
+    cluster.kill(dead);
+    let killed = Instant::now();
+    cluster.wait_until_it_serves_without(dead);
+    // A pool passes a lock on among its own calls as long as its lease lasts, whatever the master does.
+    tokio::time::sleep_until(killed + Load::TTL).await;
+    let before = load.sections();
+    wait::until_async("sections after", FOLLOWED, || load.sections() > before + 20).await;
+    assert_eq!(
+        cluster.owner(cluster.slot(&Load::wire_key(0))),
+        dead + MASTERS
+    );
+    for guard in survivors {
+        guard.check().expect("its master lives");
+        guard.release().await.expect("released");
+    }
+    let ended = load.stop().await;
+    let (overlaps, others): (Vec<_>, Vec<_>) = ended
+        .recorder()
+        .violations()
+        .into_iter()
+        .partition(|found| matches!(found, Violation::Overlap(..)));
+    assert_eq!(others, [], "promises that do not depend on replication");
+    println!(
+        "{} sections, {} overlaps",
+        ended.recorder().len(),
+        overlaps.len()
+    );
+}
+
+/// Fails if the replicas of the key's own master are not waited for, or those of others count.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_waited_for_on_each_master() {
+    let mut cluster = Setup::new().with_replicas().start();
+    let pool = connect(&format!("{}/?replicas=1", cluster.url())).await;
+    let all = connect(&format!("{}/?replicas=all", cluster.url())).await;
+    let keys: Vec<_> = (0..8).map(|key| format!("copies:{key}")).collect();
+    for key in &keys {
+        for pool in [&pool, &all] {
+            let guard = pool.lock(key).ttl(LONG).acquire().await.expect("free");
+            guard.release().await.expect("held");
+        }
+    }
+    cluster.kill(MASTERS);
+    let mut refused = 0;
+    for (number, key) in keys.iter().enumerate() {
+        let pool = [&pool, &all][number % 2];
+        let lonely = cluster.owner(cluster.slot(&format!("lock:{key}"))) == 0;
+        let result = pool.lock(key).ttl(LONG).acquire().await;
+        assert_eq!(result.is_err(), lonely, "{key}: {result:?}");
+        if let Err(error) = result {
+            assert_eq!(super::code(&error), "replicas");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "a key is on the first master");
+    let none = connect(&format!("{}/?replicas=1", SHARED.url())).await;
+    let error = none.lock("copies").ttl(LONG).acquire().await;
+    assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
+}

@@ -1,0 +1,110 @@
+//! All keys of a lock share its slot, whatever braces its own key or the namespace has.
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::wait;
+
+use super::{LONG, SHARED, TTL, connect, take};
+
+const KEYS: [&str; 9] = [
+    "plain",
+    "{tag}:a",
+    "{}",
+    "{",
+    "}",
+    "}{",
+    "a{b}c{d}",
+    "{{x}}",
+    "ü{ö}:%7B",
+];
+const NAMESPACES: [&str; 6] = ["braces", "", "{shop}", "{", "}a", "{}b"];
+
+async fn pool(namespace: &str) -> LockPool {
+    let pool = LockPool::builder().url(SHARED.url()).namespace(namespace);
+    pool.connect().await.expect("the cluster answers")
+}
+
+/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the queue's, the shares' or the fence counter's.
+#[tokio::test(flavor = "multi_thread")]
+async fn braces_do_not_matter() {
+    for namespace in NAMESPACES {
+        let (one, two) = (pool(namespace).await, pool(namespace).await);
+        for key in KEYS {
+            let held = take(&one, key).await;
+            let waiting = wait::started(two.lock(key).ttl(TTL).wait(LONG).acquire()).await;
+            let first = held.fence();
+            held.release().await.expect("still held");
+            let mut handed = waiting.await.expect("its turn");
+            assert!(first < handed.fence(), "{namespace}:{key}");
+            handed.downgrade().await.expect("it becomes a share");
+            let other = one.lock(key).ttl(TTL).shared().acquire().await;
+            other.expect("shared").release().await.expect("still held");
+            handed.release().await.expect("still held");
+            let permits = [&one, &two].map(|pool| pool.lock(key).ttl(TTL).permits(2));
+            for permit in permits {
+                drop(permit.acquire().await.expect("there are two"));
+            }
+        }
+    }
+}
+
+/// Fails if the lock's own key is not the usual one, which another client of the convention takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_itself_is_the_usual_one() {
+    let pool = connect(&SHARED.url()).await;
+    for key in ["usual", "{usual}:2"] {
+        let wire = format!("lock:{key}");
+        let probe: &RedisProbe = SHARED.probe_of(&wire);
+        let held = take(&pool, key).await;
+        let value = probe.value(&wire).expect("the key is there");
+        assert_eq!(Some(value.fence), held.fence().map(leasehold::Fence::get));
+        assert!(!probe.set_nx(&wire, "other", TTL), "it is held");
+        held.release().await.expect("still held");
+        assert!(probe.set_nx(&wire, "other", TTL), "it is free");
+        let error = pool.lock(key).ttl(TTL).acquire().await;
+        let error = error.expect_err("another has it");
+        assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+        assert!(probe.delete(&wire));
+    }
+}
+
+/// Fails if locks leave more behind than the fence counters, one at most for each slot.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_but_counters() {
+    const NAMESPACE: &str = "traces";
+    let pool = pool(NAMESPACE).await;
+    for key in 0..20 {
+        take(&pool, &format!("k:{key}"))
+            .await
+            .release()
+            .await
+            .expect("held");
+        let share = pool.lock(format!("k:{key}")).ttl(TTL).shared().acquire();
+        share.await.expect("free").release().await.expect("held");
+    }
+    let left = SHARED.keys();
+    let mut left: Vec<_> = left
+        .iter()
+        .filter(|key| key.starts_with(NAMESPACE))
+        .collect();
+    left.retain(|key| !key.ends_with(":fence"));
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Fails if several keys need one slot, or come in another order than with one server.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_keys_of_several_slots() {
+    let pool = connect(&SHARED.url()).await;
+    let keys = ["several:c", "several:a", "several:b"];
+    let held = pool.lock_all(keys).ttl(TTL).acquire().await.expect("free");
+    for key in keys {
+        assert!(held.fence_of(key).is_some());
+        let error = pool.lock(key).ttl(TTL).acquire().await;
+        assert!(error.expect_err("it is held").is_contention());
+    }
+    held.release().await.expect("held");
+    for key in keys {
+        let free = pool.lock(key).ttl(TTL).acquire().await;
+        free.expect("it is free").release().await.expect("held");
+    }
+}

@@ -1,0 +1,79 @@
+//! Bad input and misuse get an error that says what to do.
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::cluster::Setup;
+use leasehold_tests::server::Server;
+
+use super::{SHARED, TTL, code, connect, take};
+
+async fn refused(url: &str) -> LockError {
+    match LockPool::connect(url).await {
+        Ok(pool) => panic!("connected: {pool:?}"),
+        Err(error) => error,
+    }
+}
+
+/// Fails if one node is taken for the whole, or if the error does not name the scheme to write.
+#[tokio::test]
+async fn a_node_alone() {
+    let pool = connect(&SHARED.server(0).url()).await;
+    let report = pool.check().await.expect("it can be asked");
+    let finding = report.find("cluster").expect("it is a node");
+    assert!(finding.text.contains("redis-cluster://"), "{finding}");
+    assert!(!report.is_ready());
+    let error = pool.lock("alone").ttl(TTL).acquire().await;
+    let error = error.expect_err("a key of every lock is elsewhere");
+    assert!(error.to_string().contains("redis-cluster://"), "{error}");
+}
+
+/// Fails if a server that is no node is used as one.
+#[tokio::test]
+async fn a_server_that_is_no_node() {
+    let server = Server::start();
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let error = refused(&url).await;
+    assert_eq!(code(&error), "cluster");
+    assert!(error.to_string().contains("redis://host:port"), "{error}");
+    let seeds = format!("{url},{}", &SHARED.url()["redis-cluster://".len()..]);
+    let pool = connect(&seeds).await;
+    take(&pool, "one-seed-is-wrong")
+        .await
+        .release()
+        .await
+        .expect("held");
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let error = refused("redis-cluster://127.0.0.1:1,127.0.0.1:2").await;
+    assert_eq!(code(&error), "io");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+}
+
+/// Fails if the password is not given to all nodes, or shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn passwords() {
+    let cluster = Setup::new().password("pass-1").start();
+    let url = |password: &str| cluster.url().replace("://", &format!("://{password}@"));
+    let pool = connect(&url(":pass-1")).await;
+    for key in 0..10 {
+        take(&pool, &format!("k:{key}"))
+            .await
+            .release()
+            .await
+            .expect("held");
+    }
+    let report = pool.check().await.expect("it can be asked");
+    assert!(report.is_ready(), "{report}");
+    assert!(!format!("{pool:?} {report:?}").contains("pass-1"));
+    for (password, expected) in [(":pass-2", "WRONGPASS"), ("", "NOAUTH")] {
+        let url = if password.is_empty() {
+            cluster.url()
+        } else {
+            url(password)
+        };
+        let error = refused(&url).await;
+        assert_eq!(code(&error), expected, "{error}");
+        assert!(!error.to_string().contains("pass-2"), "{error}");
+    }
+}

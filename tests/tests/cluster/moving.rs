@@ -1,0 +1,125 @@
+//! What is held while its slot is on its way to another node, for longer than its ttl.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use leasehold::LockGuard;
+use leasehold_tests::cluster::{Cluster, Setup};
+use leasehold_tests::wait;
+
+use super::{LONG, TTL, code, connect, take};
+
+/// Short, so that a lease that is not renewed is lost soon.
+const SHORT: Duration = Duration::from_millis(1500);
+
+/// The key of the fences of a slot.
+fn counter_of(cluster: &Cluster, slot: usize) -> String {
+    let keys = cluster.keys().into_iter();
+    let mut counters = keys.filter(|key| key.ends_with(":fence") && cluster.slot(key) == slot);
+    counters.next().expect("a lock was taken there")
+}
+
+/// Waits until the lease has been renewed for more than a whole ttl.
+async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
+    let end = Instant::now() + SHORT * 3 / 2;
+    while Instant::now() < end {
+        for guard in guards {
+            let kept = guard.check();
+            kept.unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Fails if a renewal waits for the end of the move, is not passed on to where its key is, or is passed on without `ASKING`; if a share
+/// cannot be renewed while the queue's key is elsewhere; if two leases of one slot cannot be renewed while one of them has moved;
+/// if who waits for the lock is forgotten, or the fence grows less because its counter stayed behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_are_renewed_on_the_way() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let wire = "lock:{moves}:lock";
+    let slot = cluster.slot(wire);
+    let to = (cluster.owner(slot) + 1) % 3;
+    take(&pool, "{moves}:lock")
+        .await
+        .release()
+        .await
+        .expect("held");
+    // Ahead of the servers' clocks: then nothing but the counter lets fences grow.
+    let counter = counter_of(&cluster, slot);
+    let probe = cluster.probe_of(wire);
+    probe.overwrite(&counter, "4000000000000000", LONG * 2);
+    let request = |key: &str| pool.lock(key).ttl(SHORT).watchdog();
+    let lock = request("{moves}:lock").acquire().await.expect("free");
+    let share = request("{moves}:share").shared().acquire().await;
+    let share = share.expect("free");
+    // Taken together, so renewed together.
+    let more = (0..8).map(|number| request(&format!("{{moves}}:{number}")).acquire());
+    let more = join_all(more).await;
+    let more: Vec<_> = more.into_iter().map(|one| one.expect("free")).collect();
+    let held: Vec<_> = [&lock, &share].into_iter().chain(&more).collect();
+    let other = connect(&cluster.url()).await;
+    let waiting = other.lock("{moves}:lock").ttl(TTL).wait(LONG).acquire();
+    let waiting = tokio::spawn(waiting);
+    outlives_its_ttl("before", &held).await;
+    cluster.begin_move(slot, to);
+    outlives_its_ttl("on its way, not moved", &held).await;
+    for key in [wire, "lock:{moves}:0"] {
+        cluster.move_key(key, to);
+    }
+    outlives_its_ttl("on its way, some keys moved", &held).await;
+    while cluster.move_keys(slot, to, 10) > 0 {}
+    outlives_its_ttl("on its way, all moved", &held).await;
+    cluster.finish_move(slot, to);
+    outlives_its_ttl("moved", &held).await;
+    assert_eq!(cluster.owner(slot), to);
+    assert!(!waiting.is_finished(), "it is held");
+    let fence = lock.fence();
+    lock.release().await.expect("still held");
+    let handed = wait::within("its turn", LONG, waiting).await;
+    let handed = handed.expect("no panic").expect("its turn");
+    assert!(fence < handed.fence(), "{fence:?}, {:?}", handed.fence());
+}
+
+/// Fails if a release that cannot be carried out on the way is given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_on_the_way_is_not_lost() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let wire = "lock:release";
+    let slot = cluster.slot(wire);
+    let to = (cluster.owner(slot) + 1) % 3;
+    let held = pool.lock("release").ttl(LONG).acquire().await;
+    let held = held.expect("free");
+    cluster.begin_move(slot, to);
+    cluster.move_key(wire, to);
+    held.release().await.expect("it goes on by itself");
+    let target = cluster.probe(to);
+    cluster.finish_move(slot, to);
+    wait::until_async("the key is removed", LONG / 2, || {
+        target.get(wire).is_none()
+    })
+    .await;
+}
+
+/// Fails if a new lock on the way is taken in one place while the other has the key, or if a call that cannot get it is not told
+/// why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_taken_when_the_way_is_over() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let slot = cluster.slot("lock:new");
+    let to = (cluster.owner(slot) + 1) % 3;
+    take(&pool, "new").await.release().await.expect("held");
+    cluster.begin_move(slot, to);
+    let once = pool.lock("new").ttl(TTL).acquire().await;
+    let error = once.expect_err("its slot is on its way");
+    assert_eq!(code(&error), "TRYAGAIN", "{error}");
+    assert!(error.to_string().contains("moving"), "{error}");
+    let waiting = wait::started(pool.lock("new").ttl(TTL).wait(LONG).acquire()).await;
+    while cluster.move_keys(slot, to, 10) > 0 {}
+    cluster.finish_move(slot, to);
+    let held = waiting.await.expect("it is free");
+    held.release().await.expect("still held");
+}
