@@ -236,7 +236,8 @@ impl ClusterStore {
             }
             next = next.min(Instant::now() + due.since(now));
         }
-        if self.timer.deadline() != next {
+        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
         self.timer.as_mut().poll(cx).is_ready()

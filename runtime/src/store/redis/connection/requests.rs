@@ -1,0 +1,216 @@
+//! What goes out over the connection, and what its answers mean.
+
+use redis::{Cmd, Pipeline, Value, cmd};
+
+use super::super::bundle::{self, Bundle, Packer};
+use super::super::copies::{self, Copies};
+use super::super::line::{self, Batch, Content, Epoch, Line, Sent};
+use super::super::redirect::{Manner, Redirect};
+use super::super::{reply, scripts};
+use super::RedisStore;
+use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
+
+impl RedisStore {
+    pub(super) fn send(&mut self, batch: Vec<Request>) {
+        let Some(line) = &mut self.line else {
+            self.refuse(batch);
+            return;
+        };
+        let (epoch, listening) = (line.epoch, line.listening);
+        if self.waiting == Some(epoch) {
+            self.held_back.extend(batch);
+            return;
+        }
+        let mut patience = self.io_timeout;
+        let together = if self.names.in_cluster() {
+            1
+        } else {
+            bundle::MOST
+        };
+        let mut packer = Packer::new(together);
+        let mut concerns_copies = false;
+        let mut stray = Vec::new();
+        for request in batch {
+            let manner = self.manners.remove(&request.id).unwrap_or_default();
+            concerns_copies |= Copies::concern(&request.op);
+            patience = patience.min(request.patience);
+            let mut ordered = false;
+            match &request.op {
+                Op::Acquire { .. } | Op::Join { .. } => {
+                    self.acquires.insert(request.id, epoch);
+                }
+                Op::Release { after, .. } | Op::Part { after, .. } => {
+                    let places = || after.iter().map(|open| self.acquires.get(open).copied());
+                    ordered = places().all(|place| place == Some(epoch));
+                    let elsewhere = places().flatten().find(|place| *place != epoch);
+                    let again =
+                        |place| (place, scripts::command(&request.op, &self.names, listening));
+                    stray.extend(elsewhere.map(again));
+                }
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
+            }
+            packer.add(Sent {
+                id: request.id,
+                op: request.op,
+                manner,
+                ordered,
+                listening,
+            });
+        }
+        let bundles = packer.finish();
+        let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
+        for bundle in &bundles {
+            let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+            let manner = bundle
+                .first()
+                .map_or_else(Manner::default, |sent| sent.manner);
+            if manner.asking {
+                pipeline.add_command(cmd("ASKING"));
+            }
+            pipeline.add_command(scripts::together(manner, &ops, &self.names, listening));
+        }
+        if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
+            pipeline.add_command(copies.command(patience));
+            self.waiting = Some(epoch);
+        }
+        let content = Content::Requests(bundles);
+        self.running.push(line.run(pipeline, content, patience));
+        for (epoch, command) in stray {
+            self.send_behind(epoch, command);
+        }
+    }
+
+    /// Sends what waited for the connection, if nothing holds it up any more.
+    pub(super) fn send_held_back(&mut self) {
+        if !self.held_back.is_empty() {
+            let batch = std::mem::take(&mut self.held_back);
+            self.send(batch);
+        }
+    }
+
+    /// Sends a removal on a silent connection as well, behind the acquire that is stuck on it: if the server reads
+    /// that some day, it reads both.
+    fn send_behind(&mut self, epoch: Epoch, command: Cmd) {
+        if let Some(line) = self.retired.iter_mut().find(|line| line.epoch == epoch) {
+            self.running.push(line.send(command, self.io_timeout));
+        }
+    }
+
+    /// Answers at once that there is no connection.
+    fn refuse(&mut self, batch: Vec<Request>) {
+        for request in batch {
+            self.manners.remove(&request.id);
+            let failure = self.reason.clone();
+            self.events
+                .push_back(StoreEvent::Reply(request.id, Err(failure)));
+        }
+        self.replace();
+    }
+
+    pub(super) fn answered(&mut self, batch: Batch) {
+        if let Some(line) = self.line_of(batch.epoch) {
+            line.answered(&batch);
+        }
+        if self.waiting == Some(batch.epoch) && matches!(batch.content, Content::Requests(_)) {
+            self.waiting = None;
+        }
+        match (batch.content, batch.answers) {
+            (Content::Requests(bundles), Ok(answers)) => {
+                self.requests_answered(bundles, answers);
+            }
+            (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
+            (Content::Other, Ok(_)) => {}
+            (content, Err(error)) => {
+                let failure = reply::broken(&error);
+                if let Content::Requests(bundles) = content {
+                    for sent in bundles.into_iter().flatten() {
+                        self.reply(sent.id, Err(failure.clone()));
+                    }
+                }
+                self.lost(batch.epoch, failure);
+            }
+        }
+        self.retired.retain(|line| !line.is_quiet());
+        self.send_held_back();
+    }
+
+    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>) {
+        let mut answers = line::of_requests(&bundles, answers);
+        // First of all, as what is sent now can still see which acquires went before it on this connection.
+        self.send_held_back();
+        // Behind the requests' answers there is that of the replicas, if they were asked.
+        let copies = answers.drain(bundles.len().min(answers.len())..).next();
+        let mut requests = bundles.iter().flatten();
+        let verdict = match &self.copies {
+            Some(judge) if requests.any(|sent| Copies::concern(&sent.op)) => judge.judge(copies),
+            _ => Ok(()),
+        };
+        for (bundle, answer) in bundles.into_iter().zip(answers) {
+            self.bundle_answered(bundle, answer, &verdict);
+        }
+    }
+
+    fn bundle_answered(&mut self, bundle: Bundle, answer: Value, verdict: &Result<(), Failure>) {
+        if self.names.in_cluster()
+            && let Some(redirect) = Redirect::read(&answer)
+        {
+            let redirects = bundle.iter().map(|sent| (sent.id, redirect.clone()));
+            self.redirects.extend(redirects);
+        }
+        let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
+        let replies = reply::read_all(&ops, answer);
+        for (sent, reply) in bundle.into_iter().zip(replies) {
+            let result = reply
+                .map(|reply| sent.complete(reply))
+                .and_then(|reply| copies::counted(reply, verdict));
+            self.after(&result);
+            if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
+            {
+                for settled in after {
+                    self.acquires.remove(settled);
+                }
+            }
+            self.reply(sent.id, result);
+        }
+    }
+
+    fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
+        // An acquire that was carried out and does not count stays known, so that its removal can be seen to go behind it.
+        if !matches!(&result, Err(failure) if failure.executed) {
+            self.acquires.remove(&id);
+        }
+        self.events.push_back(StoreEvent::Reply(id, result));
+    }
+
+    fn line_of(&mut self, epoch: Epoch) -> Option<&mut Line> {
+        let current = self.line.as_mut().filter(|line| line.epoch == epoch);
+        current.or_else(|| self.retired.iter_mut().find(|line| line.epoch == epoch))
+    }
+
+    /// What an answer means for the connection.
+    fn after(&mut self, result: &Result<Reply, Failure>) {
+        let Err(failure) = result else {
+            self.attempts = 0;
+            return;
+        };
+        match failure.code() {
+            "NOSCRIPT" => {
+                let load = self
+                    .line
+                    .as_mut()
+                    .and_then(|line| line.load_scripts(self.io_timeout));
+                self.running.extend(load);
+            }
+            // Behind the same name there may be a master by now.
+            "READONLY" => self.replace(),
+            _ => {}
+        }
+    }
+
+    /// A server that refuses the scripts is of no use: connecting anew finds another one, or the reason.
+    fn scripts_loaded(&mut self, epoch: Epoch, answers: Vec<Value>) {
+        if let Err(failure) = scripts::check_loaded(answers) {
+            self.lost(epoch, failure);
+        }
+    }
+}
