@@ -133,7 +133,11 @@ impl Driver {
             // Nothing is held or waiting: only a command or the store can bring work.
             None => Duration::from_secs(24 * 60 * 60),
         };
-        self.timer.as_mut().reset(TokioInstant::now() + sleep);
+        let due = TokioInstant::now() + sleep;
+        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        if due < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(due);
+        }
     }
 
     /// Collects what is ready, without waiting for more.

@@ -486,7 +486,8 @@ impl RedisStore {
             return true;
         }
         if let Some(next) = self.reconnect_at.or(silent_at).or(idle_at) {
-            if self.timer.deadline() != next {
+            // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+            if next < self.timer.deadline() || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(next);
             }
             moved |= self.timer.as_mut().poll(cx).is_ready();

@@ -1,6 +1,6 @@
 //! Locks on one Redis or Valkey.
 //!
-//! [`scripts`] says what is run on the server, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
+//! [`scripts`] says what is run on the server, [`bundle`] what together, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
 //! [`line`] is one connection, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
 //! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
 
@@ -18,6 +18,8 @@ mod reply;
 mod scripts;
 mod sentinel;
 mod server;
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
+mod spoilt;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -35,7 +35,7 @@ static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-fn all() -> [(&'static Script, &'static str); 7] {
+pub(super) fn all() -> [(&'static Script, &'static str); 7] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&RENEW, RENEW_CODE),
@@ -55,43 +55,7 @@ fn code(code: &'static str) -> Cow<'static, str> {
 /// The script with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 fn code(code: &'static str) -> Cow<'static, str> {
-    use crate::seeded::{Bug, active};
-
-    let changes: &[(&str, &str)] = match active() {
-        Some(Bug::NotIdempotent) => &[("value and string.sub(value, 1, 32) == token", "false")],
-        Some(Bug::FenceFromCounter) => &[("time[1] * 1000000 + time[2]", "0")],
-        Some(Bug::RenewWithoutCompare) => {
-            &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")]
-        }
-        Some(Bug::RenewBySet) => &[(
-            "local value = values[i]\n",
-            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
-        )],
-        Some(Bug::DeleteWithoutCompare) => &[("string.sub(value, 1, 32) ~= token", "false")],
-        Some(Bug::HandOffBelieved) => &[("'PX', CLAIM", "'PX', 600000")],
-        Some(Bug::DeadWaiterKept) => &[
-            ("store(queue, line)\n      return", "return"),
-            ("now - seen <= FORGOTTEN", "true"),
-        ],
-        Some(Bug::WriterUnseen) => &[("local room = not value or", "local room = true or")],
-        Some(Bug::ReadersUnseen) => &[(
-            "limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0",
-            "limit_of(value)",
-        )],
-        Some(Bug::ShareShortened) => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
-        Some(Bug::DeadShareKept) => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
-        Some(Bug::WritersPassed) => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
-        Some(Bug::PlacesUncounted) => &[(
-            "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
-            "true",
-        )],
-        _ => &[],
-    };
-    let mut code = Cow::Borrowed(code);
-    for (sound, broken) in changes {
-        code = code.replace(sound, broken).into();
-    }
-    code
+    crate::seeded::active().map_or(code.into(), |bug| super::spoilt::spoil(code, bug))
 }
 
 /// Loads all scripts.

@@ -1,0 +1,65 @@
+//! Scripts with bugs in them, for the tests that must find those.
+
+use std::borrow::Cow;
+
+use crate::seeded::Bug;
+
+/// `code` with `bug`, if it is one of the scripts'.
+pub(super) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
+    let mut code = Cow::Borrowed(code);
+    for (sound, broken) in changes(bug) {
+        code = code.replace(sound, broken).into();
+    }
+    code
+}
+
+/// What a bug makes of which text.
+fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
+    match bug {
+        Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
+        Bug::FenceFromCounter => &[("time[1] * 1000000 + time[2]", "0")],
+        Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")],
+        Bug::RenewBySet => &[(
+            "local value = values[i]\n",
+            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
+        )],
+        Bug::DeleteWithoutCompare => &[("string.sub(value, 1, 32) ~= token", "false")],
+        Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
+        Bug::DeadWaiterKept => &[
+            ("store(queue, line)\n      return", "return"),
+            ("now - seen <= FORGOTTEN", "true"),
+        ],
+        Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
+        Bug::ReadersUnseen => &[(
+            "limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0",
+            "limit_of(value)",
+        )],
+        Bug::ShareShortened => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
+        Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
+        Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
+        Bug::PlacesUncounted => &[(
+            "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
+            "true",
+        )],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scripts;
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_spoilt_is_there() {
+        for bug in Bug::ALL {
+            for (sound, _) in changes(bug) {
+                let there = scripts::all().iter().any(|(_, code)| code.contains(sound));
+                assert!(
+                    there,
+                    "no script has the text that {bug:?} changes: {sound}"
+                );
+            }
+        }
+    }
+}
