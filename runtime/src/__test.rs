@@ -69,7 +69,7 @@ pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
 }
 
-/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`]; 0 while none is held.
+/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`], also when it is over; 0 before it is held.
 pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }

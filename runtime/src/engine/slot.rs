@@ -23,6 +23,9 @@ pub(crate) struct Slot {
     clock: OnceLock<Clock>,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
+    /// The deadline that was confirmed last, which the oracle of the tests asks for when the lock is not held any more, too.
+    #[cfg(feature = "__test")]
+    confirmed: AtomicU64,
     state: Mutex<State>,
     /// Told once, when the lock is not held any more.
     over: Notify,
@@ -54,6 +57,8 @@ impl Slot {
             name,
             clock: OnceLock::new(),
             deadline: AtomicU64::new(0),
+            #[cfg(feature = "__test")]
+            confirmed: AtomicU64::new(0),
             state: Mutex::new(State {
                 phase: Phase::Waiting,
                 fence: None,
@@ -174,6 +179,8 @@ impl Slot {
     }
 
     pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) {
+        #[cfg(feature = "__test")]
+        self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         self.state().fence = fence;
         self.enter(Phase::Held);
@@ -184,9 +191,20 @@ impl Slot {
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
-        let _ = self
+        let extended = self
             .deadline
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+        #[cfg(feature = "__test")]
+        if extended.is_ok() {
+            self.confirmed.store(deadline.as_nanos(), Ordering::Release);
+        }
+        let _ = extended;
+    }
+
+    /// The end of the lease as the store has confirmed it last, also when it is over.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed(&self) -> Instant {
+        Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
     pub(super) fn share(&self) {

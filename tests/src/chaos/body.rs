@@ -93,7 +93,7 @@ struct Body<'a> {
     lock: LockHandle,
     holder: u64,
     fence: u64,
-    /// The end of the lease as confirmed last; the handle forgets it when the lease is over.
+    /// The end of the lease as confirmed last.
     deadline: Arc<AtomicU64>,
 }
 
@@ -109,12 +109,7 @@ impl<'a> Body<'a> {
             errand,
             lock,
         };
-        // A lease that was over before the first look has no deadline any more; it counts from nowhere.
-        let sent = if deadline == 0 {
-            at
-        } else {
-            deadline.saturating_sub(lease(errand.ttl))
-        };
+        let sent = deadline.saturating_sub(lease(errand.ttl));
         body.note(&Note::Enter {
             key: errand.key.clone(),
             holder: body.holder,
