@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{LockError, LockPool, Severity};
+use futures_util::future::join_all;
+use leasehold::{LockError, LockGuard, LockPool, Severity};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
@@ -74,6 +75,38 @@ async fn the_smallest_set_can_do_everything() {
     assert!(report.find("permission").is_some(), "{report}");
     let conforms = leasehold::__test::conformance(&url);
     wait::within("conformance", PATIENCE * 2, conforms).await;
+}
+
+/// Fails if a key that a user may not touch keeps others from theirs: calls that come together leave in one script, which the
+/// server refuses as a whole.
+#[tokio::test]
+async fn a_key_that_is_forbidden_concerns_nobody_else() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    let rule = rule.replace("~lock:*", "~lock:mine:* ~lock:%leasehold:*");
+    let rules: Vec<_> = rule.split(' ').collect();
+    let pool = LockPool::connect(&user(&server, &rules)).await;
+    let pool = pool.expect("it connects");
+    for _ in 0..10 {
+        let asked = (0..40).map(|number| {
+            let key = match number {
+                20 => "theirs:20".to_owned(),
+                _ => format!("mine:{number}"),
+            };
+            pool.lock(key).ttl(TTL * 10).acquire()
+        });
+        let mut guards = Vec::new();
+        for (number, got) in join_all(asked).await.into_iter().enumerate() {
+            match got {
+                Ok(guard) => guards.push(guard),
+                Err(error) => assert!(number == 20 && error.is_unavailable(), "{number}: {error}"),
+            }
+        }
+        assert_eq!(guards.len(), 39);
+        for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+            released.expect("released");
+        }
+    }
 }
 
 /// What happens where one permission of the set is missing.

@@ -209,6 +209,7 @@ impl Router {
                 errand.manner = Manner {
                     without_queue: true,
                     asking: false,
+                    ..Manner::default()
                 };
                 self.start(errand);
             }
@@ -310,7 +311,9 @@ impl Router {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) => {
                 self.map.owner(slot::of(key)) == Some(node)
             }
-            StoreEvent::Reply(..) | StoreEvent::Connected => true,
+            // All leases are renewed then, so a node that comes and goes without a slot should not cause it.
+            StoreEvent::Connected => self.map.names(node),
+            StoreEvent::Reply(..) => true,
         };
         if counts {
             self.events.push_back(event);

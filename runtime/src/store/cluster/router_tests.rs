@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const ASKING: Manner = Manner {
     asking: true,
     without_queue: false,
+    alone: false,
 };
 
 /// A router whose slots are shared among three nodes by their remainder.
@@ -263,6 +264,7 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
         let expected = Manner {
             asking: false,
             without_queue: true,
+            ..Manner::default()
         };
         assert_eq!((bare.node, bare.manner), (owner(slot), expected));
         router.answer(

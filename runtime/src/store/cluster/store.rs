@@ -25,6 +25,10 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// While it is known not to be right: first soon, then twice as long each time up to the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// So often in a row an older map than the known one is not believed. After that it is: a cluster that was made anew counts from the
+/// start.
+const OLDER: u32 = 10;
+
 /// So many nodes are asked at once.
 const ASKED: usize = 4;
 
@@ -41,6 +45,10 @@ pub(crate) struct ClusterStore {
     /// The map while it is being read.
     reading: Option<Reading>,
     last_read: Instant,
+    /// Whether something said since that reading began that the map is wrong.
+    doubted: bool,
+    /// The epoch of the map.
+    epoch: u64,
     /// How often it was read in vain since all was well.
     vain: u32,
     /// How many were asked so far: the next time it is others' turn.
@@ -69,6 +77,8 @@ impl ClusterStore {
             replicas: Vec::new(),
             reading: None,
             last_read: Instant::now(),
+            doubted: false,
+            epoch: 0,
             vain: 0,
             asked: 0,
             timer: Box::pin(sleep(Duration::ZERO)),
@@ -125,6 +135,7 @@ impl ClusterStore {
                 map.set(slot, node);
             }
         }
+        self.epoch = topology.epoch();
         self.nodes.follow(&map);
         self.router.learn(map);
         let replicas = topology.replicas.iter();
@@ -135,14 +146,15 @@ impl ClusterStore {
 
     /// Reads the map again if that is due; whether something happened.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
-        let wrong =
-            self.router.take_stale() || self.vain > 0 || self.nodes.misses(self.router.map());
-        if wrong {
+        let stale = self.router.take_stale();
+        self.doubted |= stale;
+        if stale || self.nodes.misses(self.router.map()) {
             self.vain = self.vain.max(1);
         }
         let mut moved = false;
         if self.reading.is_none() && self.last_read + self.pause() <= Instant::now() {
             self.last_read = Instant::now();
+            self.doubted = false;
             self.reading = Some(Box::pin(Topology::newest(
                 self.next_asked(),
                 self.io_timeout,
@@ -163,6 +175,7 @@ impl ClusterStore {
 
     fn read(&mut self, read: Result<Topology, Failure>) {
         let well = match read {
+            Ok(topology) if topology.is_older_than(self.epoch) && self.vain < OLDER => false,
             // A node that knows of nobody has just left the cluster, or not yet come.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);
@@ -174,7 +187,11 @@ impl ClusterStore {
                 false
             }
         };
-        self.vain = if well { 0 } else { self.vain.saturating_add(1) };
+        self.vain = match (well, self.doubted) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, _) => self.vain.saturating_add(1),
+        };
     }
 
     fn pause(&self) -> Duration {
@@ -225,10 +242,11 @@ impl ClusterStore {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.clock.now();
-        let mut next = self.last_read + self.pause();
-        if self.reading.is_some() {
-            next += PERIOD;
-        }
+        let mut next = if self.reading.is_some() {
+            Instant::now() + PERIOD
+        } else {
+            self.last_read + self.pause()
+        };
         if let Some(due) = self.router.next_due() {
             if due <= now {
                 self.router.tick(now);

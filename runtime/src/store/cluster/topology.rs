@@ -90,6 +90,15 @@ impl Topology {
         (self.serves == Some(true), self.epoch)
     }
 
+    /// Whether this is what a node says that missed a fail-over which was seen already.
+    pub(super) fn is_older_than(&self, epoch: u64) -> bool {
+        self.epoch != 0 && self.epoch < epoch
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// How many slots nobody has.
     pub(super) fn uncovered(&self) -> u16 {
         let covered = |slot: &u16| self.masters.iter().any(|(range, _)| range.contains(slot));

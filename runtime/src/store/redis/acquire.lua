@@ -39,10 +39,15 @@ end
 for i = 1, count do
   local set = false
   if not found[2 * i - 1] and not found[2 * i] then
-    local first = fences(ARGV[5 * i + 3])
-    -- Data of another type looked like nothing.
-    set = redis.pcall('SET', KEYS[2 * i], owned(i, first), 'NX', 'PX', ARGV[5 * i])
-    answers[i] = set and set['err'] and {-1, set['err']} or first
+    local done, first = pcall(fences, ARGV[5 * i + 3])
+    if done then
+      -- Data of another type looked like nothing.
+      set = redis.pcall('SET', KEYS[2 * i], owned(i, first), 'NX', 'PX', ARGV[5 * i])
+      answers[i] = set and set['err'] and {-1, set['err']} or first
+    else
+      -- Where memory is full those that need no fence may still be served.
+      set, answers[i] = true, {-1, type(first) == 'table' and first['err'] or tostring(first)}
+    end
   end
   if not set then
     others[#others + 1] = i

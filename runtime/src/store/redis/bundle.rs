@@ -45,6 +45,10 @@ impl Packer {
     /// Adds the next request.
     pub(super) fn add(&mut self, sent: Sent) {
         match &sent.op {
+            _ if sent.manner.alone => {
+                self.close();
+                self.packed.push(vec![sent]);
+            }
             Op::Acquire { key, .. } => {
                 let key = Arc::clone(key);
                 if !self.acquires.has_room(&key, self.most) {
@@ -179,6 +183,14 @@ mod tests {
         assert_eq!(packed(64, round_about), [[1], [2], [3], [4]]);
         let left_between = vec![acquire(1, "a"), leave(2, "a"), acquire(3, "b")];
         assert_eq!(packed(64, left_between), [[1], [2], [3]]);
+    }
+
+    #[test]
+    fn who_is_to_be_alone_is_alone() {
+        let mut alone = acquire(2, "b");
+        alone.manner.alone = true;
+        let requests = vec![acquire(1, "a"), alone, acquire(3, "c"), release(4, "d")];
+        assert_eq!(packed(64, requests), [vec![1], vec![2], vec![4], vec![3]]);
     }
 
     #[test]

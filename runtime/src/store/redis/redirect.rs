@@ -19,9 +19,11 @@ pub(crate) struct Redirect {
     pub(crate) once: bool,
 }
 
-/// How a request is put to a node of a cluster.
+/// How a request is put that is not put as usual; the last two to a node of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Manner {
+    /// It shares its script with no other.
+    pub(crate) alone: bool,
     /// It serves the request although the slot is still on its way to it.
     pub(crate) asking: bool,
     /// A share is renewed without a look at the queue, whose key a slot on its way may lack.
@@ -43,6 +45,10 @@ impl Redirect {
         let slot = words.next()?.parse().ok()?;
         // An IPv6 address has colons of its own.
         let (host, port) = words.next()?.rsplit_once(':')?;
+        // A node that has no name to tell, though it should: the map tells more.
+        if host == "?" {
+            return None;
+        }
         let to = Endpoint {
             host: host.to_owned(),
             port: port.parse().ok()?,
@@ -83,7 +89,14 @@ mod tests {
             };
             assert_eq!(read(text), Some(expected), "{text}");
         }
-        for text in ["MOVED", "MOVED x y:1", "ASK 1 y", "TRYAGAIN 1 y:1", "ERR"] {
+        for text in [
+            "MOVED",
+            "ASK 1 ?:6381",
+            "MOVED x y:1",
+            "ASK 1 y",
+            "TRYAGAIN 1 y:1",
+            "ERR",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -121,6 +121,11 @@ pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>>
     }
 }
 
+/// Whether a script was refused before it began, for a key that the user may not touch: the other keys have no part in it.
+pub(super) fn may_concern_one_key(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "NOPERM")
+}
+
 fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
     if let Some([code, error]) = array(value)
         && integer(code) == Some(-1)

@@ -59,8 +59,9 @@ pub(crate) struct RedisStore {
     running: FuturesUnordered<Boxed<Batch>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
     acquires: CountedMap<OpId, Epoch>,
-    /// In a cluster: how requests are put that are not put as usual, until they are sent; and where those that were refused belong.
+    /// How requests are put that are not put as usual, until they are sent.
     manners: CountedMap<OpId, Manner>,
+    /// In a cluster: where requests belong that were refused.
     redirects: CountedMap<OpId, Redirect>,
     /// Replicas that must confirm what is written.
     copies: Option<Copies>,

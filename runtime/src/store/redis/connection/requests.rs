@@ -12,6 +12,11 @@ use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
     pub(super) fn send(&mut self, batch: Vec<Request>) {
+        let together = if self.names.in_cluster() {
+            1
+        } else {
+            bundle::MOST
+        };
         let Some(line) = &mut self.line else {
             self.refuse(batch);
             return;
@@ -22,11 +27,6 @@ impl RedisStore {
             return;
         }
         let mut patience = self.io_timeout;
-        let together = if self.names.in_cluster() {
-            1
-        } else {
-            bundle::MOST
-        };
         let mut packer = Packer::new(together);
         let mut concerns_copies = false;
         let mut stray = Vec::new();
@@ -157,6 +157,10 @@ impl RedisStore {
             let redirects = bundle.iter().map(|sent| (sent.id, redirect.clone()));
             self.redirects.extend(redirects);
         }
+        if bundle.len() > 1 && reply::may_concern_one_key(&answer) {
+            self.send_apart(bundle);
+            return;
+        }
         let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
         let replies = reply::read_all(&ops, answer);
         for (sent, reply) in bundle.into_iter().zip(replies) {
@@ -172,6 +176,23 @@ impl RedisStore {
             }
             self.reply(sent.id, result);
         }
+    }
+
+    /// Sends requests again that were refused together, each alone: only one of them may be to blame.
+    fn send_apart(&mut self, bundle: Bundle) {
+        let patience = self.io_timeout;
+        let alone = Manner {
+            alone: true,
+            ..Manner::default()
+        };
+        self.manners
+            .extend(bundle.iter().map(|sent| (sent.id, alone)));
+        let requests = bundle.into_iter().map(|sent| Request {
+            id: sent.id,
+            op: sent.op,
+            patience,
+        });
+        self.send(requests.collect());
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
