@@ -69,9 +69,14 @@ pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
 }
 
-/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`], also when it is over; 0 before it is held.
+/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`]; 0 while none is held.
 pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
+}
+
+/// The same, also when the lease is over.
+pub fn confirmed(handle: &LockHandle) -> u64 {
+    handle.confirmed().as_nanos()
 }
 
 /// The time on the clock that leases are counted on, in nanoseconds.

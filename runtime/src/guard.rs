@@ -96,6 +96,12 @@ impl LockHandle {
         self.locks.deadline()
     }
 
+    /// For the oracle of the tests.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed(&self) -> crate::clock::Instant {
+        self.locks.confirmed()
+    }
+
     fn locks(&self) -> &Locks {
         &self.locks
     }

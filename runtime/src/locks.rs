@@ -103,14 +103,25 @@ impl Locks {
         remaining.min().unwrap_or_default()
     }
 
-    /// The end of the lease that ends first, or that has ended, for the oracle of the tests.
+    /// The end of the lease that ends first, for the oracle of the tests; zero when it is over.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::clock::Instant {
-        let deadlines = self.iter().map(|lock| {
+        self.first(Slot::deadline)
+    }
+
+    /// The same, also when it is over.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed(&self) -> crate::clock::Instant {
+        self.first(Slot::confirmed)
+    }
+
+    #[cfg(feature = "__test")]
+    fn first(&self, end: fn(&Slot) -> crate::clock::Instant) -> crate::clock::Instant {
+        let ends = self.iter().map(|lock| {
             let lease = lock.lease();
-            lease.map_or(crate::clock::Instant::ZERO, |lease| lease.slot.confirmed())
+            lease.map_or(crate::clock::Instant::ZERO, |lease| end(&lease.slot))
         });
-        deadlines.min().unwrap_or(crate::clock::Instant::ZERO)
+        ends.min().unwrap_or(crate::clock::Instant::ZERO)
     }
 
     pub(crate) fn is_live(&self) -> bool {

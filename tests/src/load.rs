@@ -33,7 +33,7 @@ async fn section(
     shared: &Shared,
     length: Duration,
 ) -> Result<(), LockError> {
-    let deadline = leasehold::__test::deadline(&lock);
+    let deadline = leasehold::__test::confirmed(&lock);
     let _inside = shared
         .recorder
         .enter(key, lock.fence().map(Fence::get), deadline);

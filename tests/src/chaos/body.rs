@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::__test::{deadline, now};
+use leasehold::__test::{confirmed, now};
 use leasehold::{LockError, LockHandle, LockPool};
 
 use super::calls;
@@ -99,7 +99,7 @@ struct Body<'a> {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        let deadline = deadline(&lock);
+        let deadline = confirmed(&lock);
         let at = now();
         let number = NEXT_HOLDER.fetch_add(1, Ordering::Relaxed);
         let body = Self {
@@ -129,7 +129,7 @@ impl<'a> Body<'a> {
 
     fn deadline(&self) -> u64 {
         self.deadline
-            .fetch_max(deadline(&self.lock), Ordering::Relaxed);
+            .fetch_max(confirmed(&self.lock), Ordering::Relaxed);
         self.deadline.load(Ordering::Relaxed)
     }
 
