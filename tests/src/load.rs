@@ -8,7 +8,7 @@ use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use tokio::task::JoinSet;
 
 use crate::random::Random;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Violation};
 
 /// Running callers.
 #[derive(Debug)]
@@ -106,6 +106,23 @@ impl Ended {
     /// The sections.
     pub fn recorder(&self) -> &Recorder {
         &self.0.recorder
+    }
+
+    /// How many sections overlap, which a store that replicates asynchronously allows; `what` is said beside it.
+    ///
+    /// # Panics
+    ///
+    /// If a promise was broken that does not depend on replication.
+    pub fn overlaps(&self, what: &str) -> usize {
+        let (overlaps, others): (Vec<_>, Vec<_>) = self
+            .recorder()
+            .violations()
+            .into_iter()
+            .partition(|found| matches!(found, Violation::Overlap(..)));
+        assert_eq!(others, [], "promises that do not depend on replication");
+        let (count, sections) = (overlaps.len(), self.recorder().len());
+        println!("{what}: {sections} sections, {count} overlaps");
+        count
     }
 }
 

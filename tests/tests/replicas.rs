@@ -6,7 +6,6 @@ use leasehold::{LockError, LockPool, LockPoolBuilder, Replicas};
 use leasehold_tests::load::{Ended, Load};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::random::Random;
-use leasehold_tests::recorder::Violation;
 use leasehold_tests::sentinel::Deployment;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
@@ -267,19 +266,7 @@ async fn fail_over(replicas: &str, random: &mut Random) -> Ended {
 async fn overlaps(replicas: &str) -> usize {
     let mut random = Random::seeded("fail-over");
     let ended = fail_over(replicas, &mut random).await;
-    let violations = ended.recorder().violations();
-    let is_overlap = |found: &&Violation| matches!(found, Violation::Overlap(..));
-    let overlaps = violations.iter().filter(is_overlap).count();
-    println!(
-        "replicas = {replicas}: {overlaps} overlaps in {} sections",
-        ended.recorder().len()
-    );
-    let others: Vec<_> = violations
-        .iter()
-        .filter(|found| !is_overlap(found))
-        .collect();
-    assert!(others.is_empty(), "{others:?}");
-    overlaps
+    ended.overlaps(&format!("replicas = {replicas}"))
 }
 
 /// The measure of the two below: without replicas locks are lost, and the oracle sees it.

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::body::nanos;
 use super::crew::{Crew, Hand};
+use super::ground::{Ground, on_threads};
 use super::job::{Job, Lane};
 use super::sheet::Sheet;
 use crate::lateness::Excuse;
 use crate::oracle::{Note, Report};
 use crate::random::Random;
+use crate::server::Server;
 
 /// How many there are at a time.
 const PROCESSES: usize = 4;
@@ -75,4 +77,32 @@ pub(super) fn tell(sheet: &Sheet, report: &Report) {
     sheet.check(report.sections > 0 && kills > 0, || {
         "nothing ran".to_owned()
     });
+}
+
+/// Plays forty rounds on one server, four at a time, each with workers of its own; how many there were.
+pub(super) fn rounds(
+    ground: &Ground,
+    sheet: &Sheet,
+    name: &str,
+    round: fn(&Crew, &Server, &Sheet, u64),
+) -> u64 {
+    let total = ground.count(40, 2);
+    let server = Server::start();
+    on_threads(
+        ground.count(4, 2),
+        total,
+        &mut ground.random(24),
+        |thread, _, next| {
+            let crew = ground.crew(&format!("{name}-{thread}"));
+            while let Some(number) = next() {
+                round(&crew, &server, sheet, number);
+            }
+            let report = crew.report();
+            sheet.report(&report);
+            if report.violations.is_empty() {
+                crew.remove();
+            }
+        },
+    );
+    total
 }

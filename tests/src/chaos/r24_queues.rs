@@ -6,8 +6,9 @@ use leasehold::__test::now;
 use redis::cmd;
 
 use super::crew::Crew;
-use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
+use super::ground::{Ground, REDIS, Requirement, connect, runtime};
 use super::job::Lane;
+use super::mortals::rounds;
 use super::sheet::Sheet;
 use crate::lateness::Excuse;
 use crate::redis_probe::RedisProbe;
@@ -29,24 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const RECORD: u64 = 46;
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    let total = ground.count(40, 2);
-    let server = Server::start();
-    on_threads(
-        ground.count(4, 2),
-        total,
-        &mut ground.random(24),
-        |thread, _, next| {
-            let crew = ground.crew(&format!("queues-{thread}"));
-            while let Some(number) = next() {
-                round(&crew, &server, sheet, number);
-            }
-            let report = crew.report();
-            sheet.report(&report);
-            if report.violations.is_empty() {
-                crew.remove();
-            }
-        },
-    );
+    let total = rounds(ground, sheet, "queues", round);
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 

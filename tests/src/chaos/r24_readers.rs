@@ -8,9 +8,9 @@ use leasehold::__test::now;
 use super::body::nanos;
 use super::crew::Crew;
 use super::ending::{all_free, end_all};
-use super::ground::{Ground, REDIS, Requirement, connect, on_threads, runtime};
+use super::ground::{Ground, REDIS, Requirement, connect, runtime};
 use super::job::{Lane, Work};
-use super::mortals::{live, must_be_fair, tell};
+use super::mortals::{live, must_be_fair, rounds, tell};
 use super::r24_queues::queued;
 use super::sheet::Sheet;
 use crate::lateness::Excuse;
@@ -34,24 +34,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     mixed(ground, sheet);
-    let total = ground.count(40, 2);
-    let server = Server::start();
-    on_threads(
-        ground.count(4, 2),
-        total,
-        &mut ground.random(241),
-        |thread, _, next| {
-            let crew = ground.crew(&format!("readers-{thread}"));
-            while let Some(number) = next() {
-                round(&crew, &server, sheet, number);
-            }
-            let report = crew.report();
-            sheet.report(&report);
-            if report.violations.is_empty() {
-                crew.remove();
-            }
-        },
-    );
+    let total = rounds(ground, sheet, "readers", round);
     sheet.reached("dead readers", DEAD * total, 200);
 }
 

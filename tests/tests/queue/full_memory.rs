@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::LockError;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::wait;
@@ -47,6 +48,30 @@ async fn a_release_with_a_process_waiting() {
     let request = pool.lock("full").ttl(TTL).wait(LONG);
     let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
     again.expect("nobody has it").release().await.expect("held");
+}
+
+/// Fails if calls that need memory have others refused that need none: those that come together leave in one script.
+#[tokio::test]
+async fn calls_that_need_no_memory_are_told_the_truth() {
+    let (server, probe, held) = held("taken").await;
+    let pool = connect(&server.url()).await;
+    max_memory(&probe, 1);
+    for round in 0..10 {
+        let asked = (0..40).map(|number| {
+            let key = match number {
+                39 => "taken".to_owned(),
+                _ => format!("free:{round}:{number}"),
+            };
+            pool.lock(key).ttl(TTL).acquire()
+        });
+        for (number, got) in join_all(asked).await.into_iter().enumerate() {
+            let error = got.expect_err("no memory for a lock, or it is taken");
+            let expected = number == 39;
+            assert_eq!(error.is_contention(), expected, "{number}: {error}");
+            assert_eq!(error.is_unavailable(), !expected, "{number}: {error}");
+        }
+    }
+    held.release().await.expect("still held");
 }
 
 /// Fails if other data in the place of the queue keeps a lock from being released.
