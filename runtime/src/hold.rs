@@ -25,19 +25,12 @@ impl Hold {
         slot: Arc<Slot>,
         order: Box<Order>,
     ) -> Result<Self, LockError> {
-        slot.set_clock(pool.engine().clock());
-        let mut hold = Self {
-            id: pool.engine().next_ticket(),
-            pool,
-            slot,
-            let_go: true,
-        };
+        let mut hold = Self::new(pool, slot);
         hold.tell(Command::Acquire {
             id: hold.id,
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        hold.let_go = false;
         let granted = hold.slot.granted().await;
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
@@ -45,6 +38,42 @@ impl Hold {
         // This task may have slept past the lease's end before it heard of the grant.
         hold.slot.check()?;
         Ok(hold)
+    }
+
+    /// Takes the locks of one call that tries once, at once; with a `wait` it goes on to queue for them if they cannot be had now.
+    /// Nothing is returned where they can only be taken one by one.
+    ///
+    /// Cancel safety: as [`take`](Self::take), for each of them.
+    pub(crate) async fn take_all(
+        pool: &LockPool,
+        wanted: Vec<(Arc<Slot>, Order)>,
+        wait: Duration,
+    ) -> Result<Option<Vec<Self>>, LockError> {
+        let mut holds = Vec::with_capacity(wanted.len());
+        let mut orders = Vec::with_capacity(wanted.len());
+        for (slot, order) in wanted {
+            let hold = Self::new(pool.clone(), slot);
+            orders.push((hold.id, order, Arc::clone(&hold.slot)));
+            holds.push(hold);
+        }
+        pool.engine().send(Command::AcquireAll { orders, wait })?;
+        for hold in &mut holds {
+            let granted = hold.slot.granted().await;
+            hold.let_go = granted.is_err();
+            granted?;
+        }
+        let held = holds.iter().all(|hold| hold.slot.is_live());
+        Ok(held.then_some(holds))
+    }
+
+    fn new(pool: LockPool, slot: Arc<Slot>) -> Self {
+        slot.set_clock(pool.engine().clock());
+        Self {
+            id: pool.engine().next_ticket(),
+            pool,
+            slot,
+            let_go: false,
+        }
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -68,6 +97,24 @@ impl Hold {
         self.slot.close();
         // If the engine is gone, the lock expires after its ttl; otherwise it has heard of this.
         self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
+    }
+
+    /// The same for the locks of one call.
+    pub(crate) fn begin_release_all(mut holds: Vec<&mut Self>, keep: Option<Duration>) {
+        if let [only] = &mut holds[..] {
+            return only.begin_release(keep);
+        }
+        for hold in &holds {
+            hold.slot.close();
+        }
+        let ids = holds.iter().map(|hold| hold.id).collect();
+        let Some(first) = holds.first() else {
+            return;
+        };
+        let told = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
+        for hold in holds {
+            hold.let_go = told;
+        }
     }
 
     /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is

@@ -32,6 +32,10 @@ const OWNER_LEN: usize = 120;
 /// Cheap to clone; all clones are one pool. The engine has a thread of its own and ends when the last clone and
 /// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
 /// from several runtimes, and from executors other than tokio.
+///
+/// A call whose request is the only one under way writes it to the server on its own thread, and the engine's thread looks for the answer
+/// for at most 150 µs before it sleeps, as long as the server has been that quick lately: one on the same machine. No caller's thread
+/// waits for the engine or for an answer.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,
@@ -121,8 +125,10 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Each key is locked once, and they are asked for one after the other in their order as strings, so that two calls never wait for each
-    /// other in a circle. What was taken is let go if one cannot be had; `wait` is one budget for all. There is one guard: its lease
+    /// Each key is locked once. Where all are free, one request takes them, and where one is not, that request takes nothing. A call
+    /// that waits then asks for one after the other in their order as strings, so that two calls never wait for each other in a circle, and lets
+    /// go what it has if one cannot be had; so does every call whose keys are in several slots of a cluster, on Redlock, for shares, or
+    /// wanted by other calls of this process. `wait` is one budget for all. There is one guard: its lease
     /// is over when the first of them is, and then the body is dropped. Every key has its own [fence](crate::LockGuard::fences).
     ///
     /// Without a watchdog nobody renews the first leases while the call waits for the others. So that its body begins with at least half a
@@ -262,6 +268,7 @@ impl LockPoolBuilder {
     /// | `redis+unix:///path` | the same over a Unix socket |
     /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the master that the Sentinels name; the credentials are the \
     /// master's, those of the Sentinels are `?sentinel_user=…&sentinel_password=…` |
+    /// | `rediss-sentinel://…` | the same over TLS, to the Sentinels and to the servers that they name (feature `tls`) |
     /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster, of which these are some nodes; the credentials are those of all |
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |

@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) wait: Duration,
+    /// How long a nested call waits for its turn, if it is not to wait for as long as the lease lasts.
+    pub(crate) turn: Option<Duration>,
     pub(crate) share: Option<Share>,
 }
 
@@ -62,10 +64,13 @@ impl Settings {
                 "`permits` is at least 1: with none, nobody could ever enter",
             ));
         }
+        let pools = pool.default_wait();
         Ok(Plan {
             terms,
             watchdog: self.watchdog(terms)?,
-            wait: self.wait.unwrap_or(pool.default_wait()),
+            wait: self.wait.unwrap_or(pools),
+            // Trying once is for what others hold: branches of one body take turns unless somebody has said how long they may wait.
+            turn: self.wait.or((!pools.is_zero()).then_some(pools)),
             share: self.share,
         })
     }
@@ -177,8 +182,9 @@ impl LockRequest {
 
     /// If this call is nested in a body that holds the key, enters that body's lock instead of being refused with
     /// [`LockError::WouldDeadlock`]: with no round trip, on the lease of the body, with its deadline and fence, whatever `ttl`,
-    /// `watchdog` and `max_hold` say here. Calls that are nested side by side in one body, as branches of a `join!`, take turns, for as long
-    /// as the lease lasts. Elsewhere the call takes the lock as any other. Default: off.
+    /// `watchdog` and `max_hold` say here. Calls that are nested side by side in one body, as branches of a `join!`, take turns:
+    /// each waits for as long as its [`wait`](Self::wait) says, and where neither it nor the pool has one, for as long as the lease
+    /// lasts. Elsewhere the call takes the lock as any other. Default: off.
     ///
     /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and the attribute make
     /// a body: what is called while a [`LockGuard`] is alive is not nested in it, and waits for it.

@@ -114,6 +114,8 @@ bugs! {
     WritersPassed,
     /// The number of places is not looked at.
     PlacesUncounted,
+    /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
+    SilenceIsKept,
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Taking the locks of a call: all of them or none.
 
-use std::future::Future;
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::clock::Instant;
-use crate::engine::{Order, Slot};
+use crate::engine::{Command, Order, Slot};
 use crate::hold::Hold;
 use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
@@ -106,6 +110,9 @@ impl Taking {
     }
 
     async fn all(&self, wants: &[Want]) -> Result<Vec<Place>, LockError> {
+        if let Some(places) = self.at_once(wants).await? {
+            return Ok(places);
+        }
         loop {
             match self.one_by_one(wants).await {
                 Ok(places) => return Ok(places),
@@ -115,13 +122,35 @@ impl Taking {
         }
     }
 
+    /// In one request, where nothing stands in the way of that: nobody has one of the keys, and the store can take all in one step.
+    async fn at_once(&self, wants: &[Want]) -> Result<Option<Vec<Place>>, LockError> {
+        if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
+            return Ok(None);
+        }
+        let orders = wants.iter().map(|want| {
+            let slot = Slot::new(Arc::clone(&want.name));
+            (slot, *self.order(want, Duration::ZERO))
+        });
+        match Hold::take_all(&self.pool, orders.collect(), self.plan.wait).await {
+            Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
+            Err(error) if self.plan.wait.is_zero() => Err(error),
+            // One by one they can wait for what is away or held.
+            Err(_) if !self.left().is_zero() => Ok(None),
+            Err(LockError::Contended { key, .. }) => Err(LockError::TimedOut {
+                key,
+                waited: self.waited(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// In the order of the keys. If one of them cannot be had, those before it are let go: a release that is asked for now is
     /// carried out before whatever this process asks for next.
     async fn one_by_one(&self, wants: &[Want]) -> Result<Vec<Place>, Setback> {
         let mut places = Vec::with_capacity(wants.len());
         for want in wants {
             let place = match &want.holder {
-                Some(holder) => Place::Entered(Turn::wait(holder).await?),
+                Some(holder) => Place::Entered(self.turn(want, holder).await?),
                 None => Place::Held(self.one(want, &places).await?),
             };
             places.push(place);
@@ -131,6 +160,43 @@ impl Taking {
             Some(lost) if self.left().is_zero() => Err(lost.slot().lost_error().into()),
             Some(_) => Err(Setback::Stale),
         }
+    }
+
+    /// The turn of a nested call, within the call's budget if it has one.
+    async fn turn(&self, want: &Want, holder: &Lease) -> Result<Turn, LockError> {
+        let Some(budget) = self.plan.turn else {
+            let turn = Turn::wait(holder, pending()).await?;
+            return turn.ok_or_else(|| self.timed_out(want));
+        };
+        holder.slot.check()?;
+        if let Some(turn) = Turn::at_once(holder) {
+            return Ok(turn);
+        }
+        if budget.is_zero() {
+            return Err(LockError::Contended {
+                key: want.name.as_ref().to_owned(),
+                retry_after: Some(holder.slot.remaining()),
+            });
+        }
+        let turn = Turn::wait(holder, self.end_of(budget)).await?;
+        turn.ok_or_else(|| self.timed_out(want))
+    }
+
+    /// Ends when the call has waited for so long.
+    async fn end_of(&self, budget: Duration) {
+        let (caller, mut rung) = oneshot::channel();
+        let at = self.since + budget;
+        let engine = self.pool.engine();
+        // An engine that is gone drops the caller's end, and has told the slot that the lease is over.
+        let _ = engine.send(Command::Wake { at, caller });
+        poll_fn(|cx| {
+            // The task may be polled for another reason before it hears.
+            if at <= engine.clock().now() {
+                return Poll::Ready(());
+            }
+            Pin::new(&mut rung).poll(cx).map(drop)
+        })
+        .await;
     }
 
     async fn one(&self, want: &Want, before: &[Place]) -> Result<Hold, Setback> {

@@ -34,22 +34,40 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for it, as long as the lease lasts.
-    pub(crate) async fn wait(holder: &Lease) -> Result<Self, LockError> {
+    /// It, if nobody has it.
+    pub(crate) fn at_once(holder: &Lease) -> Option<Self> {
+        let permit = holder.turns().try_acquire_owned().ok()?;
+        Some(Self::of(holder, permit))
+    }
+
+    /// Waits for it, as long as the lease lasts and `ended` has not. Nothing is returned if that ends first.
+    pub(crate) async fn wait(
+        holder: &Lease,
+        ended: impl Future<Output = ()>,
+    ) -> Result<Option<Self>, LockError> {
         let mut turn = pin!(holder.turns().acquire_owned());
         let mut over = pin!(holder.slot.over());
+        let mut ended = pin!(ended);
         let permit = poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(None);
+                return Poll::Ready(Err(holder.slot.lost_error()));
+            }
+            // Before the turn: what comes after the budget is not taken.
+            if ended.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(None));
             }
             // Nobody closes the semaphore.
-            turn.as_mut().poll(cx).map(Result::ok)
+            turn.as_mut().poll(cx).map(|permit| Ok(permit.ok()))
         });
-        let permit = permit.await.ok_or_else(|| holder.slot.lost_error())?;
-        Ok(Self {
+        let permit = permit.await?;
+        Ok(permit.map(|permit| Self::of(holder, permit)))
+    }
+
+    fn of(holder: &Lease, permit: OwnedSemaphorePermit) -> Self {
+        Self {
             slot: Arc::clone(&holder.slot),
             _permit: permit,
-        })
+        }
     }
 }
 
@@ -114,11 +132,11 @@ impl Taken {
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
     pub(crate) async fn release(mut self, keep: Option<Duration>) {
-        for place in &mut self.places {
-            if let Place::Held(hold) = place {
-                hold.begin_release(keep);
-            }
-        }
+        let held = self.places.iter_mut().filter_map(|place| match place {
+            Place::Held(hold) => Some(hold),
+            Place::Entered(_) => None,
+        });
+        Hold::begin_release_all(held.collect(), keep);
         for place in &self.places {
             if let Place::Held(hold) = place {
                 hold.released().await;

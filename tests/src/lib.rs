@@ -6,7 +6,8 @@
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
-//! | [`cluster`] | masters and replicas of a Redis Cluster, and slots on their way |
+//! | [`cluster`] | masters and replicas of a Redis Cluster, slots on their way, and a node that is cut off |
+//! | [`brand`] | servers of other makers and versions |
 //! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
@@ -23,6 +24,7 @@
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
 pub mod blocked;
+pub mod brand;
 pub mod chaos;
 pub mod clock;
 pub mod cluster;

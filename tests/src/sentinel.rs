@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cmd;
 
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
-use crate::server::{Folder, Server, ServerOptions, free_port};
+use crate::server::{self, Folder, Server, ServerOptions, free_port};
+use crate::tls::Certificates;
 use crate::wait;
 
 /// What the Sentinels call the master.
@@ -27,6 +29,7 @@ const DOWN_AFTER_MS: u32 = 1_000;
 pub struct Setup {
     server_password: Option<String>,
     sentinel_password: Option<String>,
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Setup {
@@ -40,6 +43,26 @@ impl Setup {
         self.server_password = Some(server.to_owned());
         self.sentinel_password = Some(sentinel.to_owned());
         self
+    }
+
+    /// Servers and Sentinels speak TLS with each other, and with clients that have a certificate, too.
+    pub fn tls(mut self, certificates: Certificates) -> Self {
+        self.certificates = Some(Arc::new(certificates));
+        self
+    }
+
+    /// Starts one Sentinel that names this server as the master, whatever it is.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start_naming(self, server: Server) -> Deployment {
+        let sentinels = vec![Some(self.sentinel(&server))];
+        Deployment {
+            setup: self,
+            servers: vec![Some(server)],
+            sentinels,
+        }
     }
 
     /// Starts one master, two replicas and three Sentinels, and waits until they all know each other.
@@ -66,6 +89,12 @@ impl Setup {
         let options = ServerOptions::new()
             .option("repl-diskless-sync-delay", &["0"])
             .option("repl-ping-replica-period", &["1"]);
+        let options = match &self.certificates {
+            Some(certificates) => options
+                .tls(certificates)
+                .option("tls-replication", &["yes"]),
+            None => options,
+        };
         match &self.server_password {
             Some(password) => options.password(password).option("masterauth", &[password]),
             None => options,
@@ -84,10 +113,12 @@ impl Setup {
     /// `None` when somebody was faster with the port.
     fn try_sentinel(&self, master: &Server) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
+        let tls_port = self.certificates.as_ref().map(|_| free_port());
         let path = folder.path().join("sentinel.conf");
-        fs::write(&path, self.text(port, master)).expect("a configuration can be written");
+        let text = self.text(port, tls_port, master);
+        fs::write(&path, text).expect("a configuration can be written");
         let log = fs::File::create(folder.path().join("log")).expect("a log file can be made");
-        let child = Command::new("redis-server")
+        let child = Command::new(server::program())
             .arg(&path)
             .arg("--sentinel")
             .current_dir(folder.path())
@@ -99,6 +130,7 @@ impl Setup {
         let mut sentinel = Sentinel {
             process: Leashed::new(child, Some(folder.path())),
             port,
+            tls_port,
             password: self.sentinel_password.clone(),
             _folder: folder,
         };
@@ -110,15 +142,21 @@ impl Setup {
         (!ended).then_some(sentinel)
     }
 
-    fn text(&self, port: u16, master: &Server) -> String {
+    fn text(&self, port: u16, tls_port: Option<u16>, master: &Server) -> String {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\n\
              sentinel monitor {MASTER} 127.0.0.1 {} 2\n\
              sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
              sentinel failover-timeout {MASTER} 5000\n\
              sentinel parallel-syncs {MASTER} 2\n",
-            master.port()
+            master.announced_port()
         );
+        if let (Some(certificates), Some(port)) = (&self.certificates, tls_port) {
+            let _ = writeln!(text, "tls-replication yes");
+            for (name, value) in certificates.settings(port) {
+                let _ = writeln!(text, "{name} {value}");
+            }
+        }
         if let Some(password) = &self.server_password {
             let _ = writeln!(text, "sentinel auth-pass {MASTER} {password}");
         }
@@ -135,7 +173,9 @@ impl Setup {
 #[derive(Debug)]
 struct Sentinel {
     process: Leashed,
+    /// In plain text.
     port: u16,
+    tls_port: Option<u16>,
     password: Option<String>,
     _folder: Folder,
 }
@@ -178,22 +218,25 @@ impl Deployment {
         Setup::new().start()
     }
 
-    /// `redis-sentinel://…` of all Sentinels, with the passwords if there are any.
+    /// `redis-sentinel://…` or `rediss-sentinel://…` of all Sentinels, with the passwords if there are any.
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self
-            .ports()
-            .map(|port| format!("127.0.0.1:{port}"))
-            .collect();
+        let ports = self.running_sentinels();
+        let hosts = ports.map(|one| format!("127.0.0.1:{}", one.tls_port.unwrap_or(one.port)));
+        let hosts: Vec<_> = hosts.collect();
+        let scheme = match self.setup.certificates {
+            Some(_) => "rediss-sentinel",
+            None => "redis-sentinel",
+        };
         let user = self.setup.server_password.as_ref();
         let user = user.map_or(String::new(), |password| format!(":{password}@"));
         let own = self.setup.sentinel_password.as_ref();
         let own = own.map_or(String::new(), |password| {
             format!("?sentinel_password={password}")
         });
-        format!("redis-sentinel://{user}{}/{MASTER}{own}", hosts.join(","))
+        format!("{scheme}://{user}{}/{MASTER}{own}", hosts.join(","))
     }
 
-    /// The ports of the Sentinels that run.
+    /// The ports of the Sentinels that run, for plain text.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         self.running_sentinels().map(|sentinel| sentinel.port)
     }
@@ -207,7 +250,7 @@ impl Deployment {
         let port = self.named();
         let mut running = self.servers.iter().flatten();
         running
-            .find(|server| server.port() == port)
+            .find(|server| server.announced_port() == port)
             .expect("the master that the Sentinels name runs")
     }
 
@@ -215,7 +258,7 @@ impl Deployment {
     pub fn replicas(&self) -> impl Iterator<Item = &Server> {
         let master = self.named();
         let running = self.servers.iter().flatten();
-        running.filter(move |server| server.port() != master)
+        running.filter(move |server| server.announced_port() != master)
     }
 
     /// The port of the server that the first running Sentinel names.
@@ -236,7 +279,7 @@ impl Deployment {
     /// When there is no fail-over.
     pub fn fail_over(&mut self) -> Server {
         let dead = self.kill_master();
-        self.wait_for_fail_over(dead.port());
+        self.wait_for_fail_over(dead.announced_port());
         dead
     }
 
@@ -247,8 +290,11 @@ impl Deployment {
     /// When no server is the master.
     pub fn kill_master(&mut self) -> Server {
         let port = self.named();
-        let is_master =
-            |server: &Option<Server>| server.as_ref().is_some_and(|one| one.port() == port);
+        let is_master = |server: &Option<Server>| {
+            server
+                .as_ref()
+                .is_some_and(|one| one.announced_port() == port)
+        };
         let at = self.servers.iter().position(is_master);
         let mut master = at
             .and_then(|at| self.servers[at].take())
@@ -300,7 +346,7 @@ impl Deployment {
 
     fn on(&self, port: u16) -> &Server {
         let mut running = self.servers.iter().flatten();
-        let found = running.find(|server| server.port() == port);
+        let found = running.find(|server| server.announced_port() == port);
         found.expect("a server runs on that port")
     }
 

@@ -1,5 +1,6 @@
 //! Real `redis-server` processes, one per test that needs one.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
+use crate::tls::Certificates;
 use crate::wait;
 
 /// How long a server may take from its start to its first answer.
@@ -25,12 +27,20 @@ const PORTS: u32 = 15_000;
 pub struct ServerOptions {
     arguments: Vec<String>,
     password: Option<String>,
+    tls_port: Option<u16>,
+    program: Option<PathBuf>,
 }
 
 impl ServerOptions {
     /// A server without persistence or password.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Another program than the usual one.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
     }
 
     /// `--name value …` on the command line.
@@ -66,7 +76,19 @@ impl ServerOptions {
 
     /// A replica of `primary`.
     pub fn replica_of(self, primary: &Server) -> Self {
-        self.option("replicaof", &["127.0.0.1", &primary.port().to_string()])
+        let port = primary.announced_port().to_string();
+        self.option("replicaof", &["127.0.0.1", &port])
+    }
+
+    /// TLS as well, on a port of its own, which is the one that other servers are told of.
+    pub fn tls(self, certificates: &Certificates) -> Self {
+        let port = free_port();
+        let settings = certificates.settings(port);
+        let mut options = settings.iter().fold(self, |options, (name, value)| {
+            options.option(name, &[value])
+        });
+        options.tls_port = Some(port);
+        options
     }
 
     /// A node that may join a cluster; where it hears of the others.
@@ -102,7 +124,8 @@ impl ServerOptions {
     /// Runs `redis-server`; `None` when it ends at once, so when somebody was faster with the port.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
-        let child = Command::new("redis-server")
+        let program = self.program.as_ref().map(OsString::from);
+        let child = Command::new(program.unwrap_or_else(self::program))
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .arg("--dir")
@@ -133,6 +156,11 @@ impl ServerOptions {
             None => format!("redis://127.0.0.1:{port}/"),
         }
     }
+}
+
+/// What is run as a server: `LEASEHOLD_TEST_SERVER`, or `redis-server`.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("LEASEHOLD_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
 /// As a part of a URL.
@@ -183,6 +211,11 @@ impl Server {
     /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port that it tells other servers and Sentinels of: that for TLS, if it has one.
+    pub fn announced_port(&self) -> u16 {
+        self.options.tls_port.unwrap_or(self.port)
     }
 
     /// Its address.

@@ -4,7 +4,7 @@ use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::server::{Folder, Server, ServerOptions, free_port};
+use crate::server::{Folder, Server, ServerOptions};
 
 /// A certificate authority of the test's own.
 pub struct Authority {
@@ -78,8 +78,55 @@ impl Authority {
 pub struct TlsServer {
     /// It.
     pub server: Server,
-    port: u16,
+    _certificates: Certificates,
+}
+
+/// What a server or a Sentinel proves itself with, and whom it trusts, in files.
+#[derive(Debug)]
+pub struct Certificates {
+    /// The paths of certificate, key and authority.
+    paths: [String; 3],
+    /// `yes` if clients must have a certificate of the same authority, else `no`.
+    auth_clients: String,
     _folder: Folder,
+}
+
+impl Certificates {
+    /// A certificate of `authority` for `name`; clients must have one, too.
+    ///
+    /// # Panics
+    ///
+    /// When a file cannot be written.
+    pub fn new(authority: &Authority, name: &str) -> Self {
+        let folder = Folder::new();
+        let identity = authority.issue(name);
+        let write = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("a file can be written");
+            path.to_str().expect("a path of ASCII").to_owned()
+        };
+        Self {
+            paths: [
+                write("cert", &identity.certificate),
+                write("key", &identity.key),
+                write("ca", authority.pem()),
+            ],
+            auth_clients: "yes".to_owned(),
+            _folder: folder,
+        }
+    }
+
+    /// The lines of a configuration.
+    pub(crate) fn settings(&self, port: u16) -> [(&'static str, String); 5] {
+        let [certificate, key, authority] = self.paths.clone();
+        [
+            ("tls-port", port.to_string()),
+            ("tls-cert-file", certificate),
+            ("tls-key-file", key),
+            ("tls-ca-cert-file", authority),
+            ("tls-auth-clients", self.auth_clients.clone()),
+        ]
+    }
 }
 
 impl TlsServer {
@@ -111,34 +158,23 @@ impl TlsServer {
     }
 
     fn with(authority: &Authority, name: &str, auth_clients: &str, options: ServerOptions) -> Self {
-        let (folder, port) = (Folder::new(), free_port());
-        let identity = authority.issue(name);
-        let write = |name: &str, content: &str| {
-            let path = folder.path().join(name);
-            fs::write(&path, content).expect("a file can be written");
-            path.to_str().expect("a path of ASCII").to_owned()
+        let certificates = Certificates {
+            auth_clients: auth_clients.to_owned(),
+            ..Certificates::new(authority, name)
         };
-        let server = options
-            .option("tls-port", &[&port.to_string()])
-            .option("tls-cert-file", &[&write("cert", &identity.certificate)])
-            .option("tls-key-file", &[&write("key", &identity.key)])
-            .option("tls-ca-cert-file", &[&write("ca", authority.pem())])
-            .option("tls-auth-clients", &[auth_clients])
-            .start();
         Self {
-            server,
-            port,
-            _folder: folder,
+            server: options.tls(&certificates).start(),
+            _certificates: certificates,
         }
     }
 
     /// `rediss://…` by this name or address.
     pub fn url(&self, host: &str) -> String {
-        format!("rediss://{host}:{}/", self.port)
+        format!("rediss://{host}:{}/", self.port())
     }
 
     /// The port for TLS.
     pub fn port(&self) -> u16 {
-        self.port
+        self.server.announced_port()
     }
 }

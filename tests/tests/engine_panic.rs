@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
@@ -65,12 +66,18 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if anybody who waits for the engine waits for ever, or believes in a lease that nobody renews.
-#[tokio::test]
+/// Fails if anybody who waits for the engine waits for ever, or believes in a lease that nobody renews. With a store in memory the
+/// engine works, and panics, on a caller's thread; with a server on its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_an_engine_that_panicked() {
     metrics::set_global_recorder(Trapped).expect("the only one");
-    let pool = LockPool::connect("memory://engine-panic").await;
-    let pool = pool.expect("a store in memory opens");
+    let server = Server::start();
+    panics_at("memory://engine-panic").await;
+    panics_at(&server.url()).await;
+}
+
+async fn panics_at(url: &str) {
+    let pool = LockPool::connect(url).await.expect("the store opens");
     let held = pool.lock("held").ttl(TTL).acquire().await.expect("free");
     let mut pending = Vec::new();
     for _ in 0..20 {
@@ -79,13 +86,15 @@ async fn nobody_waits_for_an_engine_that_panicked() {
     let ((reached, is_reached), (go, gone)) = (channel(), channel());
     *TRAP.lock().expect("not poisoned") = Some((reached, gone));
     // This is the one that is counted; the engine stands still inside until told.
-    pending.push(begin(&pool, "counted".to_owned()).await);
+    let counted = tokio::spawn(pool.lock("counted").ttl(TTL).acquire());
     is_reached.recv_timeout(LIMIT).expect("it is counted");
     for number in 0..20 {
         pending.push(begin(&pool, format!("unread-{number}")).await);
     }
     go.send(()).expect("the engine waits for it");
 
+    let counted = wait::within("the one that was counted is told", LIMIT, counted).await;
+    assert!(is_stopped(counted.expect("its thread goes on")));
     for acquire in pending {
         let ended = wait::within("a caller is told", LIMIT, acquire).await;
         assert!(is_stopped(ended));

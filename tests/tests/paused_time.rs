@@ -40,6 +40,28 @@ async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
+/// Fails if the budget of a nested call that waits for its turn is not met to the millisecond, by the engine's own clock.
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_waited_for_as_long_as_the_budget() {
+    let pool = pool().await;
+    let request = || pool.lock("k").ttl(10 * SECOND).watchdog().reentrant();
+    let outer = request().run(async {
+        let first = request().run(sleep(3_600 * SECOND));
+        let start = Instant::now();
+        let second = async {
+            let ended = request().wait(1_800 * SECOND).acquire().await;
+            assert!(
+                matches!(ended, Err(LockError::TimedOut { .. })),
+                "{ended:?}"
+            );
+            assert_close(start.elapsed(), 1_800 * SECOND);
+        };
+        let (first, ()) = tokio::join!(first, second);
+        first
+    });
+    outer.await.expect("free").expect("it enters");
+}
+
 /// Fails if the watchdog misses one of thousands of renewals.
 #[tokio::test(start_paused = true)]
 async fn a_watchdog_keeps_the_lock_for_hours() {

@@ -156,6 +156,58 @@ async fn branches_take_turns(store: &Store) {
     assert!(!store.probe.exists("k"));
 }
 
+/// Fails if a branch waits for its turn for longer than its `wait`, takes a turn that comes too late, or waits although it is to try
+/// once.
+async fn a_turn_has_a_budget(store: &Store) {
+    let pool = store.pool().await;
+    let request = || pool.lock("k").ttl(TTL).reentrant();
+    let budget = Duration::from_millis(200);
+    let outer = request().run(async {
+        let long = request().run(sleep(4 * budget));
+        let once = async {
+            sleep(PAUSE).await;
+            request().wait(Duration::ZERO).acquire().await
+        };
+        let short = async {
+            sleep(PAUSE).await;
+            let started = Instant::now();
+            let ended = request().wait(budget).acquire().await;
+            (ended, started.elapsed())
+        };
+        let patient = async {
+            sleep(PAUSE).await;
+            let ended = request().wait(HANG).run(async {}).await;
+            // A turn that is free is taken, whatever the budget.
+            request().wait(Duration::ZERO).run(async {}).await?;
+            ended
+        };
+        let (long, once, (short, took), patient) = tokio::join!(long, once, short, patient);
+        long.expect("it has the first turn");
+        match once.expect_err("it is another's turn") {
+            LockError::Contended { key, retry_after } => {
+                assert_eq!(key, "k");
+                assert!(retry_after.is_some_and(|left| left <= TTL));
+            }
+            other => panic!("{other:?}"),
+        }
+        match short.expect_err("it is another's turn") {
+            LockError::TimedOut { key, waited } => {
+                assert_eq!(key, "k");
+                assert!(budget <= waited && waited <= took, "{waited:?} of {took:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // The other branch had its turn for four budgets.
+        assert!(took < 3 * budget, "{took:?}");
+        patient.expect("its turn comes");
+        assert!(store.probe.exists("k"), "released by a branch");
+    });
+    wait::within("the branches", HANG, Box::pin(outer))
+        .await
+        .expect("free");
+    assert!(!store.probe.exists("k"));
+}
+
 /// Fails if a branch that was dropped while it waited, or in its turn, keeps the turn.
 async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
     let pool = store.pool().await;
@@ -381,6 +433,7 @@ on_both_stores! {
     only_the_outermost_call_releases,
     through_trait_objects_and_awaits,
     branches_take_turns,
+    a_turn_has_a_budget,
     a_dropped_branch_gives_its_turn_back,
     a_spawned_task_is_not_inside,
     without_the_flag_it_is_a_deadlock,

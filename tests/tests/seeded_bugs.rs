@@ -78,5 +78,6 @@ bugs! {
     dead_share_kept: DeadShareKept,
     writers_passed: WritersPassed,
     places_uncounted: PlacesUncounted,
+    silence_is_kept: SilenceIsKept,
     fence_unchecked: FenceUnchecked,
 }

@@ -34,17 +34,8 @@ impl Core {
         } else {
             budget
         };
-        let ticket = Ticket {
-            order,
-            since: now,
-            budget: now + budget,
-            stage: Stage::Queued,
-            open: Vec::new(),
-            taken: false,
-            kept_until: None,
-            armed: None,
-        };
-        self.tickets.insert(id, ticket);
+        self.tickets
+            .insert(id, Ticket::new(order, now, now + budget));
         let queue = self
             .queues
             .entry(Arc::clone(&key))
@@ -167,7 +158,7 @@ impl Core {
             ceiling: watchdog
                 .and_then(|dog| dog.max_hold)
                 .map(|limit| now + limit),
-            renew_at: watchdog.map(|dog| sent + dog.interval),
+            renew_at: watchdog.map(|dog| dog.due(sent, self.phase)),
             fence,
             hurried: false,
             renewing: false,

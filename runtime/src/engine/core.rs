@@ -1,7 +1,6 @@
 //! The pure core: events and the time go in, requests and signals come out.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use super::jitter::Jitter;
 use super::queue::KeyQueue;
 use super::shutdown::{Shutdown, ShutdownReport};
 use super::ticket::{Order, Stage, Ticket, TicketId};
+use super::timers::Timers;
 use crate::clock::Instant;
 use crate::counted::CountedMap;
 use crate::store::{Failure, Op, OpId, Reply, Request};
@@ -64,6 +64,8 @@ pub(crate) enum Signal {
     Lost(TicketId),
     /// The lock was not taken.
     Failed(TicketId, LockError),
+    /// The lock was not taken, and its call may ask for its locks one by one.
+    Apart(TicketId),
     /// An awaited release came to its end, or took too long.
     Released { ticket: TicketId, confirmed: bool },
     /// The shutdown of this number is over.
@@ -75,6 +77,13 @@ pub(crate) enum Signal {
 pub(super) enum Flight {
     Acquire {
         ticket: TicketId,
+        sent: Instant,
+    },
+    /// Of several tickets for one call.
+    AcquireAll {
+        tickets: Vec<TicketId>,
+        /// Whether the call goes on to queue if they cannot be had now.
+        waits: bool,
         sent: Instant,
     },
     Renew {
@@ -103,9 +112,11 @@ pub(crate) struct Core {
     pub(super) held_back: VecDeque<Arc<str>>,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) jitter: Jitter,
+    /// See [`Watchdog::due`](super::ticket::Watchdog::due).
+    pub(super) phase: Duration,
     /// Leases that are due now; they leave together.
     pub(super) renewals: Vec<TicketId>,
-    timers: BinaryHeap<Reverse<(Instant, TicketId)>>,
+    timers: Timers,
     requests: Vec<Request>,
     signals: Vec<Signal>,
     last_op: u64,
@@ -123,8 +134,9 @@ impl Core {
             held_back: VecDeque::new(),
             shutdown: None,
             jitter: Jitter::new(seed),
+            phase: Duration::from_nanos(seed % 10_000_000),
             renewals: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             requests: Vec::new(),
             signals: Vec::new(),
             last_op: 0,
@@ -165,6 +177,11 @@ impl Core {
             Some(Flight::Acquire { ticket, sent }) => {
                 self.acquire_replied(op, ticket, sent, result, now);
             }
+            Some(Flight::AcquireAll {
+                tickets,
+                waits,
+                sent,
+            }) => self.acquire_all_replied(op, &tickets, waits, sent, result, now),
             Some(Flight::Renew {
                 tickets,
                 shares,
@@ -198,11 +215,7 @@ impl Core {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some(&Reverse((at, id))) = self.timers.peek() {
-            if now < at {
-                break;
-            }
-            self.timers.pop();
+        while let Some((at, id)) = self.timers.pop(now) {
             let Some(ticket) = self.tickets.get_mut(&id) else {
                 continue;
             };
@@ -218,7 +231,7 @@ impl Core {
 
     /// When to call [`tick`](Self::tick) next.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let timer = self.timers.next();
         let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
         match (timer, shutdown) {
             (Some(one), Some(two)) => Some(one.min(two)),
@@ -249,6 +262,16 @@ impl Core {
     #[cfg(test)]
     pub(super) fn timers(&self) -> usize {
         self.timers.len()
+    }
+
+    /// Whether there is anything to send.
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty() || !self.renewals.is_empty()
+    }
+
+    /// Whether nothing is under way but what is to be sent, and `taken` requests that have just been taken.
+    pub(crate) fn is_lone(&self, taken: usize) -> bool {
+        self.flights.len() <= self.requests.len() + taken
     }
 
     /// What to send now, in this order.
@@ -306,7 +329,7 @@ impl Core {
         };
         if ticket.armed.is_none_or(|armed| due < armed) {
             ticket.armed = Some(due);
-            self.timers.push(Reverse((due, id)));
+            self.timers.push((due, id));
             self.drop_stale_timers();
         }
     }
@@ -317,7 +340,7 @@ impl Core {
         if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
             return;
         }
-        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| Reverse((at, *id)));
+        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| (at, *id));
         self.timers = self.tickets.iter().filter_map(armed).collect();
     }
 

@@ -1,57 +1,36 @@
-//! Feeds the core and carries out what it decides.
+//! Who works the machine, and when.
+//!
+//! A pool's engine has a task of its own, on a thread of its own, which waits for the store and for the time. But a caller that
+//! finds the machine at rest takes up its command itself: a lock that is passed on inside the process, or kept by a store in the
+//! process, then costs no wake-up of a thread. A caller never waits for the machine: whoever has it looks for further
+//! commands after giving it up.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
-use super::core::{Core, Limits, Signal};
-use super::meter;
-use super::shutdown::ShutdownReport;
-use super::slot::Slot;
-use super::ticket::{Order, TicketId};
-use crate::clock::Clock;
-use crate::counted::CountedMap;
-use crate::store::{LockStore, StoreEvent};
+use super::core::Limits;
+use super::home::Home;
+use super::inbox::{Command, Inbox};
+use super::machine::Machine;
+use super::ticket::TicketId;
+use crate::clock::{Clock, Instant};
+use crate::store::LockStore;
 use crate::{LockError, StoreError};
 
-/// How many commands or events are taken before what follows from them is carried out.
-const LIMIT: usize = 1024;
+/// How often in a row a caller takes up what other callers bring meanwhile.
+const MOST_ROUNDS: usize = 16;
 
-/// The longest sleep. The runtime's timers stand still while the machine sleeps and leases do not, so the
-/// time is looked at again after this long.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// What callers ask of the engine.
-pub(crate) enum Command {
-    Acquire {
-        id: TicketId,
-        order: Box<Order>,
-        slot: Arc<Slot>,
-    },
-    Release {
-        id: TicketId,
-        /// For how long the key is to stay.
-        keep: Option<Duration>,
-    },
-    Abandon(TicketId),
-    Downgrade(TicketId),
-    ShutDown {
-        limit: Duration,
-        reply: oneshot::Sender<ShutdownReport>,
-    },
-}
-
-/// A pool's end of the engine. The engine ends when all of these are gone and nothing is left to do.
-#[derive(Debug)]
+/// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {
-    commands: mpsc::UnboundedSender<Command>,
+    shared: Arc<Shared>,
     clock: Clock,
     last_ticket: AtomicU64,
 }
@@ -66,49 +45,118 @@ impl Engine {
     }
 
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
-        self.commands.send(command).map_err(|_| stopped())
+        self.shared.inbox.put(command).map_err(|_| stopped())?;
+        self.shared.help();
+        Ok(())
     }
 }
 
-/// The engine's state and its surroundings.
-pub(crate) struct Driver {
-    core: Core,
-    store: Box<dyn LockStore>,
-    clock: Clock,
-    commands: mpsc::UnboundedReceiver<Command>,
-    inbox: Vec<Command>,
-    events: Vec<StoreEvent>,
-    slots: CountedMap<TicketId, Arc<Slot>>,
-    shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
-    last_shutdown: u64,
-    timer: Pin<Box<Sleep>>,
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Stopped already: fine.
+        let _ = self.send(Command::Close);
+    }
 }
 
-/// What a wait ended with.
-enum Woken {
-    Work,
-    /// All callers are gone.
-    Closed,
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+/// What the engine's task and the callers share.
+struct Shared {
+    inbox: Inbox,
+    machine: Mutex<Machine>,
+    /// The engine's task waits for the machine: callers leave it to that.
+    wanted: AtomicBool,
+    /// Wakes that task.
+    home: Arc<Home>,
+    /// Whether callers work the machine, too.
+    helped: bool,
+}
+
+impl Shared {
+    /// Takes up commands, unless somebody has the machine, who then will.
+    fn help(&self) {
+        if !self.helped {
+            return self.home.call();
+        }
+        for _ in 0..MOST_ROUNDS {
+            if self.wanted.load(Ordering::Acquire) {
+                return;
+            }
+            // Poisoned: the engine's task is about to tell everybody that it has stopped.
+            let Ok(mut machine) = self.machine.try_lock() else {
+                return;
+            };
+            // A mistake of the engine's is not to end a caller's thread.
+            let calls = catch_unwind(AssertUnwindSafe(|| machine.help(&self.inbox)));
+            if calls.is_err() {
+                // At once: what is half done is not to be gone on with.
+                machine.stop(self.inbox.stop(), &stopped());
+            }
+            let news = machine.take_news();
+            drop(machine);
+            if calls.unwrap_or(true) {
+                self.home.call();
+            }
+            news.tell();
+            if self.inbox.is_empty() {
+                return;
+            }
+        }
+        self.home.call();
+    }
+
+    /// For the engine's task. It goes before callers, who could otherwise keep it from its renewals.
+    fn claim(&self) -> MutexGuard<'_, Machine> {
+        self.wanted.store(true, Ordering::Release);
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.store(false, Ordering::Release);
+        machine
+    }
+
+    /// The runtime that the engine's task ran on is gone, or the engine panicked: nobody may wait for it for ever.
+    fn stop(&self) {
+        let mut machine = self.claim();
+        machine.stop(self.inbox.stop(), &stopped());
+        let news = machine.take_news();
+        drop(machine);
+        news.tell();
+    }
+}
+
+/// The engine's own task.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    timer: Timer,
 }
 
 impl Driver {
-    pub(crate) fn new(store: Box<dyn LockStore>, limits: Limits, clock: Clock) -> (Self, Engine) {
-        let (sender, commands) = mpsc::unbounded_channel();
-        let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
+    /// `spins`: whether the thread may stay awake for an answer that is near.
+    pub(crate) fn new(
+        store: Box<dyn LockStore>,
+        limits: Limits,
+        clock: Clock,
+        spins: bool,
+    ) -> (Self, Engine) {
+        let home = Arc::new(Home::default());
+        let machine = Machine::new(store, limits, clock, spins, Arc::clone(&home));
+        let shared = Arc::new(Shared {
+            inbox: Inbox::default(),
+            machine: Mutex::new(machine),
+            wanted: AtomicBool::new(false),
+            home,
+            // Only on its own runtime a paused clock tells the time.
+            helped: matches!(clock, Clock::System),
+        });
         let driver = Self {
-            core: Core::new(limits, seed),
-            store,
-            clock,
-            commands,
-            inbox: Vec::new(),
-            events: Vec::new(),
-            slots: CountedMap::default(),
-            shutdowns: HashMap::new(),
-            last_shutdown: 0,
-            timer: Box::pin(sleep(LONGEST_SLEEP)),
+            shared: Arc::clone(&shared),
+            timer: Timer::new(clock),
         };
         let engine = Engine {
-            commands: sender,
+            shared,
             clock,
             last_ticket: AtomicU64::new(1),
         };
@@ -117,164 +165,81 @@ impl Driver {
 
     /// Runs until all callers are gone and everything is released.
     pub(crate) async fn run(mut self) {
-        let mut closed = false;
-        while !(closed && self.core.is_idle()) {
-            self.set_timer();
-            if let Woken::Closed = poll_fn(|cx| self.poll_work(cx, closed)).await {
-                closed = true;
-            }
-            self.work();
-        }
+        poll_fn(|cx| self.poll(cx)).await;
     }
 
-    fn set_timer(&mut self) {
-        let sleep = match self.core.next_due() {
-            Some(due) => due.since(self.clock.now()).min(LONGEST_SLEEP),
-            // Nothing is held or waiting: only a command or the store can bring work.
-            None => Duration::from_secs(24 * 60 * 60),
-        };
-        let due = TokioInstant::now() + sleep;
-        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
-        if due < self.timer.deadline() || self.timer.is_elapsed() {
-            self.timer.as_mut().reset(due);
-        }
-    }
-
-    /// Collects what is ready, without waiting for more.
-    fn poll_work(&mut self, cx: &mut Context<'_>, closed: bool) -> Poll<Woken> {
-        let mut ready = self.timer.as_mut().poll(cx).is_ready();
-        if !closed {
-            match self.commands.poll_recv_many(cx, &mut self.inbox, LIMIT) {
-                Poll::Ready(0) => return Poll::Ready(Woken::Closed),
-                Poll::Ready(_) => ready = true,
-                Poll::Pending => {}
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { shared, timer } = self;
+        loop {
+            let due = timer.poll(cx).is_ready();
+            let mut machine = shared.claim();
+            let worked = machine.turn(&shared.inbox, due, cx.waker());
+            let over = machine.is_over();
+            // In any case: one that has gone off would go off again at once.
+            let waits = timer.set(machine.sleep(), cx).is_pending();
+            let sleeps = waits && !worked && !over;
+            if sleeps {
+                machine.sleeps(timer.at);
             }
-        }
-        while self.events.len() < LIMIT {
-            let Poll::Ready(event) = self.store.poll_event(cx) else {
-                break;
-            };
-            self.events.push(event);
-            ready = true;
-        }
-        if ready {
-            Poll::Ready(Woken::Work)
-        } else {
-            Poll::Pending
-        }
-    }
-
-    fn work(&mut self) {
-        let now = self.clock.now();
-        // Replies first: a lease that they prolong is not due.
-        for event in std::mem::take(&mut self.events) {
-            match event {
-                StoreEvent::Reply(op, result) => self.core.reply(op, result, now),
-                StoreEvent::Connected => self.core.connected(now),
-                StoreEvent::Turn(key) => self.core.called(&key, now),
-                StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
+            let (news, spins) = (machine.take_news(), machine.spins());
+            drop(machine);
+            news.tell();
+            if over {
+                return Poll::Ready(());
             }
-        }
-        // What is not handled yet stays where `drop` finds it, should handling one panic.
-        self.inbox.reverse();
-        while let Some(command) = self.inbox.pop() {
-            self.command(command);
-        }
-        let now = self.clock.now();
-        self.core.tick(now);
-        let requests = self.core.take_requests(now);
-        if !requests.is_empty() {
-            self.store.submit(requests);
-        }
-        for signal in self.core.take_signals() {
-            self.tell(signal);
-        }
-    }
-
-    fn command(&mut self, command: Command) {
-        // Read for each command: an order's budget starts when it is taken, not when the batch was.
-        let now = self.clock.now();
-        match command {
-            Command::Acquire { id, order, slot } => {
-                self.slots.insert(id, slot);
-                self.core.acquire(id, *order, now);
-            }
-            Command::Release { id, keep } => self.core.release(id, keep, now),
-            Command::Abandon(id) => {
-                self.slots.remove(&id);
-                self.core.abandon(id, now);
-            }
-            Command::Downgrade(id) => self.core.downgrade(id, now),
-            Command::ShutDown { limit, reply } => {
-                self.last_shutdown += 1;
-                self.shutdowns.insert(self.last_shutdown, reply);
-                self.core.shut_down(self.last_shutdown, limit, now);
-            }
-        }
-    }
-
-    fn tell(&mut self, signal: Signal) {
-        meter::count(&signal);
-        match signal {
-            Signal::Granted {
-                ticket,
-                deadline,
-                fence,
-            } => {
-                if let Some(slot) = self.slots.get(&ticket) {
-                    slot.grant(deadline, fence);
+            // Who brought a command meanwhile did not get the machine and has left it to us.
+            if sleeps && shared.inbox.is_empty() {
+                if spins {
+                    // The server may be waiting for this processor.
+                    std::thread::yield_now();
+                    // The runtime looks at its sockets, and comes back at once.
+                    cx.waker().wake_by_ref();
                 }
-            }
-            Signal::Extended { ticket, deadline } => {
-                if let Some(slot) = self.slots.get(&ticket) {
-                    slot.extend(deadline);
-                }
-            }
-            Signal::Shared(ticket) => {
-                if let Some(slot) = self.slots.get(&ticket) {
-                    slot.share();
-                }
-            }
-            Signal::Lost(ticket) => {
-                if let Some(slot) = self.slots.get(&ticket) {
-                    slot.lose();
-                }
-            }
-            Signal::Failed(ticket, error) => {
-                if let Some(slot) = self.slots.remove(&ticket) {
-                    slot.fail(error);
-                }
-            }
-            Signal::Released { ticket, confirmed } => {
-                if let Some(slot) = self.slots.remove(&ticket) {
-                    slot.release(confirmed);
-                }
-            }
-            Signal::ShutDown(number, report) => {
-                if let Some(reply) = self.shutdowns.remove(&number) {
-                    // Whoever asked may have stopped waiting.
-                    let _ = reply.send(report);
-                }
+                return Poll::Pending;
             }
         }
     }
 }
 
 impl Drop for Driver {
-    /// The runtime that the engine ran on is gone, or the engine panicked: nobody may wait for it for ever.
     fn drop(&mut self) {
-        for slot in self.slots.values() {
-            slot.orphan(stopped());
+        self.shared.stop();
+    }
+}
+
+/// Wakes the engine's task when something is due.
+struct Timer {
+    clock: Clock,
+    sleep: Pin<Box<Sleep>>,
+    /// When it goes off, by the pool's clock.
+    at: Instant,
+}
+
+impl Timer {
+    fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            sleep: Box::pin(sleep(Duration::ZERO)),
+            at: Instant::ZERO,
         }
-        self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
-            self.inbox.push(command);
+    }
+
+    /// Lets it go off after `sleep`, or before.
+    ///
+    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the pool's clock a timer that was set before
+    /// that would seem to have gone off.
+    fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let now = TokioInstant::now();
+        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
+            self.sleep.as_mut().reset(now + sleep);
         }
-        for command in self.inbox.drain(..) {
-            if let Command::Acquire { slot, .. } = command {
-                slot.orphan(stopped());
-            }
-        }
+        self.at = self.clock.now() + self.sleep.deadline().saturating_duration_since(now);
+        self.poll(cx)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
     }
 }
 
@@ -284,5 +249,90 @@ fn stopped() -> LockError {
             "stopped",
             "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::slot::Slot;
+    use super::super::ticket::Order;
+    use super::*;
+    use crate::lease::Terms;
+    use crate::store::memory::{MemoryStore, Space};
+    use crate::token::{Nonce, Token};
+
+    const LONG: Duration = Duration::from_secs(60);
+    const TASKS: u32 = 8;
+    const SECTIONS: u32 = 5_000;
+
+    fn order() -> Box<Order> {
+        Box::new(Order {
+            key: "hot".into(),
+            name: "hot".into(),
+            token: Token::random(Nonce::new()),
+            owner: "".into(),
+            terms: Terms::new(LONG).expect("a ttl"),
+            watchdog: None,
+            wait: LONG,
+            share: None,
+        })
+    }
+
+    /// Takes and releases the key, and counts inside.
+    async fn sections(engine: Arc<Engine>, inside: Arc<AtomicU64>, count: Arc<AtomicU64>) {
+        for _ in 0..SECTIONS {
+            let (id, slot) = (engine.next_ticket(), Slot::new("hot".into()));
+            slot.set_clock(engine.clock());
+            let acquire = Command::Acquire {
+                id,
+                order: order(),
+                slot: Arc::clone(&slot),
+            };
+            engine.send(acquire).expect("it works");
+            slot.granted().await.expect("granted");
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+            count.fetch_add(1, Ordering::SeqCst);
+            inside.fetch_sub(1, Ordering::SeqCst);
+            slot.close();
+            let release = Command::Release { id, keep: None };
+            engine.send(release).expect("it works");
+            slot.released().await;
+        }
+    }
+
+    /// The engine's own task never runs here, so a command that is left lying by a caller stays there.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_command_is_left_lying_where_callers_work_the_machine() {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let limits = Limits::of_tests(LONG, 100);
+        let (driver, engine) = Driver::new(store, limits, clock, false);
+        let engine = Arc::new(engine);
+        let (inside, count) = (Arc::default(), Arc::new(AtomicU64::new(0)));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..TASKS {
+            let (engine, inside) = (Arc::clone(&engine), Arc::clone(&inside));
+            tasks.spawn(sections(engine, inside, Arc::clone(&count)));
+        }
+        let all = tokio::time::timeout(LONG, tasks.join_all()).await;
+        all.expect("a command is left lying");
+        assert_eq!(count.load(Ordering::SeqCst), u64::from(TASKS * SECTIONS));
+        drop(driver);
+        assert!(engine.send(Command::Close).is_err(), "stopped");
+    }
+
+    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the machine is suspended.
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
+        let mut timer = Timer::new(Clock::System);
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        assert!(timer.poll(cx).is_ready());
+        assert!(timer.set(LONG * 60 * 24, cx).is_pending());
+        // By the pool's clock the day is over.
+        timer.at = Instant::from_nanos(1);
+        assert!(timer.set(LONG, cx).is_pending());
+        assert_eq!(timer.sleep.deadline(), TokioInstant::now() + LONG);
     }
 }

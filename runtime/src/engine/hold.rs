@@ -149,14 +149,14 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let interval = ticket.order.watchdog.map(|dog| dog.interval);
+        let watchdog = ticket.order.watchdog;
         let Stage::Held(lease) = &mut ticket.stage else {
             return;
         };
         lease.renewing = false;
         if lease.sent < sent {
             lease.sent = sent;
-            lease.renew_at = interval.map(|interval| sent + interval);
+            lease.renew_at = watchdog.map(|dog| dog.due(sent, self.phase));
             lease.hurried = false;
         }
         let Some(deadline) = held_deadline(ticket) else {

@@ -20,6 +20,7 @@ pub(super) fn count(signal: &Signal) {
         Signal::Lost(_) => metrics::counter!("leasehold_leases_lost_total").increment(1),
         Signal::Extended { .. }
         | Signal::Shared(_)
+        | Signal::Apart(_)
         | Signal::Released { .. }
         | Signal::ShutDown(..) => {}
     }

@@ -2,11 +2,12 @@
 //!
 //! [`core`] decides. It is a state machine with no clock and no I/O, so that every rule can be tested without
 //! a socket: who asks the store and when, who holds, when to renew, when a lease is lost, what must be cleaned up.
-//! [`driver`] feeds it commands, replies and the time, and carries out what it decides. [`thread`] gives the
+//! [`machine`] feeds it commands, replies and the time, and carries out what it decides; [`driver`] says who works the machine. [`thread`] gives the
 //! driver a thread of its own, so that leases are renewed while the program's workers are blocked, and
 //! released when its runtime is gone.
 
 mod acquire;
+mod alarms;
 mod ask;
 mod core;
 #[cfg(test)]
@@ -14,8 +15,12 @@ mod core_tests;
 mod downgrade;
 mod driver;
 mod hold;
+mod home;
+mod inbox;
 mod jitter;
+mod machine;
 mod meter;
+mod news;
 mod pass;
 mod queue;
 mod release;
@@ -23,11 +28,15 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod slot;
+mod spin;
 mod thread;
 mod ticket;
+mod timers;
+mod together;
 
 pub(crate) use self::core::Limits;
-pub(crate) use driver::{Command, Engine};
+pub(crate) use driver::Engine;
+pub(crate) use inbox::Command;
 #[cfg(feature = "redis")]
 pub(crate) use jitter::Jitter;
 pub use shutdown::ShutdownReport;

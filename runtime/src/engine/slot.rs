@@ -15,7 +15,7 @@ use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.
 ///
-/// The engine writes, the caller reads. The deadline is an atomic, because it is read before each poll of the
+/// The engine writes, and is given whom to wake for it; the caller reads. The deadline is an atomic, because it is read before each poll of the
 /// body; that a reader may see it a moment late does no harm, since every value that it can see is an end that
 /// the store has confirmed.
 pub(crate) struct Slot {
@@ -175,15 +175,20 @@ impl Slot {
     /// The holder lets go: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
         self.deadline.store(0, Ordering::Release);
+        self.tell_over();
+    }
+
+    /// Tells those that watch for the end.
+    pub(super) fn tell_over(&self) {
         self.over.notify_waiters();
     }
 
-    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) {
+    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) -> Option<Waker> {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         self.state().fence = fence;
-        self.enter(Phase::Held);
+        self.enter(Phase::Held)
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -207,48 +212,44 @@ impl Slot {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
-    pub(super) fn share(&self) {
+    pub(super) fn share(&self) -> Option<Waker> {
         self.state().shared = true;
-        self.enter(Phase::Held);
+        self.enter(Phase::Held)
     }
 
-    pub(super) fn lose(&self) {
-        self.finish(Phase::Lost);
+    /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
+    /// [closed](Self::close) it.
+    pub(super) fn lose(&self) -> Option<Waker> {
+        self.finish(Phase::Lost)
     }
 
-    pub(super) fn fail(&self, error: LockError) {
-        self.finish(Phase::Failed(error));
+    pub(super) fn fail(&self, error: LockError) -> Option<Waker> {
+        self.finish(Phase::Failed(error))
     }
 
-    pub(super) fn release(&self, confirmed: bool) {
-        self.finish(Phase::Released(confirmed));
+    pub(super) fn release(&self, confirmed: bool) -> Option<Waker> {
+        self.finish(Phase::Released(confirmed))
     }
 
     /// The engine is gone: nothing is granted or kept any more.
-    pub(super) fn orphan(&self, error: LockError) {
+    pub(super) fn orphan(&self, error: LockError) -> Option<Waker> {
         let phase = self.state().phase.clone();
         match phase {
             Phase::Waiting => self.fail(error),
             Phase::Held | Phase::Lost => self.finish(Phase::Released(false)),
-            Phase::Failed(_) | Phase::Released(_) => {}
+            Phase::Failed(_) | Phase::Released(_) => None,
         }
     }
 
-    fn finish(&self, phase: Phase) {
-        self.close();
-        self.enter(phase);
+    fn finish(&self, phase: Phase) -> Option<Waker> {
+        self.deadline.store(0, Ordering::Release);
+        self.enter(phase)
     }
 
-    fn enter(&self, phase: Phase) {
-        let waker = {
-            let mut state = self.state();
-            state.phase = phase;
-            state.waker.take()
-        };
-        // Not under the lock: what a waker does is the executor's business.
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    fn enter(&self, phase: Phase) -> Option<Waker> {
+        let mut state = self.state();
+        state.phase = phase;
+        state.waker.take()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -35,7 +35,7 @@ pub(crate) async fn start(
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (driver, engine) = Driver::new(connecting.await?, limits, clock);
+            let (driver, engine) = Driver::new(connecting.await?, limits, clock, false);
             tokio::spawn(driver.run());
             Ok(engine)
         }
@@ -49,6 +49,8 @@ async fn start_thread(
     connecting: Connecting,
 ) -> Result<Engine, LockError> {
     let (started, result) = oneshot::channel();
+    // With one processor it would only keep others from theirs.
+    let spins = std::thread::available_parallelism().is_ok_and(|threads| 1 < threads.get());
     let body = move || {
         // Made here, not outside: a runtime must not be dropped in async code, which an error would do.
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,7 +72,7 @@ async fn start_thread(
                     return;
                 }
             };
-            let (driver, engine) = Driver::new(store, limits, clock);
+            let (driver, engine) = Driver::new(store, limits, clock, spins);
             // If nobody waits any more the engine is dropped here, and the driver ends at once.
             let _ = started.send(Ok(engine));
             driver.run().await;

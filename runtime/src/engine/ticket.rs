@@ -21,6 +21,21 @@ pub(crate) struct Watchdog {
     pub(crate) max_hold: Option<Duration>,
 }
 
+/// Leases are renewed together if they are due within a 256th of their interval, and no more than 10 ms.
+const TOGETHER: u32 = 256;
+const LONGEST_TOGETHER: Duration = Duration::from_millis(10);
+
+impl Watchdog {
+    /// When to renew a lease that is counted from `sent`: after the interval or a little before, at a time that many leases share, so that
+    /// they leave as one request. `phase` keeps pools from doing so at the same times.
+    pub(super) fn due(&self, sent: Instant, phase: Duration) -> Instant {
+        let due = sent + self.interval;
+        let step = (self.interval / TOGETHER).min(LONGEST_TOGETHER);
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
+        due - Duration::from_nanos((due + phase).as_nanos() % step)
+    }
+}
+
 /// What a caller wants.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
@@ -146,6 +161,19 @@ impl Order {
 }
 
 impl Ticket {
+    pub(super) fn new(order: Order, since: Instant, budget: Instant) -> Self {
+        Self {
+            order,
+            since,
+            budget,
+            stage: Stage::Queued,
+            open: Vec::new(),
+            taken: false,
+            kept_until: None,
+            armed: None,
+        }
+    }
+
     /// For how long the key is still to stay, in the store's milliseconds.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);

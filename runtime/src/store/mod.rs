@@ -35,6 +35,7 @@ pub(crate) use target::{Options, Target};
 /// What a store must keep:
 /// - *Order.* Requests reach the server in the order of submission as long as one connection lasts.
 /// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the full ttl.
+/// - *All or none.* Of keys that are asked for together nothing is taken unless all are, in one step that nobody sees the middle of.
 /// - *Ownership.* Renew and release touch the key only where it carries the token; renewal never creates it.
 /// - *Fences* grow with every new acquisition of a key, and no fence that was kept in reserve is given again.
 ///
@@ -43,11 +44,22 @@ pub(crate) use target::{Options, Target};
 /// ([`CLAIM`]), and tells that process with [`StoreEvent::Turn`]. The process confirms by asking again. An entry that shows no
 /// sign of life for [`FORGOTTEN`] is passed over.
 pub(crate) trait LockStore: Send {
-    /// Hands requests to the transport, in order.
+    /// Hands requests to the transport, in order. [`poll_event`](Self::poll_event) is called next, and nothing need happen before.
     fn submit(&mut self, batch: Vec<Request>);
 
     /// The next thing that happened, and a wake-up when there is more.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
+
+    /// Whether all that was submitted has been answered when `submit` returns.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
+    /// Whether the store may be worked by any thread that is in the context of the engine's runtime, and not only by that runtime's
+    /// own; then whoever has a request can write it to the server.
+    fn works_anywhere(&self) -> bool {
+        false
+    }
 }
 
 /// Names a request, to match its reply.
@@ -77,6 +89,14 @@ pub(crate) enum Op {
         queue: bool,
         /// So many fences after the first are kept for calls to which the key is passed on.
         spare: u32,
+    },
+    /// Take all of these keys or none, each as [`Op::Acquire`] does: without a place in its queue, and with no fences kept. Answered
+    /// with [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or [`Reply::Apart`].
+    AcquireAll {
+        /// Each key once, with its token.
+        keys: Vec<(Arc<str>, Token)>,
+        ttl: Duration,
+        owner: Arc<str>,
     },
     /// Let each key live its ttl from now if it carries its token.
     Renew(Vec<Renewal>),
@@ -113,6 +133,13 @@ pub(crate) enum Op {
     Leave { key: Arc<str> },
 }
 
+impl Op {
+    /// Whether a caller waits for the answer.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !matches!(self, Self::Renew(_) | Self::Stay(_) | Self::Leave { .. })
+    }
+}
+
 /// For so long a key that was handed to a process waits for it to confirm.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
@@ -145,6 +172,16 @@ pub(crate) enum Reply {
         /// Whether this process has a place in the key's queue and will be told when its turn comes.
         queued: bool,
     },
+    /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
+    AcquiredAll(Vec<Reply>),
+    /// Nothing was taken, because another token has the key at this place, or is the first to get it.
+    HeldAmong {
+        at: usize,
+        /// As for [`Reply::Held`].
+        left: Option<Duration>,
+    },
+    /// Nothing was taken, because the store can take these keys only one by one.
+    Apart,
     /// Per key, whether it still carried its token.
     Renewed(Vec<bool>),
     /// The same, where nothing certain can be said of some keys.

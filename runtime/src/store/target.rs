@@ -56,6 +56,14 @@ impl Options {
 
     /// `origin` with the certificates of the builder.
     #[cfg(feature = "redis")]
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "without TLS there are no certificates"
+        )
+    )]
     fn secure(&self, origin: super::redis::Origin) -> Result<super::redis::Origin, LockError> {
         #[cfg(feature = "tls")]
         let origin = origin.with_tls(&self.tls)?;
@@ -64,6 +72,14 @@ impl Options {
 
     /// `address` with the certificates of the builder.
     #[cfg(feature = "redis")]
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            reason = "without TLS there are no certificates"
+        )
+    )]
     fn secure_cluster(
         &self,
         address: super::cluster::Address,
@@ -106,7 +122,9 @@ impl Target {
         };
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
-            "redis" | "rediss" | "redis+unix" | "redis-sentinel" => Self::redis(scheme, url),
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
+                Self::redis(scheme, url)
+            }
             "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
             "redlock" => Self::redlock(url),
             _ => Err(LockError::config(format!(

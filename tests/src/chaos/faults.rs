@@ -206,11 +206,7 @@ impl Struck<'_> {
             }
             2 | 3 => {
                 self.crew.fault("CLIENT KILL");
-                for kind in ["NORMAL", "PUBSUB"] {
-                    let mut kill = cmd("CLIENT");
-                    kill.arg(&["KILL", "TYPE", kind, "SKIPME", "YES"]);
-                    tell(self.server, &kill);
-                }
+                kill_clients(self.server);
             }
             4..=6 => {
                 self.crew.fault("SCRIPT FLUSH");
@@ -223,6 +219,15 @@ impl Struck<'_> {
                 self.server.restart();
             }
         }
+    }
+}
+
+/// Ends the connections of all clients.
+pub(super) fn kill_clients(server: &Server) {
+    for kind in ["NORMAL", "PUBSUB"] {
+        let mut kill = cmd("CLIENT");
+        kill.arg(&["KILL", "TYPE", kind, "SKIPME", "YES"]);
+        tell(server, &kill);
     }
 }
 

@@ -30,10 +30,17 @@ pub enum Store {
     Sentinel,
     /// The same, with locks that count once replicas have them.
     Replicas,
+    /// A cluster of three masters and three replicas.
+    Cluster,
 }
 
 /// What is deployed as several servers; the name of each is its own in small letters.
-pub const DEPLOYMENTS: [Store; 3] = [Store::Redlock, Store::Sentinel, Store::Replicas];
+pub const DEPLOYMENTS: [Store; 4] = [
+    Store::Redlock,
+    Store::Sentinel,
+    Store::Replicas,
+    Store::Cluster,
+];
 
 impl Store {
     /// Its name on the command line.

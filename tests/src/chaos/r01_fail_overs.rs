@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use super::crew::{Crew, Hand};
 use super::ending::end_all;
-use super::fail_overs::FailOvers;
+use super::fail_overs::{Failing, Hazard};
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::{Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
 use super::sheet::Sheet;
+use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::sentinel::Deployment;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 1,
     what: "exclusion while masters fail",
-    stores: &[Store::Sentinel, Store::Replicas],
+    stores: &[Store::Sentinel, Store::Replicas, Store::Cluster],
     run,
 };
 
@@ -28,12 +29,18 @@ const WORKERS: usize = 3;
 const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
+/// The names of the locks, and how many there are of each.
+pub(super) const KEYS: [(&str, u32); 2] = [("short", 20), ("long", 40)];
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let (wanted, share): (&[&str], u32) = match (ground.store, ground.size) {
-        (Store::Replicas, Size::Full) => (&["0", "1", "all"], 3),
-        (Store::Replicas, Size::Small) => (&["all"], 1),
-        _ => (&["0"], 1),
+        (Store::Sentinel, _) => (&["0"], 1),
+        (_, Size::Full) => (&["0", "1", "all"], 3),
+        (_, Size::Small) => (&["all"], 1),
+    };
+    let under_load = match ground.store {
+        Store::Cluster => under_load::<Cluster>,
+        _ => under_load::<Deployment>,
     };
     let (mut sections, mut fail_overs) = (0, 0);
     for (number, replicas) in (20..).zip(wanted) {
@@ -64,17 +71,18 @@ fn run(ground: &Ground, sheet: &Sheet) {
 }
 
 /// How many fail-overs there were.
-fn under_load(
+fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
     time: Duration,
     random: &mut Random,
     sheet: &Sheet,
 ) -> u64 {
-    let deployment = Deployment::start();
+    let mut deployment = D::start();
     let url = format!("{}?replicas={replicas}", deployment.url());
     let over = AtomicBool::new(false);
-    let mut fail_overs = FailOvers::new(crew, deployment, random.fork());
+    let mut hazard = Hazard::new(crew, random.fork());
+    let mut fail_overs = 0;
     let hands: Vec<Hand> = std::thread::scope(|scope| {
         let over = &over;
         let lanes: Vec<_> = (0..WORKERS)
@@ -96,17 +104,28 @@ fn under_load(
                 })
             })
             .collect();
-        fail_overs.run(time);
-        over.store(true, Ordering::Relaxed);
+        let end = EndOnDrop(over);
+        fail_overs = hazard.run(&mut deployment, time);
+        drop(end);
         let lanes = lanes.into_iter();
         lanes.map(|lane| lane.join().expect("no panic")).collect()
     });
     end_all(sheet, hands);
-    fail_overs.count()
+    fail_overs
+}
+
+/// Ends the schedule, and would if a fault could not be played: the scope waits for its threads.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
-    let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
+    let [short, long] = KEYS;
+    let count = |(kind, keys): (&str, u32), copies, watchdog, pause_us| Lane {
         keys: (0..keys).map(|number| format!("{kind}{number}")).collect(),
         copies,
         ttl_ms: u64::try_from(TTL.as_millis()).unwrap_or(0),
@@ -116,10 +135,10 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
         ..Lane::stays("", 0, 0).waits(300)
     };
     let lanes = vec![
-        count("short", 20, 4, false, 20_000),
+        count(short, 4, false, 20_000),
         // Inside for as long as a fail-over takes, and longer.
-        count("long", 40, 12, false, 5_000_000),
-        count("long", 40, 4, true, 8_000_000),
+        count(long, 12, false, 5_000_000),
+        count(long, 4, true, 8_000_000),
     ];
     Job {
         seed,

@@ -6,18 +6,21 @@ use leasehold::{LockError, LockPool};
 
 use super::ground::{Ground, Requirement, Store, connect, local_runtime};
 use super::sheet::Sheet;
+use crate::cluster::{Cluster, Setup};
 use crate::proxy::{After, Mode, Proxy};
 use crate::quorum::{self, Quorum};
 use crate::server::{Server, ServerOptions};
+use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 18,
     what: "every server error has a class",
-    stores: &[Store::Redis, Store::Redlock],
+    stores: &[Store::Redis, Store::Redlock, Store::Cluster],
     run,
 };
 
 const TTL: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
 /// What the server says, the code that callers see, and whether another try makes sense.
@@ -78,16 +81,24 @@ const ANSWERS: [(&str, &str, bool); 16] = [
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let front = Front::start(ground.store);
+    let proxies = &front.proxies;
     let runtime = local_runtime();
     for (answer, code, again) in ANSWERS {
-        let proxies = front.proxies();
-        let pool = runtime.block_on(connect(&front.url(&proxies)));
-        for proxy in &proxies {
+        let (code, again) = front.expected(code, again);
+        let pool = runtime.block_on(connect(&front.url));
+        for proxy in proxies {
             proxy.lose_replies("EVALSHA", u64::MAX, After::Error(answer));
         }
-        let before = commands(&proxies);
+        let before = commands(proxies);
         let (got, took) = runtime.block_on(refusal(&pool, code, Duration::from_millis(1_500)));
-        let sent = commands(&proxies) - before;
+        let sent = commands(proxies) - before;
+        for proxy in proxies {
+            proxy.lose_replies("EVALSHA", 0, After::Error(answer));
+        }
+        // What it still has to clean up is not to be counted with the next.
+        runtime.block_on(pool.shutdown(TTL));
+        drop(pool);
+        wait_until_quiet(proxies);
         let timed_out = again && got == "timeout";
         sheet.check(got == code || timed_out, || {
             format!("{answer:?} became {got}")
@@ -100,9 +111,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
             || format!("{code} was tried again: {sent} commands"),
         );
     }
-    let proxies = front.proxies();
-    let pool = runtime.block_on(connect(&front.url(&proxies)));
-    for proxy in &proxies {
+    let pool = runtime.block_on(connect(&front.url));
+    for proxy in proxies {
         proxy.set(Mode::Garble);
     }
     let (got, _) = runtime.block_on(refusal(&pool, "protocol", Duration::ZERO));
@@ -112,38 +122,69 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("classes", 18, 18);
 }
 
-/// The servers behind the networks that answer with errors.
-enum Front {
+/// The networks that answer with errors, all with the same.
+struct Front {
+    url: String,
+    proxies: Vec<Proxy>,
+    servers: Servers,
+}
+
+/// What is behind the networks.
+enum Servers {
     One(Server),
-    /// All nodes answer with the same error.
     Several(Quorum),
+    /// Its nodes send their clients to the networks.
+    Nodes(Cluster),
 }
 
 impl Front {
     fn start(store: Store) -> Self {
-        match store {
-            Store::Redlock => Self::Several(Quorum::older_than(3, TTL)),
-            _ => Self::One(Server::start()),
+        let servers = match store {
+            Store::Redlock => Servers::Several(Quorum::older_than(3, TTL)),
+            Store::Cluster => Servers::Nodes(Setup::new().start()),
+            _ => Servers::One(Server::start()),
+        };
+        let proxies = match &servers {
+            Servers::One(server) => vec![Proxy::start(server.address())],
+            Servers::Several(nodes) => nodes.proxies(),
+            Servers::Nodes(cluster) => cluster.proxies(),
+        };
+        let addresses = proxies.iter().map(Proxy::address);
+        let url = match &servers {
+            Servers::One(_) => proxies[0].url(),
+            Servers::Several(_) => quorum::url(addresses, "max_ttl=100ms"),
+            Servers::Nodes(_) => {
+                let hosts: Vec<_> = addresses.map(|address| address.to_string()).collect();
+                format!("redis-cluster://{}", hosts.join(","))
+            }
+        };
+        Self {
+            url,
+            proxies,
+            servers,
         }
     }
 
-    fn proxies(&self) -> Vec<Proxy> {
-        match self {
-            Self::One(server) => vec![Proxy::start(server.address())],
-            Self::Several(nodes) => nodes.proxies(),
-        }
-    }
-
-    fn url(&self, proxies: &[Proxy]) -> String {
-        match self {
-            Self::One(_) => proxies[0].url(),
-            Self::Several(_) => quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms"),
+    /// What callers see, and whether another try makes sense. In a cluster a redirect is followed, here to where nobody listens.
+    fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
+        match (&self.servers, code) {
+            (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
+            _ => (code, again),
         }
     }
 }
 
 fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
+}
+
+/// Until no command has come for a while. A pool that is gone sends what it has left, and then nothing.
+fn wait_until_quiet(proxies: &[Proxy]) {
+    let quiet = |proxy: &Proxy| {
+        let last = Duration::from_nanos(proxy.last_command());
+        QUIET <= Duration::from_nanos(leasehold::__test::now()).saturating_sub(last)
+    };
+    wait::until("the pool before is gone", TTL, || proxies.iter().all(quiet));
 }
 
 async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duration) {

@@ -7,13 +7,15 @@ use tokio::runtime::Runtime;
 
 use super::ground::{Ground, Requirement, Store, connect, runtime};
 use super::sheet::Sheet;
+use crate::cluster::{Cluster, Setup};
 use crate::sentinel::Deployment;
+use crate::server::Server;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 19,
     what: "a fail-over and a lock with `replicas = n` unmet: an error",
-    stores: &[Store::Sentinel, Store::Replicas],
+    stores: &[Store::Sentinel, Store::Replicas, Store::Cluster],
     run,
 };
 
@@ -21,32 +23,69 @@ const TTL: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    let each = ground.count(500, 20);
-    let mut deployment = Deployment::start();
-    let runtime = runtime(2);
-    let base = deployment.url();
-    let pool = |replicas| runtime.block_on(connect(&format!("{base}?replicas={replicas}")));
-    let wanted = ["2", "all"].map(|replicas| (replicas, pool(replicas)));
-    sheet.faults("SIGSTOP of a replica", 1);
-    let stopped = deployment.replicas().next().expect("there are two").port();
-    deployment.pause(stopped);
-    for (replicas, pool) in &wanted {
-        refused(&runtime, pool, &format!("stopped-{replicas}"), each, sheet);
+    match ground.store {
+        Store::Cluster => on::<Part>(ground, sheet),
+        _ => on::<Watched>(ground, sheet),
     }
-    let probe = deployment.master().probe();
-    let left = || probe.keys("lock:stopped-*");
+}
+
+/// A master whose replicas go away.
+trait Master {
+    /// How many replicas it has.
+    const REPLICAS: &str;
+
+    fn start() -> Self;
+
+    /// What a pool connects to, without options.
+    fn url(&self) -> String;
+
+    /// A key of this master's that begins with `name`.
+    fn key(&self, name: &str) -> String;
+
+    /// The keys that there are whose name begins so.
+    fn left(&self, name: &str) -> Vec<String>;
+
+    /// One replica is silent.
+    fn stop_a_replica(&mut self);
+
+    /// It goes on.
+    fn resume(&mut self);
+
+    /// The master dies, and a replica takes over.
+    fn fail_over(&mut self);
+
+    /// The dead one is a replica.
+    fn bring_back(&mut self);
+}
+
+fn on<M: Master>(ground: &Ground, sheet: &Sheet) {
+    let each = ground.count(500, 20);
+    let mut master = M::start();
+    let runtime = runtime(2);
+    let base = master.url();
+    let pool = |replicas| runtime.block_on(connect(&format!("{base}?replicas={replicas}")));
+    let wanted = [M::REPLICAS, "all"].map(|replicas| (replicas, pool(replicas)));
+    sheet.faults("SIGSTOP of a replica", 1);
+    master.stop_a_replica();
+    for (replicas, pool) in &wanted {
+        let name = master.key(&format!("stopped-{replicas}"));
+        refused(&runtime, pool, &name, each, sheet);
+    }
+    let left = || master.left(&master.key("stopped-"));
     let clean = wait::try_until(LIMIT / 2, || left().is_empty());
     sheet.check(clean.is_some(), || format!("left: {:?}", left()));
-    deployment.resume(stopped);
-    // After the fail-over there is one replica, and all of them are two.
+    master.resume();
+    // After the fail-over one replica is missing.
     sheet.faults("SIGKILL of the master", 1);
-    let dead = deployment.fail_over();
+    master.fail_over();
     for (replicas, pool) in &wanted {
-        refused(&runtime, pool, &format!("after-{replicas}"), each, sheet);
+        let name = master.key(&format!("after-{replicas}"));
+        refused(&runtime, pool, &name, each, sheet);
     }
-    deployment.bring_back(dead);
+    master.bring_back();
     for (replicas, pool) in &wanted {
-        let back = pool.lock(format!("back-{replicas}")).ttl(TTL).wait(LIMIT);
+        let key = master.key(&format!("back-{replicas}"));
+        let back = pool.lock(key).ttl(TTL).wait(LIMIT);
         let back = runtime.block_on(back.acquire());
         sheet.check(back.is_ok(), || {
             format!("replicas = {replicas}: all are back, and {back:?}")
@@ -74,5 +113,118 @@ fn judge(name: &str, ended: Result<LockGuard, LockError>, sheet: &Sheet) {
         Ok(_) => sheet.overlap(format!(
             "{name}: a lock counts that a replica does not have"
         )),
+    }
+}
+
+/// The master of a deployment with Sentinels.
+struct Watched {
+    deployment: Deployment,
+    stopped: Option<u16>,
+    dead: Option<Server>,
+}
+
+impl Master for Watched {
+    const REPLICAS: &str = "2";
+
+    fn start() -> Self {
+        Self {
+            deployment: Deployment::start(),
+            stopped: None,
+            dead: None,
+        }
+    }
+
+    fn url(&self) -> String {
+        self.deployment.url()
+    }
+
+    fn key(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
+    fn left(&self, name: &str) -> Vec<String> {
+        let probe = self.deployment.master().probe();
+        probe.keys(&format!("lock:{name}*"))
+    }
+
+    fn stop_a_replica(&mut self) {
+        let replica = self.deployment.replicas().next().expect("there are two");
+        replica.pause();
+        self.stopped = Some(replica.port());
+    }
+
+    fn resume(&mut self) {
+        if let Some(stopped) = self.stopped.take() {
+            self.deployment.resume(stopped);
+        }
+    }
+
+    fn fail_over(&mut self) {
+        self.dead = Some(self.deployment.fail_over());
+    }
+
+    fn bring_back(&mut self) {
+        if let Some(dead) = self.dead.take() {
+            self.deployment.bring_back(dead);
+        }
+    }
+}
+
+/// One of a cluster's masters with its slots.
+struct Part {
+    cluster: Cluster,
+    /// A hash tag of keys in a slot of this master.
+    tag: String,
+    /// Its replica, which takes over.
+    heir: usize,
+    master: usize,
+}
+
+impl Master for Part {
+    const REPLICAS: &str = "1";
+
+    fn start() -> Self {
+        let cluster = Setup::new().with_replicas().start();
+        let tag = "{part}".to_owned();
+        let master = cluster.owner(cluster.slot(&tag));
+        Self {
+            heir: cluster.replica_of(master),
+            cluster,
+            tag,
+            master,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/", self.cluster.url())
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.tag)
+    }
+
+    fn left(&self, name: &str) -> Vec<String> {
+        let mut keys = self.cluster.keys();
+        keys.retain(|key| key.starts_with(&format!("lock:{name}")));
+        keys
+    }
+
+    fn stop_a_replica(&mut self) {
+        self.cluster.pause(self.heir);
+    }
+
+    fn resume(&mut self) {
+        self.cluster.resume(self.heir);
+        self.cluster.wait_until_whole();
+    }
+
+    fn fail_over(&mut self) {
+        self.cluster.kill(self.master);
+        self.cluster.wait_until_taken_over(self.heir);
+    }
+
+    fn bring_back(&mut self) {
+        self.cluster.restart(self.master);
+        self.cluster.wait_until_whole();
     }
 }

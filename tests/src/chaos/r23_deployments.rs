@@ -8,6 +8,7 @@ use redis::cmd;
 use super::canary;
 use super::ground::{Ground, Requirement, Store, local_runtime};
 use super::sheet::Sheet;
+use crate::cluster::Setup;
 use crate::quorum::{self, Quorum};
 use crate::sentinel::{Deployment, MASTER};
 use crate::server::{Server, ServerOptions};
@@ -16,18 +17,17 @@ use crate::wait;
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 23,
     what: "misconfiguration of one of several servers is told at connect",
-    stores: &[Store::Redlock, Store::Sentinel],
+    stores: &[Store::Redlock, Store::Sentinel, Store::Cluster],
     run,
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
     canary::listen();
-    let told = if ground.store == Store::Redlock {
-        quorum(sheet)
-    } else {
-        sentinel(sheet)
+    let (told, wanted) = match ground.store {
+        Store::Redlock => (quorum(sheet), 5),
+        Store::Cluster => (cluster(sheet), 5),
+        _ => (sentinel(sheet), 3),
     };
-    let wanted = if ground.store == Store::Redlock { 5 } else { 3 };
     sheet.reached("mistakes told", told, wanted);
 }
 
@@ -64,15 +64,7 @@ fn sentinel(sheet: &Sheet) -> u64 {
     let deployment = Deployment::start();
     let probe = deployment.master().probe();
     let url = deployment.url();
-    let mut set = cmd("CONFIG");
-    set.arg(&[
-        "SET",
-        "maxmemory",
-        "100mb",
-        "maxmemory-policy",
-        "allkeys-lru",
-    ]);
-    probe.run::<()>(&set);
+    probe.run::<()>(&evicting());
     let unknown = url.replace(&format!("/{MASTER}"), "/stock");
     let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/shop".to_owned();
     let first = deployment.ports().next().expect("a Sentinel runs");
@@ -86,6 +78,39 @@ fn sentinel(sheet: &Sheet) -> u64 {
         &about,
         sheet,
     )
+}
+
+fn cluster(sheet: &Sheet) -> u64 {
+    let cluster = Setup::new().start();
+    let node = cluster.server(0);
+    let about = node.address().to_string();
+    cluster.probe(0).run::<()>(&evicting());
+    let alone = Server::start();
+    let nobody = "redis-cluster://127.0.0.1:1,127.0.0.1:2".to_owned();
+    let url = |server: &Server| format!("redis-cluster://{}", server.address());
+    count(
+        &[
+            ("eviction", cluster.url(), "allkeys-lru"),
+            ("no replica of a master", cluster.url(), "no replica"),
+            ("one node for all", node.url(), "redis-cluster://"),
+            ("no node of a cluster", url(&alone), "redis://host:port"),
+            ("nobody there", nobody, "127.0.0.1"),
+        ],
+        &about,
+        sheet,
+    )
+}
+
+fn evicting() -> redis::Cmd {
+    let mut set = cmd("CONFIG");
+    set.arg(&[
+        "SET",
+        "maxmemory",
+        "100mb",
+        "maxmemory-policy",
+        "allkeys-lru",
+    ]);
+    set
 }
 
 /// How many of the mistakes are told; each must be. A warning must be about the server at this address.

@@ -84,3 +84,22 @@ async fn replicas_are_waited_for_on_each_master() {
     let error = none.lock("copies").ttl(LONG).acquire().await;
     assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
 }
+
+/// What `replicas` cannot do, and the documentation warns of: a master that comes back with nothing before its replica has taken over
+/// takes the replica along. Fails if that is not so, and the warning can go.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_restart_is_copied_by_the_replica() {
+    let mut cluster = Setup::new().with_replicas().start();
+    let pool = connect(&format!("{}/?replicas=all", cluster.url())).await;
+    let held = pool.lock("copied").ttl(LONG * 2).acquire().await;
+    let held = held.expect("free");
+    let master = cluster.owner(cluster.slot("lock:copied"));
+    cluster.kill(master);
+    cluster.restart(master);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.owner(cluster.slot("lock:copied")), master);
+    let other = connect(&cluster.url()).await;
+    let second = super::take(&other, "copied").await;
+    held.check().expect("nobody has told its holder");
+    second.release().await.expect("it has the lock as well");
+}

@@ -11,10 +11,13 @@ mod down;
 mod fail_over;
 mod hand_over;
 mod keys;
+mod late;
 mod mistakes;
 mod moving;
 mod permissions;
+mod redirects;
 mod resharding;
+mod stolen;
 
 const TTL: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(60);

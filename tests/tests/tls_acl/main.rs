@@ -2,6 +2,8 @@
 
 mod acl;
 #[cfg(feature = "tls")]
+mod sentinels;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::time::Duration;

@@ -13,6 +13,9 @@ use crate::{Fence, LockError};
 
 impl World {
     pub(super) fn call(&mut self, node: usize) {
+        if self.random.one_in(6) {
+            return self.call_for_all(node);
+        }
         // Only calls with the same ttl pass a lock on.
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
@@ -48,6 +51,7 @@ impl World {
             budget_end: self.now + budget,
             ttl,
             reads,
+            mates: Vec::new(),
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
@@ -101,6 +105,7 @@ impl World {
                 fence,
             } => {
                 self.granted(node, ticket, deadline);
+                self.granted_with_others(node, ticket);
                 self.check_fence(node, ticket, fence);
             }
             Signal::Extended { ticket, deadline } => {
@@ -124,7 +129,9 @@ impl World {
             Signal::Failed(ticket, error) => {
                 self.outcome.refused += 1;
                 self.failed(node, ticket, &error);
+                self.roll_back(node, ticket);
             }
+            Signal::Apart(ticket) => self.apart(node, ticket),
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Released { .. } | Signal::ShutDown(..) => {}
         }

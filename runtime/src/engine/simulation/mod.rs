@@ -7,6 +7,7 @@ mod callers;
 mod network;
 mod random;
 mod server;
+mod together;
 mod world;
 
 use std::env;
@@ -35,6 +36,8 @@ fn no_seed_breaks_a_promise() {
         total.passed += outcome.passed;
         total.shared += outcome.shared;
         total.downgraded += outcome.downgraded;
+        total.together += outcome.together;
+        total.apart += outcome.apart;
         total.refused += outcome.refused;
         total.lost += outcome.lost;
         total.cuts += outcome.cuts;
@@ -46,6 +49,8 @@ fn no_seed_breaks_a_promise() {
         assert!(total.passed > 2_000, "{total:?}");
         assert!(total.shared > 1_000, "{total:?}");
         assert!(total.downgraded > 1_000, "{total:?}");
+        assert!(total.together > 2_000, "{total:?}");
+        assert!(total.apart > 5_000, "{total:?}");
         assert!(total.refused > 50_000, "{total:?}");
         assert!(total.lost > 1_000, "{total:?}");
         assert!(total.cuts > 10_000 && total.pauses > 10_000, "{total:?}");

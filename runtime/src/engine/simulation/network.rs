@@ -21,7 +21,7 @@ impl World {
         let at = (now + delay).max(state.to_server);
         state.to_server = at;
         state.open.insert(request.id, request.clone());
-        if let Op::Acquire { .. } | Op::Join { .. } = request.op {
+        if let Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } = request.op {
             state.acquires.insert(request.id, state.epoch);
         }
         let mut request = request;

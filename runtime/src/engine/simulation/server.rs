@@ -18,6 +18,7 @@ impl World {
                 }
                 self.serve_acquire(node, op)
             }
+            Op::AcquireAll { keys, ttl, owner } => self.serve_all(node, keys, *ttl, owner),
             Op::Join { key, .. } => {
                 if self.live(key).is_none() {
                     self.hand_on(key, Some(node));
@@ -64,7 +65,7 @@ impl World {
         found
     }
 
-    fn serve_acquire(&mut self, node: usize, op: &Op) -> Reply {
+    pub(super) fn serve_acquire(&mut self, node: usize, op: &Op) -> Reply {
         let Op::Acquire {
             key,
             token,
@@ -254,7 +255,7 @@ impl World {
     }
 
     /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.
-    fn hand_on(&mut self, key: &Arc<str>, asks: Option<usize>) -> bool {
+    pub(super) fn hand_on(&mut self, key: &Arc<str>, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
             if FORGOTTEN < now.since(seen) {

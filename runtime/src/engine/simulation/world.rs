@@ -33,6 +33,10 @@ pub(super) struct Outcome {
     pub(super) downgraded: usize,
     /// Locks that were passed on without asking the server.
     pub(super) passed: usize,
+    /// Calls that got all of their locks at once.
+    pub(super) together: usize,
+    /// Locks that were to be had only one by one.
+    pub(super) apart: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
     pub(super) cuts: usize,
@@ -117,6 +121,8 @@ pub(super) struct Caller {
     pub(super) budget_end: Instant,
     pub(super) ttl: Duration,
     pub(super) reads: bool,
+    /// The tickets of the same call, this one included; empty where it is the only one.
+    pub(super) mates: Vec<TicketId>,
     pub(super) state: State,
 }
 

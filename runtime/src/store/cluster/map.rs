@@ -2,7 +2,7 @@
 
 use crate::store::redis::slot::SLOTS;
 
-/// The place of a node in the list of all that were ever seen.
+/// The number of a node among all that were ever seen.
 pub(super) type NodeId = usize;
 
 /// The owner of each slot, as far as is known.

@@ -1,5 +1,6 @@
-//! The nodes that were ever seen, and the connections to those that are in use.
+//! The nodes that are in use or were lately, and the connections to them.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +14,7 @@ use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore,
 use crate::store::target::Options;
 use crate::store::{LockStore, OpId, Request, StoreEvent};
 
-/// A node without slots is left when it was not used for so long. One that slots are on their way to is asked now and then.
+/// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.
 const UNUSED: Duration = Duration::from_secs(60);
 
 struct Node {
@@ -21,13 +22,20 @@ struct Node {
     store: Option<RedisStore>,
     outbox: Vec<(Request, Manner)>,
     /// So many requests have not been answered.
-    open: usize,
+    unanswered: usize,
     last_used: Instant,
 }
 
 impl Node {
     fn is_unused(&self) -> bool {
-        self.open == 0 && self.last_used.elapsed() > UNUSED
+        self.unanswered == 0 && self.last_used.elapsed() > UNUSED
+    }
+
+    fn open(&mut self, access: &Access) {
+        if self.store.is_none() {
+            let (origin, names, options) = access.seat(&self.endpoint, 0);
+            self.store = Some(RedisStore::later(origin, names, &options));
+        }
     }
 }
 
@@ -59,14 +67,17 @@ impl Access {
 
 /// All nodes.
 pub(super) struct Nodes {
-    nodes: Vec<Node>,
+    known: BTreeMap<NodeId, Node>,
+    /// No number is used again: an old one must not name another node.
+    next_id: NodeId,
     access: Access,
 }
 
 impl Nodes {
     pub(super) fn new(access: Access) -> Self {
         Self {
-            nodes: Vec::new(),
+            known: BTreeMap::new(),
+            next_id: 0,
             access,
         }
     }
@@ -77,81 +88,94 @@ impl Nodes {
 
     /// The node at `endpoint`.
     pub(super) fn find(&mut self, endpoint: &Endpoint) -> NodeId {
-        let known = self
-            .nodes
-            .iter()
-            .position(|node| node.endpoint == *endpoint);
-        known.unwrap_or_else(|| {
-            self.nodes.push(Node {
-                endpoint: endpoint.clone(),
-                store: None,
-                outbox: Vec::new(),
-                open: 0,
-                last_used: Instant::now(),
-            });
-            self.nodes.len() - 1
-        })
+        let mut known = self.known.iter();
+        if let Some((id, _)) = known.find(|(_, node)| node.endpoint == *endpoint) {
+            return *id;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let node = Node {
+            endpoint: endpoint.clone(),
+            store: None,
+            outbox: Vec::new(),
+            unanswered: 0,
+            last_used: Instant::now(),
+        };
+        self.known.insert(id, node);
+        id
     }
 
     /// Uses `store` for the node.
     pub(super) fn adopt(&mut self, node: NodeId, store: RedisStore) {
-        self.nodes[node].store = Some(store);
+        if let Some(node) = self.known.get_mut(&node) {
+            node.store = Some(store);
+        }
     }
 
     /// What a node meant when it sent a request elsewhere.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
-        let said = self.nodes[node].store.as_mut()?.take_redirect(id)?;
-        let Redirect { slot, mut to, once } = said;
+        let node = self.known.get_mut(&node)?;
+        let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
         if to.host.is_empty() {
-            to.host.clone_from(&self.nodes[node].endpoint.host);
+            to.host.clone_from(&node.endpoint.host);
         }
         let node = self.find(&to);
         Some(Hint { slot, node, once })
     }
 
-    /// Connects to the nodes that have slots and leaves those that have none and nothing to answer.
+    /// Connects to the nodes that have slots and forgets those that have none and nothing to answer.
     pub(super) fn follow(&mut self, map: &Map) {
-        for id in 0..self.nodes.len() {
-            if map.names(id) {
-                self.open(id);
-            } else if self.nodes[id].is_unused() {
-                self.nodes[id].store = None;
+        self.known
+            .retain(|id, node| map.names(*id) || !node.is_unused());
+        for (id, node) in &mut self.known {
+            if map.names(*id) {
+                node.open(&self.access);
             }
-        }
-    }
-
-    fn open(&mut self, id: NodeId) {
-        if self.nodes[id].store.is_none() {
-            let (origin, names, options) = self.access.seat(&self.nodes[id].endpoint, 0);
-            self.nodes[id].store = Some(RedisStore::later(origin, names, &options));
         }
     }
 
     /// Hands requests to the connections, those for one node together.
     pub(super) fn send(&mut self, requests: Vec<Directed>) {
         for directed in requests {
-            self.open(directed.node);
-            let node = &mut self.nodes[directed.node];
-            node.open += 1;
+            // Those that the map names, or a node has just named, are never forgotten.
+            let Some(node) = self.known.get_mut(&directed.node) else {
+                continue;
+            };
+            node.open(&self.access);
+            node.unanswered += 1;
             node.last_used = Instant::now();
             node.outbox.push((directed.request, directed.manner));
         }
-        for node in &mut self.nodes {
+        for node in self.known.values_mut() {
             if let Some(store) = node.store.as_mut().filter(|_| !node.outbox.is_empty()) {
                 store.submit_in(mem::take(&mut node.outbox));
             }
         }
     }
 
+    /// The removal of these acquires was carried out by one of the nodes.
+    pub(super) fn settle(&mut self, acquires: &[OpId]) {
+        if acquires.is_empty() {
+            return;
+        }
+        for store in self
+            .known
+            .values_mut()
+            .filter_map(|node| node.store.as_mut())
+        {
+            store.settle(acquires);
+        }
+    }
+
     /// The next thing that a node says.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<(NodeId, StoreEvent)> {
-        for (id, node) in self.nodes.iter_mut().enumerate() {
+        for (id, node) in &mut self.known {
             let Some(store) = &mut node.store else {
                 continue;
             };
             if let Poll::Ready(event) = store.poll_event(cx) {
-                node.open -= usize::from(matches!(event, StoreEvent::Reply(..)));
-                return Some((id, event));
+                node.unanswered -= usize::from(matches!(event, StoreEvent::Reply(..)));
+                return Some((*id, event));
             }
         }
         None
@@ -159,18 +183,66 @@ impl Nodes {
 
     /// Whether a node that has slots is away, as far as is known.
     pub(super) fn misses(&self, map: &Map) -> bool {
-        let mut away = self.nodes.iter().enumerate().filter(|(_, node)| {
+        let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
             store.is_some_and(RedisStore::is_out)
         });
-        away.any(|(id, _)| map.names(id))
+        away.any(|(id, _)| map.names(*id))
     }
 
     /// The nodes that can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
-        self.nodes
-            .iter()
+        self.known
+            .values()
             .filter(|node| node.store.is_some())
             .map(|node| self.access.server(&node.endpoint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::store::redis::query;
+
+    fn nodes() -> Nodes {
+        let (base, query) = query::split("redis://127.0.0.1:1");
+        Nodes::new(Access {
+            like: Server::parse(base, &query).expect("a URL"),
+            names: Names::new("lock"),
+            options: Options::new(Duration::from_millis(100)),
+        })
+    }
+
+    fn at(port: u16) -> Endpoint {
+        Endpoint {
+            host: "127.0.0.1".to_owned(),
+            port,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_has_left_is_forgotten() {
+        let mut nodes = nodes();
+        let (stays, leaves) = (nodes.find(&at(1)), nodes.find(&at(2)));
+        let mut map = Map::new();
+        map.set(0, stays);
+        map.set(1, leaves);
+        nodes.follow(&map);
+        assert_eq!(nodes.servers().count(), 2);
+        map.set(1, stays);
+        nodes.follow(&map);
+        assert_eq!(nodes.known.len(), 2, "slots may be on their way to it");
+        advance(UNUSED * 2).await;
+        nodes.follow(&map);
+        assert_eq!(nodes.known.len(), 1);
+        assert_eq!(nodes.servers().count(), 1, "its connection is gone");
+        assert_eq!(nodes.find(&at(1)), stays);
+        let back = nodes.find(&at(2));
+        assert!(
+            back != stays && back != leaves,
+            "numbers are not used again"
+        );
     }
 }

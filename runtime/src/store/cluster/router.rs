@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
@@ -9,6 +10,7 @@ use super::whole::{Part, Wholes};
 use crate::clock::Instant;
 use crate::store::redis::{Manner, reply, slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::token::Token;
 
 /// So often a request is sent on without a pause. Where nodes disagree for longer, it fails and is tried again later.
 const MOST_HOPS: u32 = 5;
@@ -61,6 +63,8 @@ pub(super) struct Router {
     wholes: Wholes,
     outbox: Vec<Directed>,
     events: VecDeque<StoreEvent>,
+    /// Acquires whose removal was carried out.
+    settled: Vec<OpId>,
     /// Parts have ids of our own, counted down from the end, where the engine's never come.
     next_own: u64,
     /// Whether an answer says that the map is not what it was.
@@ -77,6 +81,7 @@ impl Router {
             wholes: Wholes::default(),
             outbox: Vec::new(),
             events: VecDeque::new(),
+            settled: Vec::new(),
             next_own: u64::MAX,
             stale: false,
             troubled: false,
@@ -105,6 +110,11 @@ impl Router {
         mem::take(&mut self.outbox)
     }
 
+    /// The acquires whose removal was carried out, by whichever node.
+    pub(super) fn take_settled(&mut self) -> Vec<OpId> {
+        mem::take(&mut self.settled)
+    }
+
     pub(super) fn next_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()
     }
@@ -120,6 +130,13 @@ impl Router {
                 for open in after {
                     self.give_up(*open);
                 }
+                key
+            }
+            Op::AcquireAll { keys, .. } => {
+                let Some(key) = together(keys) else {
+                    let apart = StoreEvent::Reply(request.id, Ok(Reply::Apart));
+                    return self.events.push_back(apart);
+                };
                 key
             }
             Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Leave { key } => key,
@@ -258,6 +275,11 @@ impl Router {
     }
 
     fn finish(&mut self, errand: &Errand, result: Result<Reply, Failure>) {
+        if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) =
+            (&errand.request.op, &result)
+        {
+            self.settled.extend(after);
+        }
         let result = result.map_err(|failure| self.trouble(failure));
         let id = errand.request.id;
         let answer = match &errand.part {
@@ -319,6 +341,14 @@ impl Router {
             self.events.push_back(event);
         }
     }
+}
+
+/// One of the keys, if all are in one slot: then one script may touch them.
+fn together(keys: &[(Arc<str>, Token)]) -> Option<&Arc<str>> {
+    let mut keys = keys.iter().map(|(key, _)| key);
+    let first = keys.next()?;
+    let home = slot::of(first);
+    keys.all(|key| slot::of(key) == home).then_some(first)
 }
 
 fn nobody(slot: u16) -> Failure {

@@ -202,6 +202,25 @@ fn an_acquire_that_is_undone_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
+/// Whichever node carries the removal out, the one that was asked for the acquire need not remember it.
+#[test]
+fn a_removal_settles_its_acquires() {
+    let mut router = router();
+    submit(&mut router, 1, release("k", &[7, 8]));
+    sent(&mut router);
+    router.answer(OpId(1), refused("TRYAGAIN"), None, START);
+    assert!(router.take_settled().is_empty(), "it was not carried out");
+    submit(&mut router, 2, release("k", &[7, 8]));
+    sent(&mut router);
+    let released = Reply::Released {
+        found: true,
+        ordered: false,
+    };
+    router.answer(OpId(2), Ok(released), None, START);
+    assert_eq!(router.take_settled(), [OpId(7), OpId(8)]);
+    assert!(router.take_settled().is_empty());
+}
+
 #[test]
 fn renewals_are_split_by_slot_and_put_together() {
     let mut router = router();

@@ -1,7 +1,7 @@
 //! Carries out what the router decides, over a connection to each master.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -54,7 +54,6 @@ pub(crate) struct ClusterStore {
     /// How many were asked so far: the next time it is others' turn.
     asked: usize,
     timer: Pin<Box<Sleep>>,
-    waker: Option<Waker>,
 }
 
 impl ClusterStore {
@@ -82,7 +81,6 @@ impl ClusterStore {
             vain: 0,
             asked: 0,
             timer: Box::pin(sleep(Duration::ZERO)),
-            waker: None,
         };
         for finding in checkup::whole(&topology) {
             tracing::warn!(code = finding.code, "{finding}");
@@ -237,6 +235,7 @@ impl ClusterStore {
         let outbox = self.router.take_outbox();
         let sent = !outbox.is_empty();
         self.nodes.send(outbox);
+        self.nodes.settle(&self.router.take_settled());
         sent
     }
 
@@ -269,9 +268,10 @@ impl LockStore for ClusterStore {
             self.router.submit(request, now);
         }
         self.flush();
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+    }
+
+    fn works_anywhere(&self) -> bool {
+        true
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
@@ -284,7 +284,6 @@ impl LockStore for ClusterStore {
             let due = self.poll_timer(cx);
             let sent = self.flush();
             if !(heard || read || due || sent) {
-                self.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }

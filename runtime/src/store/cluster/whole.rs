@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Failure, OpId, Reply};
 
 /// A part of a batch of renewals: which of its keys.
@@ -89,7 +90,11 @@ impl Wholes {
             kept, failure, due, ..
         } = self.open.remove(&id)?;
         self.deadlines.remove(&(due, id));
-        let all: Option<Vec<bool>> = kept.iter().copied().collect();
+        let all: Option<Vec<bool>> = if seeded!(SilenceIsKept) {
+            Some(kept.iter().map(|kept| kept.unwrap_or(true)).collect())
+        } else {
+            kept.iter().copied().collect()
+        };
         Some(match (all, failure) {
             (Some(all), _) => Ok(Reply::Renewed(all)),
             (None, Some(failure)) if kept.iter().all(Option::is_none) => Err(failure),

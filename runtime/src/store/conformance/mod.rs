@@ -10,6 +10,7 @@ use crate::Fence;
 use crate::token::{Nonce, Token};
 
 mod queue;
+mod together;
 
 pub(crate) use queue::run as run_queue;
 
@@ -24,6 +25,8 @@ const NO_FENCE: Fence = Fence::new(0);
 pub(crate) struct Promises {
     /// Whether each acquisition has a fence.
     pub(crate) fences: bool,
+    /// Whether several keys are taken in one step, where they share a slot.
+    pub(crate) together: bool,
     /// A ttl that does not run out during a scene.
     pub(crate) ttl: Duration,
     /// One that does.
@@ -34,6 +37,7 @@ impl Promises {
     /// Of a store with one server at most.
     pub(crate) const ONE: Self = Self {
         fences: true,
+        together: true,
         ttl: TTL,
         short: SHORT,
     };
@@ -41,6 +45,7 @@ impl Promises {
     #[cfg(feature = "__test")]
     pub(crate) const QUORUM: Self = Self {
         fences: false,
+        together: false,
         ttl: Duration::from_secs(10),
         short: Duration::from_secs(2),
     };
@@ -62,6 +67,11 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     renewal_never_creates(&mut one, &mut two).await;
     if promises.fences {
         fences_grow(&mut one, &mut two).await;
+    }
+    if promises.together {
+        together::run(&mut one, &mut two).await;
+    } else {
+        together::refused(&mut one).await;
     }
     order(&mut one, &mut two).await;
     batches(&mut one).await;

@@ -143,6 +143,23 @@ impl Entries {
         }
     }
 
+    /// All of them or none.
+    pub(super) fn acquire_all(&mut self, pool: PoolId, wishes: &[Wish<'_>], now: Instant) -> Reply {
+        for (at, wish) in wishes.iter().enumerate() {
+            if self.live(wish.key, now).is_none() {
+                self.hand_on(wish.key, now);
+            }
+            if let Some(entry) = self.live(wish.key, now)
+                && !entry.is_held_by(wish.token)
+            {
+                let left = Some(entry.next_end().since(now));
+                return Reply::HeldAmong { at, left };
+            }
+        }
+        let all = wishes.iter().map(|wish| self.acquire(pool, wish, now));
+        Reply::AcquiredAll(all.collect())
+    }
+
     pub(super) fn join(
         &mut self,
         pool: PoolId,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
 use super::{LockStore, Op, OpId, Reply, Request, StoreEvent};
@@ -48,7 +48,6 @@ pub(crate) struct MemoryStore {
     space: Arc<Space>,
     pool: PoolId,
     events: VecDeque<StoreEvent>,
-    waker: Option<Waker>,
 }
 
 impl MemoryStore {
@@ -64,7 +63,6 @@ impl MemoryStore {
             space,
             pool,
             events: VecDeque::new(),
-            waker: None,
         }
     }
 
@@ -86,6 +84,17 @@ impl MemoryStore {
                     spare,
                 };
                 entries.acquire(self.pool, &wish, now)
+            }
+            Op::AcquireAll { keys, ttl, .. } => {
+                let wishes = keys.iter().map(|(key, token)| Wish {
+                    key,
+                    token: *token,
+                    ttl,
+                    queue: false,
+                    spare: 0,
+                });
+                let wishes: Vec<_> = wishes.collect();
+                entries.acquire_all(self.pool, &wishes, now)
             }
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
@@ -140,9 +149,10 @@ impl LockStore for MemoryStore {
             let reply = self.serve(&mut entries, request.op, now);
             self.answer(request.id, reply);
         }
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
@@ -156,8 +166,10 @@ impl LockStore for MemoryStore {
         if let Some(event) = mailbox.events.pop_front() {
             return Poll::Ready(event);
         }
-        mailbox.waker = Some(cx.waker().clone());
-        self.waker = Some(cx.waker().clone());
+        match &mut mailbox.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => mailbox.waker = Some(cx.waker().clone()),
+        }
         Poll::Pending
     }
 }

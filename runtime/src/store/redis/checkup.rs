@@ -45,10 +45,7 @@ pub(super) async fn examine(
         pipeline.add_command(copies.command(options.io_timeout));
     }
     pipeline.add_command(cmd("INFO"));
-    let answers = link
-        .connection
-        .send_packed_commands(&pipeline, 0, pipeline.len());
-    let answers = tokio::time::timeout(options.io_timeout, answers).await;
+    let answers = tokio::time::timeout(options.io_timeout, link.ask(&pipeline)).await;
     let mut answers = answers
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
         .map_err(|error| reply::broken(&error))?;

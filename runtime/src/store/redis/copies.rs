@@ -109,7 +109,7 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
         return Ok(reply);
     };
     match &reply {
-        Reply::Acquired { .. } => Err(failure.clone()),
+        Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
         // If others of the batch are lost, the next attempt will say so, and none counts longer meanwhile.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         _ => Ok(reply),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::task::Context;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use super::bundle::Bundle;
 use super::info::Info;
+use super::pump::Pump;
 use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
@@ -41,6 +43,7 @@ pub(super) struct Line {
     /// Whether this process is told on this connection that its turn has come.
     pub(super) listening: bool,
     connection: MultiplexedConnection,
+    pump: Pump,
     /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
     /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
     deadlines: VecDeque<Instant>,
@@ -79,6 +82,9 @@ impl Sent {
                 spare,
                 wanted: Some(true),
             },
+            Reply::AcquiredAll(all) => {
+                Reply::AcquiredAll(all.into_iter().map(|one| self.complete(one)).collect())
+            }
             reply => reply,
         }
     }
@@ -125,12 +131,18 @@ impl Line {
             info: link.info,
             listening: link.listening,
             connection: link.connection,
+            pump: link.pump,
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,
             last_sent: Instant::now(),
             last_answer: Instant::now(),
             loading: false,
         }
+    }
+
+    /// Moves the connection's bytes.
+    pub(super) fn move_bytes(&mut self, cx: &mut Context<'_>) {
+        self.pump.poll(cx);
     }
 
     /// Sends `pipeline` when first polled.

@@ -23,8 +23,8 @@ impl Origin {
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
         let (base, mut query) = query::split(url);
         let replicas = query.take("replicas").map(str::parse).transpose()?;
-        let origin = match base.strip_prefix("redis-sentinel://") {
-            Some(rest) => Sentinels::parse(rest, query)?.into(),
+        let origin = match Sentinels::is_named_by(base) {
+            Some((scheme, rest)) => Sentinels::parse(scheme, rest, query)?.into(),
             None => Server::parse(base, &query)?.into(),
         };
         Ok((origin, replicas))
@@ -35,7 +35,7 @@ impl Origin {
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         match self {
             Self::Server(server) => server.with_tls(tls).map(Self::Server),
-            Self::Sentinels(_) => tls.refuse().map(|()| self),
+            Self::Sentinels(sentinels) => sentinels.with_tls(tls).map(Self::Sentinels),
         }
     }
 

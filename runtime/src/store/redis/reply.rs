@@ -135,6 +135,7 @@ fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
     let reply = match (op, value) {
         (Op::Acquire { spare, .. }, Value::Int(fence)) => free(*fence, *spare),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
+        (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
         (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
         (Op::Release { .. } | Op::Part { .. }, value) => released(value),
         (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
@@ -179,6 +180,28 @@ fn acquired(value: &Value) -> Option<Reply> {
         [taken, limit] if integer(taken)? == 2 => {
             Some(Reply::Limited(u32::try_from(integer(limit)?).ok()?))
         }
+        _ => None,
+    }
+}
+
+fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
+    match array(value)? {
+        [taken, all] if integer(taken)? == 1 => {
+            let one = |one: &Value| match one {
+                Value::Int(fence) => free(*fence, 0),
+                again => acquired(again),
+            };
+            let all: Option<Vec<Reply>> = array(all)?.iter().map(one).collect();
+            all.filter(|all| all.len() == count).map(Reply::AcquiredAll)
+        }
+        [taken, place, left] if integer(taken)? == 0 => Some(Reply::HeldAmong {
+            at: usize::try_from(integer(place)? - 1)
+                .ok()
+                .filter(|at| *at < count)?,
+            left: u64::try_from(integer(left)?)
+                .ok()
+                .map(Duration::from_millis),
+        }),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The scripts, and the commands that call them.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
@@ -20,6 +20,8 @@ macro_rules! script {
 }
 
 const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "queue.lua" "acquire_queue.lua");
+const ACQUIRE_ALL_CODE: &str =
+    script!("fence.lua" "acquire_all.lua" "queue.lua" "acquire_all_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
 const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
@@ -28,6 +30,7 @@ const STAY_CODE: &str = script!("queue.lua" "stay.lua");
 const PART_CODE: &str = script!("queue.lua" "part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
+static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
 static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
@@ -36,9 +39,10 @@ static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-pub(super) fn all() -> [(&'static Script, &'static str); 7] {
+pub(super) fn all() -> [(&'static Script, &'static str); 8] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
+        (&ACQUIRE_ALL, ACQUIRE_ALL_CODE),
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
         (&LEAVE, LEAVE_CODE),
@@ -93,6 +97,7 @@ fn loaded(answers: &[Value]) -> bool {
 pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     match op {
         Op::Acquire { .. } => acquire(&[op], names, listening),
+        Op::AcquireAll { keys, ttl, owner } => acquire_all(keys, *ttl, owner, names),
         Op::Release { .. } => release(&[op], names),
         Op::Renew(renewals) => renew(renewals),
         Op::Join {
@@ -175,6 +180,29 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
                 .arg(place(*queue, listening))
                 .arg(*spare);
         }
+    }
+    command
+}
+
+fn acquire_all(keys: &[(Arc<str>, Token)], ttl: Duration, owner: &str, names: &Names) -> Cmd {
+    let mut command = call(&ACQUIRE_ALL, 1 + 3 * keys.len());
+    // In a cluster they share a slot, and with it the counter.
+    for (first, _) in keys.iter().take(1) {
+        command.arg(&*names.fences(first));
+    }
+    for (key, _) in keys {
+        command.arg(&**key).arg(names.queue(key));
+    }
+    for (key, _) in keys {
+        command.arg(names.shares(key));
+    }
+    command
+        .arg(names.process())
+        .arg(names.channels())
+        .arg(millis(ttl))
+        .arg(owner);
+    for (_, token) in keys {
+        command.arg(token.hex());
     }
     command
 }

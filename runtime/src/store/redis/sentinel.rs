@@ -9,15 +9,15 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
-    Value, cmd,
-};
+use redis::{AsyncConnectionConfig, Client, Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
-use super::query::Query;
+use super::query::{self, Query};
+use super::redirect::Endpoint;
 use super::reply;
-use super::server::{Link, Server, readable};
+use super::server::{Link, Server};
+#[cfg(feature = "tls")]
+use super::tls::Tls;
 use crate::LockError;
 use crate::store::{Failure, Retry};
 
@@ -32,15 +32,15 @@ const GRACE: Duration = Duration::from_millis(50);
 /// The Sentinels of one master. Shows without credentials.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
-    nodes: Vec<ConnectionInfo>,
+    nodes: Vec<Server>,
     master: String,
-    /// How the master is spoken to, wherever it is: database and credentials.
-    like: ConnectionInfo,
+    /// How the master is spoken to, wherever it is: TLS or not, database and credentials.
+    like: Server,
 }
 
 /// Where a Sentinel says that the master is.
 struct Named {
-    address: ConnectionAddr,
+    endpoint: Endpoint,
     /// Grows with each fail-over; zero where the Sentinel does not tell it.
     epoch: u64,
 }
@@ -53,21 +53,32 @@ enum Answer {
 }
 
 impl Sentinels {
-    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`.
-    pub(super) fn parse(base: &str, mut query: Query<'_>) -> Result<Self, LockError> {
+    /// The scheme of a single server that stands for this one, and what follows it.
+    pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
+        let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
+        named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
+    }
+
+    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`. With `rediss`
+    /// the Sentinels and the master are spoken to over TLS.
+    pub(super) fn parse(scheme: &str, base: &str, mut query: Query<'_>) -> Result<Self, LockError> {
         let (authority, master) = base.split_once('/').unwrap_or((base, ""));
         let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (credentials, hosts),
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        if hosts.is_empty() || master.is_empty() || master.contains('/') {
+        // What is behind a `#` would switch the verification of certificates off.
+        if hosts.is_empty() || master.is_empty() || master.contains(['/', '#']) {
             return Err(misread());
         }
-        let like = master_info(credentials, query.take("db"))?;
+        // The name stands for wherever the master is.
+        let database = query.take("db").unwrap_or_default();
+        let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
         let own = own_credentials(&mut query);
         query.finish(OPTIONS, &[])?;
-        let nodes: Result<Vec<_>, _> = hosts.split(',').map(|host| node(host, &own)).collect();
+        let nodes = hosts.split(',').map(|host| node(scheme, host, &own));
+        let nodes: Result<Vec<_>, _> = nodes.collect();
         Ok(Self {
             nodes: nodes?,
             master: master.to_owned(),
@@ -75,11 +86,22 @@ impl Sentinels {
         })
     }
 
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let nodes = self.nodes.into_iter().map(|node| node.with_tls(tls));
+        Ok(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            like: self.like.with_tls(tls)?,
+            ..self
+        })
+    }
+
     /// Connects to the master within `limit`. What the Sentinels name must say itself that it is one.
     pub(super) async fn connect(&self, limit: Duration) -> Result<Link, Failure> {
         let started = Instant::now();
-        let address = self.find(started + limit / 2).await?;
-        let server = Server::at(address, &self.like);
+        let endpoint = self.find(started + limit / 2).await?;
+        let server = self.like.elsewhere(&endpoint);
         let left = limit.saturating_sub(started.elapsed());
         let link = server.clone().connect(left).await?;
         match link.role {
@@ -104,11 +126,11 @@ impl Sentinels {
     }
 
     pub(super) fn readable(&self) -> Option<String> {
-        self.nodes.iter().find_map(|node| readable(node.addr()))
+        self.nodes.iter().find_map(Server::readable)
     }
 
     /// Asks all Sentinels at once and takes the newest of the answers that come in time.
-    async fn find(&self, mut until: Instant) -> Result<ConnectionAddr, Failure> {
+    async fn find(&self, mut until: Instant) -> Result<Endpoint, Failure> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
         let mut newest: Option<Named> = None;
         let mut answers = 0;
@@ -129,13 +151,13 @@ impl Sentinels {
             }
         }
         match newest {
-            Some(named) => Ok(named.address),
+            Some(named) => Ok(named.endpoint),
             None => Err(self.nobody(failed)),
         }
     }
 
-    async fn ask(&self, node: &ConnectionInfo) -> Result<Answer, Failure> {
-        let client = Client::open(node.clone()).map_err(|error| reply::broken(&error))?;
+    async fn ask(&self, node: &Server) -> Result<Answer, Failure> {
+        let client = Client::open(node.info().clone()).map_err(|error| reply::broken(&error))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
@@ -155,8 +177,10 @@ impl Sentinels {
     fn nobody(&self, failed: Vec<Failure>) -> Failure {
         let told = |failure: &Failure| failure.code() != "io";
         let Some(failure) = failed.into_iter().max_by_key(told) else {
-            return self
-                .trouble("no Sentinel answered in time; check that they are up and reachable");
+            let suspicion = self.like.suspicion();
+            return self.trouble(&format!(
+                "no Sentinel answered in time; check of each that {suspicion}"
+            ));
         };
         match &failure.error {
             LockError::Unavailable { source } if source.code() == "io" => {
@@ -169,6 +193,8 @@ impl Sentinels {
                          sentinel_user=…&sentinel_password=…, with the permission +sentinel"
                             .to_owned()
                     }
+                    // One end did not like the other's certificate.
+                    "tls" => format!("no Sentinel answered: {source}"),
                     _ => format!("the Sentinel answered: {source}"),
                 };
                 let text = format!("{self}: {what}");
@@ -233,7 +259,7 @@ fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
     let state = answers.next();
     let epoch = state.and_then(|state| field(&state, "config-epoch")?.parse().ok());
     Ok(Answer::Named(Named {
-        address: ConnectionAddr::Tcp(host, port),
+        endpoint: Endpoint { host, port },
         epoch: epoch.unwrap_or(0),
     }))
 }
@@ -272,10 +298,10 @@ fn no_sentinel() -> Failure {
     )
 }
 
-/// The credentials before the `@` and the database, read as those of a single server are.
-fn master_info(credentials: &str, db: Option<&str>) -> Result<ConnectionInfo, LockError> {
-    let info = format!("redis://{credentials}@master/{}", db.unwrap_or_default());
-    info.into_connection_info().map_err(|_| misread())
+/// Read as a single server is.
+fn server(url: &str) -> Result<Server, LockError> {
+    let (base, query) = query::split(url);
+    Server::parse(base, &query).map_err(|_| misread())
 }
 
 /// `user:password` for the Sentinels themselves.
@@ -287,7 +313,7 @@ fn own_credentials(query: &mut Query<'_>) -> String {
     }
 }
 
-fn node(host: &str, credentials: &str) -> Result<ConnectionInfo, LockError> {
+fn node(scheme: &str, host: &str, credentials: &str) -> Result<Server, LockError> {
     let has_port = host
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.ends_with(']'));
@@ -296,25 +322,26 @@ fn node(host: &str, credentials: &str) -> Result<ConnectionInfo, LockError> {
     } else {
         format!(":{DEFAULT_PORT}")
     };
-    let node = format!("redis://{credentials}{host}{port}/");
-    node.into_connection_info().map_err(|_| misread())
+    server(&format!("{scheme}://{credentials}{host}{port}/"))
 }
 
 fn misread() -> LockError {
     // The crate's own text may quote a part of the URL, and with it the password.
     LockError::config(
-        "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0] with \
-         special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \
+        "the lock store's URL is not understood; write redis-sentinel://[user:password@]host[:port],…/master[?db=0], or \
+         rediss-sentinel://… for TLS, with special characters percent-encoded; the credentials are the data server's, those of the Sentinels go behind the `?` as \
          sentinel_user=… and sentinel_password=…",
     )
 }
 
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("redis-sentinel://")?;
         for (number, node) in self.nodes.iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            write!(f, "{comma}{}", node.addr())?;
+            let addr = node.info().addr();
+            match number {
+                0 => write!(f, "{}-sentinel://{addr}", node.scheme())?,
+                _ => write!(f, ",{addr}")?,
+            }
         }
         write!(f, "/{}", self.master)
     }
@@ -327,7 +354,7 @@ mod tests {
 
     fn parse(rest: &str) -> Result<Sentinels, LockError> {
         let (base, query) = query::split(rest);
-        Sentinels::parse(base, query)
+        Sentinels::parse("redis", base, query)
     }
 
     #[test]
@@ -339,11 +366,11 @@ mod tests {
             parsed.to_string(),
             "redis-sentinel://one:26379,two:1,::1:26379/shop"
         );
-        let master = parsed.like.redis_settings();
+        let master = parsed.like.info().redis_settings();
         assert_eq!(master.username(), Some("u"));
         assert_eq!(master.password(), Some("p@ss"));
         assert_eq!(master.db(), 2);
-        let sentinel = parsed.nodes[0].redis_settings();
+        let sentinel = parsed.nodes[0].info().redis_settings();
         assert_eq!(sentinel.username(), Some("s"));
         assert_eq!(sentinel.password(), Some("t:"));
     }
@@ -360,6 +387,10 @@ mod tests {
             "u:hunter2@,/shop",
             "u:hunter2@one/shop?db=x",
             "one/shop?password=hunter2",
+            "one/shop#insecure",
+            "one#insecure/shop",
+            "one/shop?db=0#insecure",
+            "u:hunter2@one/shop?sentinel_password=hunter2#insecure",
         ] {
             let Err(error) = parse(rest) else {
                 panic!("{rest} was accepted");

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    Pipeline, ProtocolVersion, PushInfo, RedisError, Value, cmd,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline,
+    ProtocolVersion, PushInfo, RedisError, Value, cmd,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::info::{Info, Role};
+use super::pump::{self, Pump};
 use super::query::Query;
 use super::redirect::Endpoint;
 #[cfg(feature = "tls")]
@@ -37,6 +38,8 @@ pub(crate) struct Server {
 /// A connection that is set up and has the scripts loaded.
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
+    /// What has to be polled for the connection to work.
+    pub(super) pump: Pump,
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(super) round_trip: Duration,
@@ -72,10 +75,20 @@ impl Link {
     }
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
-        self.connection.subscribe(channel).await?;
+        self.pump.drive(self.connection.subscribe(channel)).await?;
         // Says nothing. Who may not publish could not tell the process that has a lock that it waits for it.
         let told = cmd("PUBLISH").arg(channel).arg("").to_owned();
-        told.query_async(&mut self.connection).await
+        self.pump
+            .drive(told.query_async(&mut self.connection))
+            .await
+    }
+
+    /// Sends `questions` and waits for the answers.
+    pub(super) async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let answers = self
+            .connection
+            .send_packed_commands(questions, 0, questions.len());
+        self.pump.drive(answers).await
     }
 }
 
@@ -116,8 +129,20 @@ impl Server {
         Ok(Self { info })
     }
 
+    pub(super) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => "rediss",
+            ConnectionAddr::Unix(_) => "redis+unix",
+            _ => "redis",
+        }
+    }
+
     /// The server at `address`, with everything else as in `like`.
-    pub(super) fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
+    fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
         let info = like.clone().set_addr(address);
         Self { info }
     }
@@ -162,10 +187,7 @@ impl Server {
     ) -> Result<Vec<Value>, Failure> {
         let asked = async {
             let mut link = self.open_newest(limit).await?;
-            let answers = link
-                .connection
-                .send_packed_commands(questions, 0, questions.len());
-            answers.await
+            link.ask(questions).await
         };
         match timeout(limit, asked).await {
             Ok(answers) => answers.map_err(|error| self.failed(&error)),
@@ -199,8 +221,8 @@ impl Server {
         let mut start = scripts::load();
         start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
-        let answers = link.connection.send_packed_commands(&start, 0, start.len());
-        let mut answers = answers.await.map_err(|error| self.failed(&error))?;
+        let answers = link.ask(&start).await;
+        let mut answers = answers.map_err(|error| self.failed(&error))?;
         link.round_trip = sent_at.elapsed();
         link.info = Info::read(answers.pop().as_ref());
         link.role = link.info.as_ref().and_then(Info::role);
@@ -230,11 +252,10 @@ impl Server {
         // The name would need one permission more, which older servers do not know.
         let settings = settings.set_protocol(protocol).set_skip_set_lib_name();
         let info = self.info.clone().set_redis_settings(settings);
-        let connection = Client::open(info)?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let (connection, pump) = pump::open(info, config).await?;
         Ok(Link {
             connection,
+            pump,
             pushes,
             round_trip: Duration::ZERO,
             role: None,
@@ -245,7 +266,7 @@ impl Server {
     }
 
     /// What may be the matter with a server that is silent.
-    fn suspicion(&self) -> &'static str {
+    pub(super) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
             // A server without TLS waits for the rest of what it takes for a command.
             ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
@@ -277,7 +298,7 @@ impl Server {
 }
 
 /// The host at `address`, if what is sent there can be read on the way: no TLS, and not this machine.
-pub(super) fn readable(address: &ConnectionAddr) -> Option<String> {
+fn readable(address: &ConnectionAddr) -> Option<String> {
     let ConnectionAddr::Tcp(host, _) = address else {
         return None;
     };
@@ -298,12 +319,7 @@ fn speaks_no_resp3(error: &RedisError) -> bool {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.info.addr() {
-            redis::ConnectionAddr::TcpTls { .. } => "rediss://",
-            redis::ConnectionAddr::Unix(_) => "redis+unix://",
-            _ => "redis://",
-        };
-        write!(f, "{scheme}{}", self.info.addr())?;
+        write!(f, "{}://{}", self.scheme(), self.info.addr())?;
         match self.info.redis_settings().db() {
             0 => Ok(()),
             db => write!(f, "/{db}"),

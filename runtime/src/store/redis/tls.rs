@@ -26,7 +26,7 @@ impl Tls {
             return Ok(());
         }
         Err(LockError::config(
-            "`tls_ca` and `tls_client` work with `rediss://` only; change the URL, or leave them out",
+            "`tls_ca` and `tls_client` work with `rediss://`, `rediss-sentinel://` and `rediss-cluster://` only; change the URL, or leave them out",
         ))
     }
 

@@ -1,7 +1,7 @@
 //! Carries out what the panel decides, over a connection to each node.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -24,7 +24,6 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
-    waker: Option<Waker>,
 }
 
 struct Node {
@@ -58,7 +57,6 @@ impl RedlockStore {
             panel: Panel::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
-            waker: None,
         };
         for node in 0..store.nodes.len() {
             store.meet(node);
@@ -194,9 +192,10 @@ impl LockStore for RedlockStore {
             self.panel.submit(request, now);
         }
         self.flush();
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+    }
+
+    fn works_anywhere(&self) -> bool {
+        true
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
@@ -208,7 +207,6 @@ impl LockStore for RedlockStore {
             let due = self.poll_timer(cx);
             let sent = self.flush();
             if !(heard || due || sent) {
-                self.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }

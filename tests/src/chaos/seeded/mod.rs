@@ -3,6 +3,7 @@
 //! A bug lives in a worker process (`LEASEHOLD_SEEDED_BUG`). Every scenario also runs without it, and must
 //! then be without a violation.
 
+mod cluster;
 mod quorum;
 mod scenarios;
 mod scene;
@@ -198,6 +199,12 @@ pub const CASES: &[Case] = &[
         Kind::Crowded,
         "four come for three places",
         shares::four_for_three,
+    ),
+    case(
+        "SilenceIsKept",
+        Kind::Overlap,
+        "one master of a cluster refuses the renewals of a process that has locks on all of them, and a second one waits",
+        cluster::refused_by_one,
     ),
     case(
         UNCHECKED,

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -52,6 +52,8 @@ pub(crate) struct RedisStore {
     attempts: u32,
     /// Whether requests have been refused or unanswered for want of a connection.
     out: bool,
+    /// Whether the first attempt to connect is under way: what is asked meanwhile waits for its end.
+    opening: bool,
     jitter: Jitter,
     /// Why there is no connection.
     reason: Failure,
@@ -67,10 +69,9 @@ pub(crate) struct RedisStore {
     copies: Option<Copies>,
     /// The connection that waits for replicas now.
     waiting: Option<Epoch>,
-    /// What came meanwhile.
+    /// What came meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
-    waker: Option<Waker>,
 }
 
 impl RedisStore {
@@ -118,16 +119,11 @@ impl RedisStore {
         (store, connected)
     }
 
-    /// Connects when it is first asked for an event.
+    /// Connects when it is first asked for an event. Requests wait until that is done, or has failed.
     pub(crate) fn later(origin: Origin, names: Names, options: &Options) -> Self {
         let mut store = Self::unconnected(origin, Arc::new(names), options);
         store.out = true;
-        store.reason = not_sent(reply::failure(
-            "io",
-            format!("{} is not connected yet", store.origin),
-            Retry::Later,
-            false,
-        ));
+        store.opening = true;
         store.replace();
         store
     }
@@ -145,6 +141,7 @@ impl RedisStore {
             last_attempt: Instant::now(),
             attempts: 0,
             out: false,
+            opening: false,
             jitter: Jitter::new(rand::random()),
             reason: disconnected(),
             last_epoch: 0,
@@ -156,7 +153,6 @@ impl RedisStore {
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
-            waker: None,
         }
     }
 
@@ -180,6 +176,13 @@ impl RedisStore {
         self.manners
             .extend(unusual.map(|(request, manner)| (request.id, *manner)));
         self.submit(batch.into_iter().map(|(request, _)| request).collect());
+    }
+
+    /// These acquires are settled: their removal was carried out, here or on another node.
+    pub(crate) fn settle(&mut self, acquires: &[OpId]) {
+        for acquire in acquires {
+            self.acquires.remove(acquire);
+        }
     }
 
     /// Where the request belongs that was refused with `MOVED` or `ASK`.
@@ -209,11 +212,14 @@ impl RedisStore {
 
     /// Does what is due; whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        self.move_bytes(cx);
         let mut moved = false;
         while let Poll::Ready(Some(batch)) = self.running.poll_next_unpin(cx) {
             self.answered(batch);
             moved = true;
         }
+        // What these have to send.
+        self.move_bytes(cx);
         if let Some(epoch) = self.poll_pushes(cx) {
             self.lost(epoch, disconnected());
             moved = true;
@@ -223,6 +229,12 @@ impl RedisStore {
             moved = true;
         }
         moved | self.poll_timer(cx)
+    }
+
+    fn move_bytes(&mut self, cx: &mut Context<'_>) {
+        for line in self.line.iter_mut().chain(&mut self.retired) {
+            line.move_bytes(cx);
+        }
     }
 
     /// Takes what the server sent unasked; the connection whose end it was.
@@ -273,15 +285,15 @@ impl RedisStore {
 impl LockStore for RedisStore {
     fn submit(&mut self, batch: Vec<Request>) {
         self.send(batch);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+    }
+
+    fn works_anywhere(&self) -> bool {
+        true
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         while self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
-                self.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }

@@ -18,7 +18,11 @@ impl RedisStore {
             bundle::MOST
         };
         let Some(line) = &mut self.line else {
-            self.refuse(batch);
+            if self.opening {
+                self.held_back.extend(batch);
+            } else {
+                self.refuse(batch);
+            }
             return;
         };
         let (epoch, listening) = (line.epoch, line.listening);
@@ -36,7 +40,7 @@ impl RedisStore {
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
-                Op::Acquire { .. } | Op::Join { .. } => {
+                Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } => {
                     self.acquires.insert(request.id, epoch);
                 }
                 Op::Release { after, .. } | Op::Part { after, .. } => {
@@ -170,9 +174,7 @@ impl RedisStore {
             self.after(&result);
             if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
             {
-                for settled in after {
-                    self.acquires.remove(settled);
-                }
+                self.settle(after);
             }
             self.reply(sent.id, result);
         }

@@ -36,6 +36,7 @@ impl RedisStore {
     pub(super) fn adopt(&mut self, link: Link) {
         self.last_epoch += 1;
         self.reconnect_at = None;
+        self.opening = false;
         self.connecting = FuturesUnordered::new();
         if let Some(copies) = &self.copies {
             copies.connected(link.role);
@@ -115,6 +116,8 @@ impl RedisStore {
                     tracing::warn!(server = %self.origin, error = %failure.error, "cannot connect; trying again");
                 }
                 self.reason = not_sent(failure);
+                self.opening = false;
+                self.send_held_back();
             }
         }
     }

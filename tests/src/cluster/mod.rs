@@ -1,6 +1,7 @@
 //! Masters and replicas of a Redis Cluster: all real processes.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redis::{Cmd, cmd};
@@ -8,6 +9,11 @@ use redis::{Cmd, cmd};
 use crate::redis_probe::RedisProbe;
 use crate::server::{Server, ServerOptions};
 use crate::wait;
+
+mod bus;
+mod standing;
+
+use bus::Bus;
 
 /// How many masters there are, with the slots shared among them evenly.
 pub const MASTERS: usize = 3;
@@ -24,7 +30,10 @@ const NODE_TIMEOUT_MS: &str = "2000";
 #[must_use]
 pub struct Setup {
     replicas: usize,
+    spares: usize,
     password: Option<String>,
+    divisible: bool,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -39,9 +48,27 @@ impl Setup {
         self
     }
 
+    /// There is one master more, which has no slots. It comes last.
+    pub fn with_a_spare(mut self) -> Self {
+        self.spares = 1;
+        self
+    }
+
     /// Clients must give this password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The nodes run this program.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    /// Nodes can be [cut off](Cluster::isolate) from the others. It takes a system that has all addresses of 127.0.0.0/8.
+    pub fn divisible(mut self) -> Self {
+        self.divisible = true;
         self
     }
 
@@ -51,7 +78,9 @@ impl Setup {
     ///
     /// When they do not find each other.
     pub fn start(self) -> Cluster {
-        let nodes: Vec<_> = (0..MASTERS + self.replicas).map(|_| self.node()).collect();
+        let count = MASTERS + self.replicas + self.spares;
+        let nodes = (0..count).map(|index| self.node(index));
+        let nodes: Vec<_> = nodes.collect();
         let cluster = Cluster { nodes };
         for (index, node) in cluster.running() {
             let mut epoch = cmd("CLUSTER");
@@ -73,8 +102,18 @@ impl Setup {
         cluster
     }
 
-    fn node(&self) -> Node {
-        let (options, bus) = ServerOptions::new().cluster_node();
+    fn node(&self, index: usize) -> Node {
+        let (options, port) = ServerOptions::new().cluster_node();
+        let bus = self.divisible.then(|| Bus::start(port));
+        let options = match &bus {
+            Some(bus) => options
+                .option("cluster-announce-ip", &["127.0.0.1"])
+                // The server takes only 127.0.0.1 itself for this machine.
+                .option("protected-mode", &["no"])
+                .option("cluster-announce-bus-port", &[&bus.port().to_string()])
+                .option("bind-source-addr", &[&standing::address(index).to_string()]),
+            None => options,
+        };
         let options = options
             .option("cluster-node-timeout", &[NODE_TIMEOUT_MS])
             .option("cluster-replica-validity-factor", &["0"])
@@ -84,10 +123,15 @@ impl Setup {
             Some(password) => options.password(password).option("masterauth", &[password]),
             None => options,
         };
+        let options = match &self.program {
+            Some(program) => options.program(program),
+            None => options,
+        };
         let server = options.start();
         Node {
             probe: server.probe(),
             server,
+            bus_port: bus.as_ref().map_or(port, Bus::port),
             bus,
             runs: true,
         }
@@ -104,7 +148,9 @@ fn slots_of(master: usize) -> (usize, usize) {
 struct Node {
     server: Server,
     probe: RedisProbe,
-    bus: u16,
+    /// Where the others are told to speak to it.
+    bus_port: u16,
+    bus: Option<Bus>,
     runs: bool,
 }
 
@@ -245,18 +291,20 @@ impl Cluster {
 
     /// Starts it again; it knows its cluster, and nothing of the locks.
     pub fn restart(&mut self, node: usize) {
+        self.nodes[node].server.restart();
+        self.nodes[node].runs = true;
+        self.connect_probe(node);
+    }
+
+    /// Connects the plain client of a node anew.
+    pub fn connect_probe(&mut self, node: usize) {
         let node = &mut self.nodes[node];
-        node.server.restart();
         node.probe = node.server.probe();
-        node.runs = true;
     }
 
     /// Waits until the replica of a killed master has taken over, and the nodes that run see a cluster that serves.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
-        let replica = &self.node(dead + MASTERS).server;
-        wait::until("the replica takes over", PATIENCE, || {
-            replica.role().as_deref() == Some("master") && self.serves()
-        });
+        self.wait_until_taken_over(dead + MASTERS);
     }
 
     /// Waits until the nodes that run see that it does not.
@@ -280,11 +328,6 @@ impl Cluster {
         epochs.len()
     }
 
-    fn serves(&self) -> bool {
-        self.running()
-            .all(|(_, node)| node.state().contains("cluster_state:ok"))
-    }
-
     /// Tells one node of all others.
     fn introduce(&self) {
         let first = self.node(0);
@@ -293,7 +336,7 @@ impl Cluster {
             meet.arg("MEET")
                 .arg("127.0.0.1")
                 .arg(node.server.port())
-                .arg(node.bus);
+                .arg(node.bus_port);
             first.run::<()>(&meet);
         }
         let all = format!("cluster_known_nodes:{}\r", self.nodes.len());
@@ -328,6 +371,11 @@ impl Cluster {
         let node = &self.nodes[index];
         assert!(node.runs, "the node runs");
         node
+    }
+
+    fn buses(&self) -> impl Iterator<Item = (usize, &Bus)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(index, node)| Some((index, node.bus.as_ref()?)))
     }
 
     fn running(&self) -> impl Iterator<Item = (usize, &Node)> {

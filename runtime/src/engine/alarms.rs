@@ -1,0 +1,99 @@
+//! Waking callers that wait for each other and not for the store, at the end of their budget.
+//!
+//! The engine has the timers, because a caller may run on any executor, and some have none.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+
+/// Callers to wake.
+#[derive(Debug, Default)]
+pub(super) struct Alarms {
+    due: BinaryHeap<Reverse<Alarm>>,
+    /// How many there were when those that nobody waits for any more were last thrown out.
+    swept: usize,
+}
+
+/// At least so many alarms are set between two such sweeps.
+const SWEEP_EVERY: usize = 64;
+
+#[derive(Debug)]
+struct Alarm {
+    at: Instant,
+    caller: oneshot::Sender<()>,
+}
+
+impl Alarms {
+    pub(super) fn set(&mut self, at: Instant, caller: oneshot::Sender<()>) {
+        if 2 * self.swept + SWEEP_EVERY <= self.due.len() {
+            // Those who got what they waited for are gone.
+            self.due.retain(|Reverse(alarm)| !alarm.caller.is_closed());
+            self.swept = self.due.len();
+        }
+        self.due.push(Reverse(Alarm { at, caller }));
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.peek().map(|Reverse(first)| first.at)
+    }
+
+    /// Those whose time has come.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<oneshot::Sender<()>> {
+        let mut due = Vec::new();
+        while self.next_due().is_some_and(|at| at <= now) {
+            due.extend(self.due.pop().map(|Reverse(alarm)| alarm.caller));
+        }
+        due
+    }
+}
+
+impl Ord for Alarm {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl PartialOrd for Alarm {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Alarm {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Alarm {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn those_that_nobody_waits_for_do_not_pile_up() {
+        let mut alarms = Alarms::default();
+        let now = Instant::from_nanos(1);
+        let (first, mut waits) = oneshot::channel();
+        alarms.set(now + Duration::from_secs(1), first);
+        for _ in 0..1000 {
+            let (caller, gone) = oneshot::channel();
+            alarms.set(now + Duration::from_secs(3600), caller);
+            drop(gone);
+        }
+        assert!(alarms.due.len() <= 2 * SWEEP_EVERY, "{}", alarms.due.len());
+        assert!(alarms.due(now).is_empty());
+        let due = alarms.due(now + Duration::from_secs(1));
+        assert_eq!(due.len(), 1);
+        for caller in due {
+            let _ = caller.send(());
+        }
+        assert_eq!(waits.try_recv(), Ok(()));
+    }
+}

@@ -1,0 +1,94 @@
+//! What callers ask of the engine, until somebody takes it up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::shutdown::ShutdownReport;
+use super::slot::Slot;
+use super::ticket::{Order, TicketId};
+use crate::clock::Instant;
+
+/// What callers ask of the engine.
+pub(crate) enum Command {
+    Acquire {
+        id: TicketId,
+        order: Box<Order>,
+        slot: Arc<Slot>,
+    },
+    /// The locks of one call, at once.
+    AcquireAll {
+        orders: Vec<(TicketId, Order, Arc<Slot>)>,
+        /// How long the call queues if they cannot be had now.
+        wait: Duration,
+    },
+    Release {
+        id: TicketId,
+        /// For how long the key is to stay.
+        keep: Option<Duration>,
+    },
+    /// The same for several, whose requests leave together.
+    ReleaseAll {
+        ids: Vec<TicketId>,
+        keep: Option<Duration>,
+    },
+    Abandon(TicketId),
+    Downgrade(TicketId),
+    /// Wake a caller at this time.
+    Wake {
+        at: Instant,
+        caller: oneshot::Sender<()>,
+    },
+    ShutDown {
+        limit: Duration,
+        reply: oneshot::Sender<ShutdownReport>,
+    },
+    /// All callers are gone.
+    Close,
+}
+
+/// Commands in the order in which they were given.
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    commands: Vec<Command>,
+    /// Nobody will take them up any more.
+    stopped: bool,
+}
+
+impl Inbox {
+    /// Adds a command; gives it back if the engine has stopped.
+    pub(super) fn put(&self, command: Command) -> Result<(), Command> {
+        let mut state = self.state();
+        if state.stopped {
+            return Err(command);
+        }
+        state.commands.push(command);
+        Ok(())
+    }
+
+    /// Moves all commands to the end of `into`.
+    pub(super) fn take(&self, into: &mut Vec<Command>) {
+        into.append(&mut self.state().commands);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().commands.is_empty()
+    }
+
+    /// Takes no commands from now on; what is left of them.
+    pub(super) fn stop(&self) -> Vec<Command> {
+        let mut state = self.state();
+        state.stopped = true;
+        std::mem::take(&mut state.commands)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

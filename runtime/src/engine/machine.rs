@@ -1,0 +1,456 @@
+//! The core with what surrounds it: feeds it, and carries out what it decides.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::{Handle, TryCurrentError};
+use tokio::sync::oneshot;
+use tokio::task::unconstrained;
+
+use super::alarms::Alarms;
+use super::core::{Core, Limits, Signal};
+use super::home::Home;
+use super::inbox::{Command, Inbox};
+use super::meter;
+use super::news::News;
+use super::shutdown::ShutdownReport;
+use super::slot::Slot;
+use super::spin::Spin;
+use super::ticket::TicketId;
+use crate::LockError;
+use crate::clock::{Clock, Instant};
+use crate::counted::CountedMap;
+use crate::store::{LockStore, Request, StoreEvent};
+
+/// How many of the store's events are taken before what follows from them is carried out.
+const LIMIT: usize = 1024;
+
+/// The longest sleep of the engine's task. The runtime's timers stand still while the machine is suspended and leases do not, so the
+/// time is looked at again after this long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The sleep while nothing is held or waiting: only a command or the store can bring work.
+const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often a caller's thread looks at the store again because something has stirred, before it leaves that to the engine's task.
+const MOST_LOOKS: usize = 4;
+
+/// An engine's state. One thread at a time has it.
+pub(super) struct Machine {
+    core: Core,
+    store: Box<dyn LockStore>,
+    clock: Clock,
+    inbox: Vec<Command>,
+    events: Vec<StoreEvent>,
+    slots: CountedMap<TicketId, Arc<Slot>>,
+    shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
+    last_shutdown: u64,
+    alarms: Alarms,
+    life: Life,
+    /// Wakes the engine's own task.
+    home: Arc<Home>,
+    /// When that will look by itself.
+    wakes_at: Instant,
+    /// The one that the store is connected in.
+    runtime: Handle,
+    spin: Spin,
+    news: News,
+    /// The process that made this.
+    process: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// All callers are gone; what is held is still released.
+    Closed,
+    /// Nothing is done any more.
+    Stopped,
+}
+
+impl Machine {
+    pub(super) fn new(
+        store: Box<dyn LockStore>,
+        limits: Limits,
+        clock: Clock,
+        spins: bool,
+        home: Arc<Home>,
+    ) -> Self {
+        let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
+        Self {
+            core: Core::new(limits, seed),
+            store,
+            clock,
+            inbox: Vec::new(),
+            events: Vec::new(),
+            slots: CountedMap::default(),
+            shutdowns: HashMap::new(),
+            last_shutdown: 0,
+            alarms: Alarms::default(),
+            life: Life::Open,
+            home,
+            wakes_at: Instant::ZERO,
+            runtime: Handle::current(),
+            spin: Spin::new(spins),
+            news: News::default(),
+            process: std::process::id(),
+        }
+    }
+
+    /// A turn of the engine's own task: all that there is to do. Whether there was anything.
+    pub(super) fn turn(&mut self, inbox: &Inbox, due: bool, task: &Waker) -> bool {
+        self.home.register(task);
+        if self.life == Life::Stopped {
+            return false;
+        }
+        inbox.take(&mut self.inbox);
+        let told = self.poll_store();
+        if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
+            return false;
+        }
+        let now = self.clock.now();
+        // Replies first: a lease that they prolong is not due.
+        self.replies(now);
+        self.commands();
+        let now = self.clock.now();
+        self.core.tick(now);
+        self.news.alarms.extend(self.alarms.due(now));
+        self.carry_out(now);
+        true
+    }
+
+    /// A turn of a caller's thread: takes up what callers ask. What that asks of the store goes out at once if the store answers at once, and if
+    /// nothing else is under way; otherwise it is for the engine's own task, which puts together what comes together.
+    ///
+    /// Whether that task has to be [called](Home::call).
+    pub(super) fn help(&mut self, inbox: &Inbox) -> bool {
+        if self.life == Life::Stopped {
+            return false;
+        }
+        inbox.take(&mut self.inbox);
+        self.commands();
+        let mut called = false;
+        if self.store.answers_at_once() {
+            self.ask_at_once();
+        } else if self.core.has_requests()
+            && self.core.is_lone(0)
+            && self.store.works_anywhere()
+            && self.may_ask_from_here()
+        {
+            self.ask_from_here();
+            // While the server wakes up, so does the engine's thread.
+            called |= self.spin.is_quick();
+        }
+        self.tell_all();
+        let now = self.clock.now();
+        // Due by its own clock, the task may still be asleep after a suspend.
+        let late = self.wakes_at <= now;
+        let early = now + self.sleep() < self.wakes_at;
+        called || late || early || self.core.has_requests() || self.is_over()
+    }
+
+    /// The engine's task is about to sleep until `wakes_at`, unless it is woken.
+    pub(super) fn sleeps(&mut self, wakes_at: Instant) {
+        self.wakes_at = wakes_at;
+    }
+
+    /// Whether an answer is so near that the engine's task had better not sleep.
+    pub(super) fn spins(&self) -> bool {
+        self.spin.goes_on(self.clock.now())
+    }
+
+    /// How long the engine's task may sleep from now on.
+    pub(super) fn sleep(&self) -> Duration {
+        let next = [self.core.next_due(), self.alarms.next_due()];
+        match next.into_iter().flatten().min() {
+            Some(due) => due.since(self.clock.now()).min(LONGEST_SLEEP),
+            None => IDLE_SLEEP,
+        }
+    }
+
+    /// Whether the engine's task may end.
+    pub(super) fn is_over(&self) -> bool {
+        match self.life {
+            Life::Open => false,
+            Life::Closed => self.core.is_idle(),
+            Life::Stopped => true,
+        }
+    }
+
+    /// What to tell whom when the machine has been given up, and not before: they will want it, and what a waker does is not the
+    /// engine's business.
+    pub(super) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Nothing will be taken up any more: nobody may wait for it for ever.
+    pub(super) fn stop(&mut self, left: Vec<Command>, error: &LockError) {
+        let slots = self.slots.drain().map(|(_, slot)| slot);
+        let refused = self.inbox.drain(..).chain(left);
+        let refused = refused.flat_map(|command| match command {
+            Command::Acquire { slot, .. } => vec![slot],
+            Command::AcquireAll { orders, .. } => {
+                orders.into_iter().map(|(_, _, slot)| slot).collect()
+            }
+            _ => Vec::new(),
+        });
+        for slot in slots.chain(refused) {
+            self.news.wakers.extend(slot.orphan(error.clone()));
+            self.news.over.push(slot);
+        }
+        self.shutdowns.clear();
+        self.alarms = Alarms::default();
+        self.life = Life::Stopped;
+        // Its connections are of no use any more.
+        self.news.left = Some(std::mem::replace(&mut self.store, Box::new(Gone)));
+        self.home.hand_back();
+    }
+
+    fn poll_store(&mut self) -> bool {
+        let home = Waker::from(Arc::clone(&self.home));
+        let cx = &mut Context::from_waker(&home);
+        while self.events.len() < LIMIT {
+            let Poll::Ready(event) = self.store.poll_event(cx) else {
+                break;
+            };
+            self.events.push(event);
+        }
+        !self.events.is_empty()
+    }
+
+    fn replies(&mut self, now: Instant) {
+        for event in self.events.drain(..) {
+            match event {
+                StoreEvent::Reply(op, result) => {
+                    self.spin.answered(now);
+                    self.core.reply(op, result, now);
+                }
+                StoreEvent::Connected => self.core.connected(now),
+                StoreEvent::Turn(key) => self.core.called(&key, now),
+                StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
+            }
+        }
+    }
+
+    fn commands(&mut self) {
+        // What is not handled yet stays where `stop` finds it, should handling one panic.
+        self.inbox.reverse();
+        while let Some(command) = self.inbox.pop() {
+            self.command(command);
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        // Read for each command: an order's budget starts when it is taken, not when the batch was.
+        let now = self.clock.now();
+        match command {
+            Command::Acquire { id, order, slot } => {
+                self.slots.insert(id, slot);
+                self.core.acquire(id, *order, now);
+            }
+            Command::AcquireAll { orders, wait } => {
+                let orders = orders.into_iter().map(|(id, order, slot)| {
+                    self.slots.insert(id, slot);
+                    (id, order)
+                });
+                let orders = orders.collect();
+                self.core.acquire_all(orders, wait, now);
+            }
+            Command::Release { id, keep } => self.core.release(id, keep, now),
+            Command::ReleaseAll { ids, keep } => {
+                for id in ids {
+                    self.core.release(id, keep, now);
+                }
+            }
+            Command::Abandon(id) => {
+                self.slots.remove(&id);
+                self.core.abandon(id, now);
+            }
+            Command::Downgrade(id) => self.core.downgrade(id, now),
+            Command::Wake { at, caller } => self.alarms.set(at, caller),
+            Command::ShutDown { limit, reply } => {
+                self.last_shutdown += 1;
+                self.shutdowns.insert(self.last_shutdown, reply);
+                self.core.shut_down(self.last_shutdown, limit, now);
+            }
+            Command::Close => self.life = Life::Closed,
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant) {
+        if self.core.has_requests() {
+            self.submit(now);
+        }
+        self.tell_all();
+    }
+
+    /// Asks a store that answers at once, until nothing is left to ask.
+    fn ask_at_once(&mut self) {
+        while self.core.has_requests() {
+            self.submit(self.clock.now());
+            while self.poll_store() {
+                self.replies(self.clock.now());
+            }
+        }
+    }
+
+    /// Whether this thread may write to the server: not in a copy of the process that `fork` has made, to which the connection does not
+    /// belong; and not so late in a thread's life that it cannot enter a runtime.
+    fn may_ask_from_here(&self) -> bool {
+        let torn_down = |error: &TryCurrentError| error.is_thread_local_destroyed();
+        std::process::id() == self.process
+            && !Handle::try_current().is_err_and(|error| torn_down(&error))
+    }
+
+    fn submit(&mut self, now: Instant) {
+        let requests = self.core.take_requests(now);
+        if self.core.is_lone(requests.len())
+            && requests.iter().any(|request| request.op.is_waited_for())
+        {
+            self.spin.asked(now);
+        }
+        self.store.submit(requests);
+    }
+
+    /// Writes what there is to ask, without the engine's task; that takes in the answers.
+    fn ask_from_here(&mut self) {
+        let runtime = self.runtime.clone();
+        let _context = runtime.enter();
+        self.submit(self.clock.now());
+        self.home.mute();
+        // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
+        let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));
+        let heard = polled
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        if heard == Poll::Ready(true) {
+            self.replies(self.clock.now());
+        }
+    }
+
+    /// Polls the store until it has nothing to say and nothing has stirred it meanwhile.
+    fn poll_quietly(&mut self) -> bool {
+        let mut heard = false;
+        for _ in 0..MOST_LOOKS {
+            heard |= self.poll_store();
+            if LIMIT <= self.events.len() {
+                break;
+            }
+            if self.home.unmute() {
+                return heard;
+            }
+        }
+        self.home.hand_back();
+        heard
+    }
+
+    fn tell_all(&mut self) {
+        for signal in self.core.take_signals() {
+            self.tell(signal);
+        }
+    }
+
+    fn tell(&mut self, signal: Signal) {
+        meter::count(&signal);
+        let waker = match signal {
+            Signal::Granted {
+                ticket,
+                deadline,
+                fence,
+            } => self
+                .slots
+                .get(&ticket)
+                .and_then(|slot| slot.grant(deadline, fence)),
+            Signal::Extended { ticket, deadline } => {
+                if let Some(slot) = self.slots.get(&ticket) {
+                    slot.extend(deadline);
+                }
+                None
+            }
+            Signal::Shared(ticket) => self.slots.get(&ticket).and_then(|slot| slot.share()),
+            Signal::Lost(ticket) => self.slots.get(&ticket).and_then(|slot| {
+                self.news.over.push(Arc::clone(slot));
+                slot.lose()
+            }),
+            Signal::Failed(ticket, error) => {
+                self.slots.remove(&ticket).and_then(|slot| slot.fail(error))
+            }
+            Signal::Apart(ticket) => self
+                .slots
+                .remove(&ticket)
+                .and_then(|slot| slot.release(false)),
+            Signal::Released { ticket, confirmed } => self
+                .slots
+                .remove(&ticket)
+                .and_then(|slot| slot.release(confirmed)),
+            Signal::ShutDown(number, report) => {
+                let reply = self.shutdowns.remove(&number);
+                self.news.reports.extend(reply.map(|reply| (reply, report)));
+                None
+            }
+        };
+        self.news.wakers.extend(waker);
+    }
+}
+
+/// The store of an engine that has stopped.
+struct Gone;
+
+impl LockStore for Gone {
+    fn submit(&mut self, _: Vec<Request>) {}
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ticket::Order;
+    use super::*;
+    use crate::lease::Terms;
+    use crate::store::memory::{MemoryStore, Space};
+    use crate::token::{Nonce, Token};
+
+    /// Fails if answers beyond those that are taken at once are left lying in a store that wakes nobody for them.
+    #[tokio::test]
+    async fn all_answers_of_a_store_in_the_process_are_taken() {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let limits = Limits {
+            in_flight: 4 * LIMIT,
+            ..Limits::of_tests(LONGEST_SLEEP, 100)
+        };
+        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
+        let inbox = Inbox::default();
+        let mut slots = Vec::new();
+        for number in 0..3 * LIMIT {
+            let key: Arc<str> = number.to_string().into();
+            let slot = Slot::new(Arc::clone(&key));
+            slot.set_clock(clock);
+            let order = Order {
+                name: Arc::clone(&key),
+                key,
+                token: Token::random(Nonce::new()),
+                owner: "".into(),
+                terms: Terms::new(Duration::from_secs(60)).expect("a ttl"),
+                watchdog: None,
+                wait: Duration::ZERO,
+                share: None,
+            };
+            let command = Command::Acquire {
+                id: TicketId(number as u64),
+                order: Box::new(order),
+                slot: Arc::clone(&slot),
+            };
+            assert!(inbox.put(command).is_ok());
+            slots.push(slot);
+        }
+        machine.help(&inbox);
+        assert!(slots.iter().all(|slot| slot.is_live()));
+    }
+}

@@ -1,0 +1,55 @@
+//! What callers are told when the engine's state has been given up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+
+use super::shutdown::ShutdownReport;
+use super::slot::Slot;
+use crate::store::LockStore;
+
+/// Whom to wake, and what for.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) wakers: Vec<Waker>,
+    /// Locks that are not held any more, which more than one task may watch.
+    pub(super) over: Vec<Arc<Slot>>,
+    pub(super) alarms: Vec<oneshot::Sender<()>>,
+    pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
+    /// A store that is not used any more.
+    pub(super) left: Option<Box<dyn LockStore>>,
+}
+
+impl News {
+    /// Tells everybody. A waker is other people's code: one that panics is not to keep the others from being woken, nor to end the thread
+    /// of a caller that has nothing to do with it.
+    pub(super) fn tell(self) {
+        for waker in self.wakers {
+            guarded(|| waker.wake());
+        }
+        for slot in self.over {
+            guarded(|| slot.tell_over());
+        }
+        for caller in self.alarms {
+            // The caller may be gone.
+            guarded(|| {
+                let _ = caller.send(());
+            });
+        }
+        for (reply, report) in self.reports {
+            // Whoever asked may have stopped waiting.
+            guarded(|| {
+                let _ = reply.send(report);
+            });
+        }
+        drop(self.left);
+    }
+}
+
+fn guarded(tell: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+        tracing::error!("the waker of a task that uses a lock has panicked");
+    }
+}

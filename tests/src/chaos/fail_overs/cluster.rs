@@ -1,0 +1,125 @@
+//! What happens to the masters of a cluster: as with Sentinels, and they are cut off from the others, and their slots move.
+
+use std::time::Duration;
+
+use super::{Failing, Hazard, PAUSE};
+use crate::chaos::faults::kill_clients;
+use crate::chaos::r01_fail_overs::KEYS;
+use crate::cluster::{Cluster, Setup};
+
+/// So many slots move in one resharding.
+const SLOTS: u64 = 3;
+
+impl Failing for Cluster {
+    const KINDS: u64 = 8;
+
+    fn start() -> Self {
+        Setup::new().with_replicas().divisible().start()
+    }
+
+    fn url(&self) -> String {
+        format!("{}/", self.url())
+    }
+
+    fn strike(&mut self, kind: u64, hazard: &mut Hazard<'_>) -> u64 {
+        let master = hazard.one_of(&self.masters());
+        match kind {
+            0 => kill_behind(self, master, hazard),
+            1 => {
+                hazard.fault("SIGKILL of a master");
+                let heir = self.replica_of(master);
+                self.kill(master);
+                self.wait_until_taken_over(heir);
+                back(self, master, hazard)
+            }
+            2 => hang(self, master, hazard),
+            3 => {
+                hazard.fault("CLUSTER FAILOVER");
+                self.depose(master);
+                self.wait_until_whole();
+                1
+            }
+            4 => isolate(self, master, hazard),
+            5 => stop_a_replica(self, master, hazard),
+            6 => {
+                hazard.fault("connections of a master cut");
+                kill_clients(self.server(master));
+                self.connect_probe(master);
+                0
+            }
+            _ => reshard(self, hazard),
+        }
+    }
+}
+
+/// The master is cut off from its replica, goes on for a while, and dies.
+fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
+    hazard.fault("partition of a master from its replica, then SIGKILL");
+    let replica = cluster.replica_of(master);
+    cluster.pause(replica);
+    // What is under way to a stopped process waits for it; so its connection goes too.
+    cluster.cut_replication(master);
+    hazard.wait_up_to(Duration::from_millis(900));
+    cluster.kill(master);
+    cluster.resume(replica);
+    cluster.wait_until_taken_over(replica);
+    back(cluster, master, hazard)
+}
+
+fn back(cluster: &mut Cluster, dead: usize, hazard: &mut Hazard<'_>) -> u64 {
+    hazard.wait_up_to(PAUSE / 2);
+    cluster.restart(dead);
+    cluster.wait_until_whole();
+    1
+}
+
+/// The old master takes itself for the master when it goes on, until it is told.
+fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
+    hazard.fault("SIGSTOP of a master beyond a fail-over");
+    let heir = cluster.replica_of(master);
+    cluster.pause(master);
+    cluster.wait_until_taken_over(heir);
+    hazard.wait_up_to(PAUSE / 2);
+    cluster.resume(master);
+    cluster.wait_until_whole();
+    1
+}
+
+/// The master goes on giving locks until it notices that it is alone, and nobody hears of them.
+fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
+    hazard.fault("partition of a master from all other nodes");
+    let heir = cluster.replica_of(master);
+    cluster.isolate(master);
+    cluster.wait_until_given_up(master, heir);
+    hazard.wait_up_to(PAUSE / 2);
+    cluster.heal(master);
+    cluster.wait_until_whole();
+    1
+}
+
+fn stop_a_replica(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
+    hazard.fault("SIGSTOP of a replica");
+    let replica = cluster.replica_of(master);
+    cluster.pause(replica);
+    hazard.wait_up_to(PAUSE / 2);
+    cluster.resume(replica);
+    cluster.wait_until_whole();
+    0
+}
+
+/// Slots of locks that are held go to other masters.
+fn reshard(cluster: &Cluster, hazard: &mut Hazard<'_>) -> u64 {
+    let masters = cluster.masters();
+    for _ in 0..SLOTS {
+        hazard.fault("a slot of held locks moves");
+        let (kind, keys) = hazard.one_of(&KEYS);
+        let key = format!("lock:{kind}{}", hazard.random.below(keys.into()));
+        let slot = cluster.slot(&key);
+        let owner = cluster.owner(slot);
+        let others = masters.iter().copied().filter(|other| *other != owner);
+        let to = hazard.one_of(&others.collect::<Vec<_>>());
+        cluster.reshard(slot, to);
+    }
+    cluster.wait_until_whole();
+    0
+}

@@ -1,0 +1,111 @@
+//! The network over which the nodes of a cluster watch each other; it can be cut for one of them.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+type Barred = BTreeSet<IpAddr>;
+
+/// What stands before the port on which a node hears the others. Each of them comes from an address of its own. Dropping it closes
+/// everything.
+#[derive(Debug)]
+pub(super) struct Bus {
+    port: u16,
+    barred: Arc<watch::Sender<Barred>>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Bus {
+    /// Before the port `target`; everybody passes.
+    pub(super) fn start(target: u16) -> Self {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        listener.set_nonblocking(true).expect("a socket option");
+        let port = listener.local_addr().expect("a bound socket").port();
+        let barred = Arc::new(watch::Sender::default());
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::spawn({
+            let barred = Arc::clone(&barred);
+            move || run(listener, target, &barred, stopped)
+        });
+        Self {
+            port,
+            barred,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where the node is to be heard.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Closes the connections from these addresses and takes no more; from all others they pass.
+    pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
+        self.barred.send_replace(from.into_iter().collect());
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    listener: std::net::TcpListener,
+    target: u16,
+    barred: &watch::Sender<Barred>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener).expect("a listening socket");
+        tokio::select! {
+            () = accept(&listener, target, barred) => {}
+            _ = stopped.wait_for(|stop| *stop) => {}
+        }
+    });
+}
+
+async fn accept(listener: &TcpListener, target: u16, barred: &watch::Sender<Barred>) {
+    loop {
+        let Ok((from, peer)) = listener.accept().await else {
+            continue;
+        };
+        let barred = barred.subscribe();
+        if !barred.borrow().contains(&peer.ip()) {
+            tokio::spawn(carry(from, peer, target, barred));
+        }
+    }
+}
+
+async fn carry(
+    mut from: TcpStream,
+    peer: SocketAddr,
+    target: u16,
+    mut barred: watch::Receiver<Barred>,
+) {
+    // A node that is down shows as a connection that closes at once.
+    let Ok(mut to) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
+        return;
+    };
+    tokio::select! {
+        // Whichever side ends it, it is over.
+        _ = copy_bidirectional(&mut from, &mut to) => {}
+        _ = barred.wait_for(|barred| barred.contains(&peer.ip())) => {}
+    }
+}

@@ -1,0 +1,198 @@
+//! Who is master and who replica by now, and how that changes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use redis::cmd;
+
+use super::{Cluster, MASTERS, Node, PATIENCE};
+use crate::proxy::Proxy;
+use crate::wait;
+
+/// After so long a replica gives up to take over from a master that lives.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// Where connections of a node to others come from.
+pub(super) fn address(node: usize) -> IpAddr {
+    let last = u8::try_from(node + 1).expect("there are few nodes");
+    Ipv4Addr::new(127, 0, 1, last).into()
+}
+
+impl Cluster {
+    /// The masters, in a cluster that is whole.
+    pub fn masters(&self) -> Vec<usize> {
+        let running = self.running();
+        let masters = running.filter(|(_, node)| says(node, "role:master"));
+        masters.map(|(index, _)| index).collect()
+    }
+
+    /// The replica of a master.
+    ///
+    /// # Panics
+    ///
+    /// When it has none.
+    pub fn replica_of(&self, master: usize) -> usize {
+        let id = self.id(master);
+        let is_its = |node: &Node| {
+            let table: String = node.run(cmd("CLUSTER").arg("NODES"));
+            let own = table.lines().find(|line| line.contains("myself"));
+            own.and_then(|line| line.split(' ').nth(3)) == Some(&*id)
+        };
+        let mut running = self.running();
+        let replica = running.find(|(_, node)| is_its(node));
+        replica.expect("the master has a replica").0
+    }
+
+    /// Stops a node where it is.
+    pub fn pause(&mut self, node: usize) {
+        self.nodes[node].server.pause();
+        self.nodes[node].runs = false;
+    }
+
+    /// Lets a stopped node go on.
+    pub fn resume(&mut self, node: usize) {
+        self.nodes[node].server.resume();
+        self.nodes[node].runs = true;
+    }
+
+    /// Ends the connections of a master to its replicas.
+    pub fn cut_replication(&self, master: usize) {
+        let mut cut = cmd("CLIENT");
+        cut.arg("KILL").arg("TYPE").arg("REPLICA");
+        self.node(master).run::<u32>(&cut);
+    }
+
+    /// Lets a replica take over from a master that lives and helps.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn depose(&self, master: usize) {
+        let heir = self.replica_of(master);
+        // It may not be in step yet, and may give the attempt up.
+        wait::until("the replica takes over", PATIENCE, || {
+            let heir = self.node(heir);
+            let asked = heir.probe.try_run::<()>(cmd("CLUSTER").arg("FAILOVER"));
+            let taken = || says(heir, "role:master");
+            asked.is_ok() && wait::try_until(ATTEMPT, taken).is_some()
+        });
+        self.wait_until_taken_over(heir);
+    }
+
+    /// Cuts a node off from all others; clients reach it.
+    pub fn isolate(&self, node: usize) {
+        let others = (0..self.nodes.len()).filter(|other| *other != node);
+        for (index, bus) in self.buses() {
+            if index == node {
+                bus.bar(others.clone().map(address));
+            } else {
+                bus.bar([address(node)]);
+            }
+        }
+        // Replicas come over the port of the clients.
+        self.permit_replication(node, false);
+        self.cut_replication(node);
+    }
+
+    /// Undoes [`isolate`](Self::isolate).
+    pub fn heal(&self, node: usize) {
+        for (_, bus) in self.buses() {
+            bus.bar([]);
+        }
+        self.permit_replication(node, true);
+    }
+
+    fn permit_replication(&self, node: usize, permitted: bool) {
+        let sign = if permitted { '+' } else { '-' };
+        let mut acl = cmd("ACL");
+        acl.arg("SETUSER").arg("default");
+        for command in ["psync", "sync", "replconf"] {
+            acl.arg(format!("{sign}{command}"));
+        }
+        self.node(node).run::<()>(&acl);
+    }
+
+    /// A network in front of each node, to which all nodes send their clients from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the nodes do not tell each other.
+    pub fn proxies(&self) -> Vec<Proxy> {
+        let nodes = self.running();
+        let proxies: Vec<_> = nodes
+            .map(|(_, node)| {
+                let proxy = Proxy::start(node.server.address());
+                let mut announce = cmd("CONFIG");
+                announce.arg("SET").arg("cluster-announce-port");
+                node.run::<()>(announce.arg(proxy.address().port()));
+                proxy
+            })
+            .collect();
+        wait::until("all know of the networks", PATIENCE, || {
+            self.running().all(|(_, node)| {
+                let table: String = node.run(cmd("CLUSTER").arg("NODES"));
+                let mut addresses = proxies.iter().map(Proxy::address);
+                addresses.all(|address| table.contains(&format!("{address}@")))
+            })
+        });
+        proxies
+    }
+
+    /// Waits until a node is a master, and those that run see a cluster that serves.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become one.
+    pub fn wait_until_taken_over(&self, heir: usize) {
+        wait::until("the replica takes over", PATIENCE, || {
+            says(self.node(heir), "role:master") && self.serves()
+        });
+    }
+
+    /// Waits until a node that is cut off serves no more, and its replica is a master.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
+    pub fn wait_until_given_up(&self, isolated: usize, heir: usize) {
+        wait::until("the replica of the isolated takes over", PATIENCE, || {
+            says(self.node(heir), "role:master") && !serves(self.node(isolated))
+        });
+    }
+
+    /// Waits until all nodes run in a cluster that serves, each master with a replica in step.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
+    pub fn wait_until_whole(&self) {
+        let paired = |node: &Node| {
+            let info = replication(node);
+            info.contains("role:master\r") && info.contains("state=online")
+                || info.contains("master_link_status:up\r")
+        };
+        wait::until("all nodes are in step", PATIENCE, || {
+            self.nodes.iter().all(|node| node.runs && paired(node))
+                && self.masters().len() == MASTERS
+                && self.serves()
+                && self.running().all(|(_, node)| super::is_complete(node))
+                && self.epochs() == 1
+        });
+    }
+
+    pub(super) fn serves(&self) -> bool {
+        self.running().all(|(_, node)| serves(node))
+    }
+}
+
+fn serves(node: &Node) -> bool {
+    node.state().contains("cluster_state:ok")
+}
+
+fn says(node: &Node, line: &str) -> bool {
+    replication(node).contains(&format!("{line}\r"))
+}
+
+fn replication(node: &Node) -> String {
+    node.run(cmd("INFO").arg("replication"))
+}

@@ -1,0 +1,94 @@
+//! Renewals that come as late as they may: the first try decides, as there is no time for a second.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use leasehold::LockGuard;
+use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
+use leasehold_tests::lateness::Excuse;
+
+use super::connect;
+use super::redirects::hide_the_map;
+
+const TTL: Duration = Duration::from_secs(12);
+
+/// Whatever fails is repeated after 300 ms at least.
+const INTERVAL: Duration = Duration::from_secs(11);
+
+/// So long after that the lease is given up.
+const MARGIN: Duration = Duration::from_millis(278);
+
+/// A key in a slot that is on its way to a node without slots, which the pool has not met.
+const TO_A_STRANGER: &str = "late";
+
+/// Keys of one slot, half of which are on another node.
+fn halved() -> Vec<String> {
+    (0..8).map(|number| format!("{{late}}{number}")).collect()
+}
+
+/// Keys in slots that have moved.
+fn moved() -> Vec<String> {
+    (0..3).map(|number| format!("late:{number}")).collect()
+}
+
+fn wire(key: &str) -> String {
+    format!("lock:{key}")
+}
+
+fn scatter(cluster: &Cluster) {
+    cluster.begin_move(cluster.slot(&wire(TO_A_STRANGER)), MASTERS);
+    cluster.move_key(&wire(TO_A_STRANGER), MASTERS);
+    let next = |slot| (cluster.owner(slot) + 1) % MASTERS;
+    let slot = cluster.slot("{late}");
+    let to = next(slot);
+    cluster.begin_move(slot, to);
+    for key in halved().iter().step_by(2) {
+        cluster.move_key(&wire(key), to);
+    }
+    for key in moved() {
+        let slot = cluster.slot(&wire(&key));
+        cluster.reshard(slot, next(slot));
+    }
+}
+
+/// Fails if leases of one slot that are renewed together are not renewed one by one when some of them have moved, if a request that
+/// is answered with `MOVED` is not sent on at once, or if one that is sent on to a node that was not met yet does not wait until
+/// that is connected.
+#[tokio::test(flavor = "multi_thread")]
+async fn are_carried_out_wherever_the_lock_is() {
+    for _ in 0..3 {
+        let excuse = Excuse::begin();
+        let lost = lost().await;
+        if lost.is_empty() {
+            return;
+        }
+        let late = excuse.so_far();
+        assert!(
+            late > MARGIN,
+            "lost: {lost:?}; the machine was {late:?} late"
+        );
+    }
+    panic!("this machine was later than {MARGIN:?} each time");
+}
+
+/// The keys whose leases were not renewed.
+async fn lost() -> Vec<String> {
+    let cluster = Setup::new().with_a_spare().start();
+    let pool = connect(&cluster.url()).await;
+    let keys = [vec![TO_A_STRANGER.to_owned()], halved(), moved()].concat();
+    let taken = Instant::now();
+    let locks = keys.iter().map(|key| {
+        let request = pool.lock(key).ttl(TTL).watchdog_every(INTERVAL);
+        request.acquire()
+    });
+    let locks = join_all(locks).await.into_iter();
+    let locks: Vec<LockGuard> = locks.map(|lock| lock.expect("free")).collect();
+    hide_the_map(&cluster);
+    scatter(&cluster);
+    let end = taken + TTL * 5 / 4;
+    tokio::time::sleep(end.saturating_duration_since(Instant::now())).await;
+    let lost = keys.into_iter().zip(&locks);
+    lost.filter(|(_, lock)| lock.check().is_err())
+        .map(|(key, _)| key)
+        .collect()
+}

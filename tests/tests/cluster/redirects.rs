@@ -1,0 +1,60 @@
+//! What is learned from a node that sends a request elsewhere, when nothing else tells where a slot is.
+
+use std::time::Duration;
+
+use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
+use redis::cmd;
+
+use super::{connect, take};
+
+/// Short, so that a lease that is not renewed is lost soon.
+const TTL: Duration = Duration::from_secs(2);
+
+/// From now on no node tells clients which node has which slot. It would be asked at the first sign of trouble, and a request
+/// that went astray would be repeated behind that.
+pub(super) fn hide_the_map(cluster: &Cluster) {
+    let mut acl = cmd("ACL");
+    acl.arg("SETUSER").arg("default").arg("-cluster|slots");
+    cluster.run_everywhere(&acl);
+}
+
+/// Fails if nothing is learned from `MOVED`, if another node is asked than it names, or if the next request for the slot goes astray too.
+#[tokio::test(flavor = "multi_thread")]
+async fn moved_is_enough() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let keys: Vec<_> = (0..6).map(|key| format!("moved:{key}")).collect();
+    let mut held = Vec::new();
+    for key in &keys {
+        let lock = pool.lock(key).ttl(TTL).watchdog().acquire().await;
+        held.push(lock.expect("free"));
+    }
+    hide_the_map(&cluster);
+    for key in &keys {
+        let slot = cluster.slot(&format!("lock:{key}"));
+        cluster.reshard(slot, (cluster.owner(slot) + 1) % MASTERS);
+    }
+    let redirected = redirects(&cluster);
+    tokio::time::sleep(TTL * 3 / 2).await;
+    for (lock, key) in held.into_iter().zip(&keys) {
+        lock.check().expect("it is renewed where it is");
+        lock.release().await.expect("still held");
+        for _ in 0..10 {
+            take(&pool, key).await.release().await.expect("held");
+        }
+    }
+    let redirected = redirects(&cluster) - redirected;
+    let slots = u64::try_from(keys.len()).expect("they are few");
+    assert!(redirected <= slots, "{redirected} redirects");
+}
+
+/// How many requests the nodes have sent elsewhere.
+fn redirects(cluster: &Cluster) -> u64 {
+    let of = |node: usize| {
+        let errors: String = cluster.probe(node).run(cmd("INFO").arg("errorstats"));
+        let mut lines = errors.lines();
+        let moved = lines.find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
+        moved.map_or(0, |count| count.trim().parse().expect("a number"))
+    };
+    (0..MASTERS).map(of).sum()
+}

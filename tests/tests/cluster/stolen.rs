@@ -1,0 +1,74 @@
+//! Leases of several slots are renewed together; what is said of one is not taken for another's.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use leasehold::LockGuard;
+use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
+
+use super::{LONG, connect};
+
+/// Short, so that a lease that is not renewed is lost soon.
+const TTL: Duration = Duration::from_millis(1500);
+const SLOTS: usize = 3;
+const KEYS: usize = 5;
+
+/// The keys in turn through the slots, so that no slot's are side by side.
+fn keys() -> Vec<String> {
+    let key = |number: usize| format!("{{stolen{}}}{number}", number % SLOTS);
+    (0..SLOTS * KEYS).map(key).collect()
+}
+
+/// Another client has some of the keys now: those in each slot at these places.
+fn steal(cluster: &Cluster, keys: &[String], places: &[usize]) {
+    for (number, key) in keys.iter().enumerate() {
+        let wire = format!("lock:{key}");
+        if places.contains(&(number / SLOTS)) {
+            cluster.probe_of(&wire).overwrite(&wire, "another", LONG);
+        }
+    }
+}
+
+/// Waits for two leases' time; exactly those at these places are lost by then.
+async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
+    let end = Instant::now() + TTL * 2;
+    while Instant::now() < end {
+        for (number, lock) in held.iter().enumerate() {
+            let stolen = places.contains(&(number / SLOTS));
+            assert!(lock.check().is_ok() || stolen, "{what}: {number} was kept");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for (number, lock) in held.iter().enumerate() {
+        let stolen = places.contains(&(number / SLOTS));
+        assert_eq!(lock.check().is_err(), stolen, "{what}: {number}");
+    }
+}
+
+/// Fails if the answers for the keys of one slot, or of several, are put together in another order than they were asked in: while all
+/// is well, and while the slots are on their way and some of the keys have moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_are_not_confused() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let keys = keys();
+    let held = keys
+        .iter()
+        .map(|key| pool.lock(key).ttl(TTL).watchdog().acquire());
+    let held = join_all(held).await.into_iter();
+    let held: Vec<_> = held.map(|lock| lock.expect("free")).collect();
+    steal(&cluster, &keys, &[1]);
+    judge("at home", &held, &[1]).await;
+    for tag in &keys[..SLOTS] {
+        let slot = cluster.slot(tag);
+        let to = (cluster.owner(slot) + 1) % MASTERS;
+        cluster.begin_move(slot, to);
+        let moved = keys.iter().filter(|key| cluster.slot(key) == slot);
+        for key in moved.take(KEYS / 2 + 1) {
+            cluster.move_key(&format!("lock:{key}"), to);
+        }
+    }
+    // Those that are still at home.
+    steal(&cluster, &keys, &[3]);
+    judge("on the way", &held, &[1, 3]).await;
+}

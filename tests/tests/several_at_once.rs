@@ -1,0 +1,293 @@
+//! Several keys in one request: what it costs, and that nothing is taken or left where one of them cannot be had.
+
+use std::time::Duration;
+
+use leasehold::{Fence, LockError, LockPool};
+use leasehold_tests::cluster::Setup;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{After, Mode, Proxy};
+use leasehold_tests::quorum::Quorum;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::sentinel::Deployment;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::connect(url).await;
+    pool.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// How often the server has run a command, also inside a script.
+fn calls(probe: &RedisProbe, command: &str) -> u64 {
+    let stats: String = probe.run(cmd("INFO").arg("commandstats"));
+    let Some((_, rest)) = stats.split_once(&format!("cmdstat_{command}:calls=")) else {
+        return 0;
+    };
+    let digits = rest.find(',').expect("more follows");
+    rest[..digits].parse().expect("a number")
+}
+
+/// Scripts and requests in all while `keys` are taken and released ten times.
+async fn scripts_for_ten(pool: &LockPool, probe: &RedisProbe, keys: &[&str]) -> u64 {
+    let before = calls(probe, "evalsha");
+    for _ in 0..10 {
+        let all = pool.lock_all(keys.iter().copied()).ttl(TTL).wait(HANG);
+        let guard = all.acquire().await.expect("free");
+        assert!(guard.fences().all(|(_, fence)| fence.is_some()));
+        guard.release().await.expect("released");
+    }
+    calls(probe, "evalsha") - before
+}
+
+/// Fails if the round trips grow with the number of keys: one script takes them and one releases them.
+#[tokio::test]
+async fn a_pair_is_two_scripts_however_many_keys() {
+    let server = Server::start();
+    let (pool, probe) = (connect(&server.url()).await, server.probe());
+    let sixteen: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+    let sixteen: Vec<&str> = sixteen.iter().map(String::as_str).collect();
+    for keys in [&["a", "b"][..], &["a", "b", "c"], &sixteen] {
+        assert_eq!(scripts_for_ten(&pool, &probe, keys).await, 20, "{keys:?}");
+    }
+    assert_eq!(probe.keys("lock:[^%]*"), [""; 0]);
+}
+
+/// The same behind Sentinels.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_sentinels_too() {
+    let deployment = Deployment::start();
+    let pool = connect(&deployment.url()).await;
+    let probe = deployment.master().probe();
+    assert_eq!(scripts_for_ten(&pool, &probe, &["a", "b"]).await, 20);
+}
+
+/// Fails if keys of one slot cost more than one, or keys of several fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_one_slot_is_enough() {
+    let cluster = Setup::new().start();
+    let pool = connect(&cluster.url()).await;
+    let probe = cluster.probe_of("lock:{t}:a");
+    // Releases of a cluster leave in one pipeline, each as a script of its own.
+    let keys = ["{t}:a", "{t}:b", "{t}:c"];
+    assert_eq!(scripts_for_ten(&pool, probe, &keys).await, 40);
+    let scattered = ["a", "b", "c"].map(|key| format!("{{{key}}}:k"));
+    for _ in 0..2 {
+        let all = pool.lock_all(scattered.clone()).ttl(TTL);
+        let guard = all.acquire().await.expect("free");
+        assert!(guard.fences().all(|(_, fence)| fence.is_some()));
+        guard.release().await.expect("released");
+    }
+    // All or nothing there, too.
+    let held = pool.lock("{t}:b").ttl(TTL).acquire().await.expect("free");
+    let other = connect(&cluster.url()).await;
+    let error = other.lock_all(keys).ttl(TTL).acquire().await;
+    assert!(error.expect_err("held").is_contention());
+    assert!(!probe.exists("lock:{t}:a") && !probe.exists("lock:{t}:c"));
+    held.release().await.expect("released");
+}
+
+/// Fails if a quorum, which has no such step, refuses several keys or leaves some.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_takes_them_one_by_one() {
+    let quorum = Quorum::older_than(3, Duration::from_secs(2));
+    let pool = connect(&quorum.url_with("max_ttl=2s")).await;
+    let probes = quorum.probes();
+    let ttl = Duration::from_secs(2);
+    let all = || pool.lock_all(["a", "b"]).ttl(ttl);
+    let guard = all().acquire().await.expect("free");
+    guard.release().await.expect("released");
+    let other = connect(&quorum.url_with("max_ttl=2s")).await;
+    let held = other.lock("b").ttl(ttl).acquire().await.expect("free");
+    let error = all().acquire().await.expect_err("held");
+    assert!(error.is_contention(), "{error:?}");
+    let gone = || probes.iter().all(|probe| !probe.exists("lock:a"));
+    wait::until_async("the first is free", HANG, gone).await;
+    drop(held);
+}
+
+/// Fails if the first keys are taken, if only for a moment, though a later one is held.
+#[tokio::test]
+async fn a_refused_call_writes_nothing() {
+    let server = Server::start();
+    let (pool, probe) = (connect(&server.url()).await, server.probe());
+    for held in ["a", "b", "c"] {
+        let key = format!("lock:{held}");
+        assert!(probe.set_nx(&key, "another", TTL));
+        let (sets, scripts) = (calls(&probe, "set"), calls(&probe, "evalsha"));
+        let error = pool.lock_all(["a", "b", "c"]).ttl(TTL).acquire().await;
+        match error.expect_err("one is held") {
+            LockError::Contended { key, retry_after } => {
+                assert_eq!(key, held);
+                assert!(retry_after.is_some_and(|left| TTL / 2 < left && left <= TTL));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(calls(&probe, "set"), sets, "something was set");
+        assert_eq!(calls(&probe, "evalsha"), scripts + 1, "more than one try");
+        assert_eq!(probe.get(&key).as_deref(), Some("another"));
+        probe.delete(&key);
+    }
+}
+
+/// Fails if a call comes before those that have waited longer for one of its keys, or if it never gets there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_for_several_queues_behind_the_others() {
+    let server = Server::start();
+    let [one, two, three] = [
+        connect(&server.url()).await,
+        connect(&server.url()).await,
+        connect(&server.url()).await,
+    ];
+    let held = one.lock("b").ttl(TTL).acquire().await.expect("free");
+    let probe = server.probe();
+    let first = tokio::spawn(async move {
+        let guard = two.lock("b").ttl(TTL).wait(HANG).acquire().await?;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok::<_, LockError>(guard.fence())
+    });
+    let queued = || !probe.keys("lock:*queue*").is_empty();
+    wait::until_async("the first queues", HANG, queued).await;
+    let all = three.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
+    let all = tokio::spawn(async move { all.await.map(|guard| guard.fence_of("b")) });
+    wait::until_async("the second queues", HANG, || probe.exists("lock:a")).await;
+    held.release().await.expect("released");
+    let fences: [Option<Fence>; 2] = [
+        first.await.expect("no panic").expect("its turn"),
+        all.await.expect("no panic").expect("its turn"),
+    ];
+    assert!(fences[0] < fences[1], "{fences:?}");
+}
+
+/// Fails if a lost answer makes the call refuse itself, or leaves a key behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_found_again() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let probe = server.probe();
+    let builder = LockPool::builder().url(proxy.url());
+    let pool = builder.connect().await.expect("it connects");
+    for after in [After::Cut, After::Silence, After::Error("READONLY lost")] {
+        for _ in 0..5 {
+            proxy.lose_replies("several", 1, after);
+            let all = pool.lock_all(["several:a", "several:b"]).ttl(TTL);
+            let guard = all.acquire().await;
+            let guard = guard.unwrap_or_else(|error| panic!("{after:?}: {error}"));
+            for (key, fence) in guard.fences() {
+                let value = probe.get(&format!("lock:{key}")).expect("it is held");
+                let fence = fence.expect("a fence").get().to_string();
+                assert_eq!(value.split(':').nth(1), Some(&*fence), "{value}");
+            }
+            guard.release().await.expect("released");
+            let gone = || probe.keys("lock:several*").is_empty();
+            wait::until_async("all are free", HANG, gone).await;
+        }
+    }
+}
+
+/// Fails if a call that nobody waits for any more leaves one of its keys: what was on its way is undone, key by key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_call_leaves_nothing() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let probe = server.probe();
+    let builder = LockPool::builder().url(proxy.url());
+    let pool = builder.connect().await.expect("it connects");
+    let keys = ["dropped:a", "dropped:b", "dropped:c"];
+    for round in 0..20 {
+        let late = Duration::from_millis(20);
+        proxy.set(Mode::DelayReplies(late));
+        let all = pool.lock_all(keys).ttl(TTL).acquire();
+        let taken = async {
+            let some = || probe.keys("lock:dropped*").len() == keys.len();
+            wait::until_async("the server has taken them", HANG, some).await;
+        };
+        tokio::select! {
+            biased;
+            () = taken => {}
+            early = all => assert!(early.is_ok(), "{early:?}"),
+        }
+        proxy.pass();
+        let gone = || probe.keys("lock:dropped*").is_empty();
+        wait::until_async("all are free", HANG, gone).await;
+        let free = pool.lock_all(keys).ttl(TTL).acquire().await;
+        let guard = free.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        guard.release().await.expect("released");
+    }
+}
+
+/// Fails if a key that a user may not touch, or one with data of another kind, leaves the others locked.
+#[tokio::test]
+async fn one_that_cannot_be_taken_at_all() {
+    let server = Server::start();
+    let probe = server.probe();
+    let mut user = cmd("ACL");
+    let (_, rule) = leasehold::__test::permissions();
+    let rule = rule.replace("~lock:*", "~lock:mine:* ~lock:%leasehold:*");
+    user.arg("SETUSER").arg("few").arg("on").arg(">few");
+    user.arg(rule.split(' ').collect::<Vec<_>>());
+    probe.run::<()>(&user);
+    let url = format!("redis://few:few@127.0.0.1:{}/", server.port());
+    let pool = connect(&url).await;
+    probe.run::<()>(cmd("RPUSH").arg("lock:mine:list").arg("x"));
+    for (other, code) in [("theirs", "NOPERM"), ("mine:list", "WRONGTYPE")] {
+        for wait in [Duration::ZERO, Duration::from_millis(300)] {
+            let all = pool.lock_all(["mine:a", other, "mine:z"]).ttl(TTL);
+            match all.wait(wait).acquire().await.expect_err("not to be had") {
+                LockError::Unavailable { source } => assert_eq!(source.code(), code),
+                other => panic!("{other:?}"),
+            }
+            let free = || !probe.exists("lock:mine:a") && !probe.exists("lock:mine:z");
+            wait::until_async("the others are free", HANG, free).await;
+        }
+    }
+    let guard = pool.lock_all(["mine:a", "mine:z"]).ttl(TTL).acquire().await;
+    guard.expect("free").release().await.expect("released");
+}
+
+/// Fails if locks count that replicas have not confirmed, or stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_their_copies_none_counts() {
+    let master = ServerOptions::new()
+        .option("repl-diskless-sync-delay", &["0"])
+        .start();
+    let replica = ServerOptions::new().replica_of(&master).start();
+    let probe = master.probe();
+    let in_step = || {
+        let info: String = probe.run(cmd("INFO").arg("replication"));
+        info.matches("state=online").count() == 1
+    };
+    wait::until("the replica is in step", 3 * HANG, in_step);
+    let pool = connect(&format!("{}?replicas=1", master.url())).await;
+    let all = || pool.lock_all(["a", "b"]).ttl(TTL);
+    let guard = all().acquire().await.expect("confirmed");
+    guard.release().await.expect("released");
+    replica.pause();
+    match all().acquire().await.expect_err("not confirmed") {
+        LockError::Unavailable { source } => assert_eq!(source.code(), "replicas"),
+        other => panic!("{other:?}"),
+    }
+    let gone = || probe.keys("lock:[^%]*").is_empty();
+    wait::until_async("all are free", HANG, gone).await;
+}
+
+/// Fails if a call that asks after the server has forgotten its scripts is refused, or one that waits in an outage.
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_are_gone_and_a_server_that_comes_back() {
+    let mut server = Server::start();
+    let pool = connect(&server.url()).await;
+    let all = || pool.lock_all(["a", "b"]).ttl(TTL);
+    server.probe().run::<()>(cmd("SCRIPT").arg("FLUSH"));
+    let guard = all().acquire().await.expect("free");
+    guard.release().await.expect("released");
+    server.kill();
+    let waiting = tokio::spawn(all().wait(3 * HANG).acquire());
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    server.restart();
+    let guard = waiting.await.expect("no panic").expect("it is back");
+    guard.check().expect("held");
+}

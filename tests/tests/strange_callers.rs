@@ -1,0 +1,119 @@
+//! Callers whose threads and executors are out of the ordinary: they harm nobody else. The engine does a part of its work on callers' threads.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+
+const TTL: Duration = Duration::from_secs(30);
+/// Longer than any call here may take that does not hang.
+const LIMIT: Duration = Duration::from_secs(10);
+
+type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+
+on_both_stores!(
+    a_guard_that_a_thread_keeps_to_its_very_end_is_released,
+    a_waker_that_panics_harms_nobody_else,
+);
+
+fn acquire(pool: &LockPool, key: &str) -> Acquire {
+    Box::pin(pool.lock(key).ttl(TTL).wait(LIMIT).acquire())
+}
+
+async fn is_free(pool: &LockPool, key: &str) {
+    let guard = wait::within("the lock is had", LIMIT, acquire(pool, key)).await;
+    guard.expect("free").release().await.expect("held");
+}
+
+/// Fails if a guard that is dropped while the thread is being torn down, when it cannot enter a runtime any more, is kept, or
+/// takes the pool's engine with it.
+async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) {
+    thread_local! {
+        static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
+    }
+    let pool = store.pool().await;
+    let other = acquire(&pool, "other").await.expect("free");
+    let guarded = pool.clone();
+    let ended = tokio::task::spawn_blocking(move || {
+        // A thread that knows of no runtime.
+        let thread = thread::spawn(move || {
+            KEPT.with(|kept| {
+                // Begun before anything of the runtime's is, so ended after it.
+                let mut kept = kept.borrow_mut();
+                *kept = Some(without_executor(acquire(&guarded, "kept")).expect("free"));
+            });
+        });
+        thread.join()
+    });
+    ended.await.expect("not aborted").expect("no panic");
+    is_free(&pool, "kept").await;
+    other.check().expect("the engine is well");
+    other.release().await.expect("held");
+}
+
+/// Polls `future` on this thread, which has no executor.
+fn without_executor<T>(mut future: Pin<Box<dyn Future<Output = T> + Send>>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        thread::park();
+    }
+}
+
+/// A waker as of an executor that is gone.
+#[derive(Default)]
+struct Panics {
+    woken: AtomicBool,
+}
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        panic!("a waker that panics, as this test wants it");
+    }
+}
+
+/// Fails if such a waker ends the call of somebody else, keeps those behind it from being woken, or takes the engine with it.
+async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
+    let pool = store.pool().await;
+    let first = acquire(&pool, "key").await.expect("free");
+    let mut second = acquire(&pool, "key");
+    let panics = Arc::new(Panics::default());
+    let waker = Waker::from(Arc::clone(&panics));
+    let polled = second.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let mut third = acquire(&pool, "key");
+    poll_fn(|cx| {
+        assert!(third.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+
+    first.release().await.expect("held");
+    wait::until_async("the second is woken", LIMIT, || {
+        panics.woken.load(Ordering::SeqCst)
+    })
+    .await;
+    let second = wait::within("the second has it", LIMIT, second).await;
+    second.expect("served").release().await.expect("held");
+    let third = wait::within("the third has it", LIMIT, third).await;
+    third.expect("served").release().await.expect("held");
+    is_free(&pool, "another").await;
+}
