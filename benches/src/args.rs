@@ -62,6 +62,10 @@ pub(crate) struct RunArguments {
     /// Writes one JSON object a line for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// The program of an earlier build, which takes turns with this one in rows of their own; `scripts/bench --against COMMIT`
+    /// builds it
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) against: Option<PathBuf>,
     /// Where the programs in other languages are
     #[arg(long, value_name = "FOLDER", default_value = "target/bench-peers")]
     pub(crate) peers: PathBuf,
@@ -72,6 +76,8 @@ pub(crate) struct RunArguments {
 pub(crate) enum Pace {
     Full,
     Quick,
+    /// Only this project, against an earlier build of it.
+    Against,
 }
 
 impl Pace {
@@ -87,13 +93,17 @@ impl Pace {
             "overhead",
             "memory",
         ];
-        self == Self::Full || QUICK.contains(&row)
+        self != Self::Quick || QUICK.contains(&row)
     }
 }
 
 impl RunArguments {
     pub(crate) fn pace(&self) -> Pace {
-        if self.quick { Pace::Quick } else { Pace::Full }
+        match (&self.against, self.quick) {
+            (Some(_), _) => Pace::Against,
+            (None, true) => Pace::Quick,
+            (None, false) => Pace::Full,
+        }
     }
 
     pub(crate) fn rounds(&self) -> u32 {

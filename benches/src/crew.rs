@@ -23,6 +23,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) patience: Duration,
     pub(crate) ttl: Duration,
     pub(crate) peers: &'a Path,
+    /// The program of an earlier build.
+    pub(crate) against: Option<&'a Path>,
     pub(crate) folder: &'a Path,
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
         .collect();
     let mut clients = Vec::new();
     for plan in &plans {
-        clients.push(Client::start(command(who, plan, setting.peers)?)?);
+        clients.push(Client::start(command(who, plan, setting)?)?);
     }
     for client in &clients {
         client.ready()?;
@@ -97,10 +99,17 @@ fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
     }
 }
 
-/// This program itself, or that of another language.
-fn command(who: Contestant, plan: &Plan, peers: &Path) -> Result<Command, String> {
+/// This program itself, or an earlier build of it, or that of another language.
+fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, String> {
     let mut command = if let Some(folder) = who.peer() {
-        Command::new(peer(peers, folder)?)
+        Command::new(peer(setting.peers, folder)?)
+    } else if who == Contestant::LeaseholdBefore {
+        let before = setting.against.ok_or(
+            "there is no earlier build; `scripts/bench --against COMMIT` makes one and names it",
+        )?;
+        let mut command = Command::new(before);
+        command.arg("client").arg(Contestant::Leasehold.to_string());
+        command
     } else {
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(this);

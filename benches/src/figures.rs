@@ -184,6 +184,7 @@ mod tests {
 
     const SHAPE: Clients = Clients {
         work: Work::Hot,
+        masters: 1,
         processes: 1,
         tasks: 2,
         section_ms: 1,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use leasehold_tests::quorum::Quorum;
 use leasehold_tests::server::Server;
 use rand::seq::SliceRandom as _;
 use redis::cmd;
@@ -57,13 +58,16 @@ impl<'a> Harness<'a> {
         let mut sheet = Sheet::default();
         let mut contestants =
             row::contestants(row, &self.arguments.contestants, self.arguments.pace());
-        let server = Server::start();
-        let setting = self.setting(shape, server.url());
+        let servers = servers(shape);
+        let urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
+        let setting = self.setting(shape, urls.join(","));
         for round in 1..=self.arguments.rounds() {
             contestants.shuffle(&mut rand::rng());
             for who in &contestants {
                 eprintln!("  round {round}: {who}");
-                server.probe().run::<()>(cmd("FLUSHALL").arg("SYNC"));
+                for server in &servers.servers {
+                    server.probe().run::<()>(cmd("FLUSHALL").arg("SYNC"));
+                }
                 measure(*who, shape, &setting, &mut sheet);
             }
         }
@@ -86,6 +90,7 @@ impl<'a> Harness<'a> {
             patience: Duration::from_millis(self.arguments.patience_ms),
             ttl,
             peers: &self.arguments.peers,
+            against: self.arguments.against.as_deref(),
             folder: &self.folder.0,
         }
     }
@@ -98,6 +103,15 @@ impl<'a> Harness<'a> {
             }
         }
         Ok(sheet)
+    }
+}
+
+/// The servers of a row. Those of a quorum do not vote before they are older than the longest lease.
+fn servers(shape: &Clients) -> Quorum {
+    if shape.masters > 1 {
+        Quorum::older_than(shape.masters, TTL)
+    } else {
+        Quorum::young(1)
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// Where the Redis is
+    /// Where the Redis is; several masters, parted by commas, are to be used as a quorum
     pub(crate) url: String,
     /// What the tasks do
     pub(crate) work: Work,
@@ -71,6 +71,11 @@ impl Plan {
             self.patience_ms.to_string(),
             self.file.display().to_string(),
         ]
+    }
+
+    /// The URL of each master.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &str> {
+        self.url.split(',')
     }
 
     /// The key of a task.

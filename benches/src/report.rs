@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::contestants::Fault;
 use crate::measure::{self, Measure};
-use crate::row::{ROWS, Row};
+use crate::row::{self, Row};
 use crate::{machine, plot, table, targets};
 
 const BEGIN: &str = "<!-- measured: begin -->";
@@ -42,7 +42,7 @@ fn body(measures: &[Measure], page: &Path) -> String {
         days(measures),
         targets::table(measures)
     );
-    for row in ROWS {
+    for row in row::all() {
         let of_row: Vec<_> = measures
             .iter()
             .filter(|measure| measure.row == row.name)

@@ -4,8 +4,8 @@ use clap::ValueEnum as _;
 
 use crate::args::Pace;
 use crate::contestants::Contestant::{
-    self, DistributedLock, HandWritten, Leasehold, NodeRedlock, Poll50ms, RedisPy, Redisson,
-    Redsync, Rslock,
+    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle, NodeRedlock,
+    Poll50ms, RedisPy, Redisson, Redsync, Rslock,
 };
 use crate::plan::Work;
 
@@ -35,6 +35,8 @@ pub(crate) enum Task {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clients {
     pub(crate) work: Work,
+    /// How many independent servers there are; more than one are a quorum.
+    pub(crate) masters: usize,
     pub(crate) processes: u32,
     /// In each process; leases or waiters in the rows that keep or weigh.
     pub(crate) tasks: u32,
@@ -78,6 +80,8 @@ const HOT: &[Contestant] = &[
     RedisPy,
 ];
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
+const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
+const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
 const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 
 /// All rows.
@@ -134,6 +138,19 @@ pub(crate) const ROWS: &[Row] = &[
         16,
         1,
     ),
+    Row {
+        name: "redlock_uncontended",
+        title: "a lock that nobody else wants, on a quorum of 3 masters; `leasehold_single` on one of them",
+        contestants: QUORUM,
+        task: Task::Clients(Clients {
+            work: Work::Distinct,
+            masters: 3,
+            processes: 1,
+            tasks: 1,
+            section_ms: 0,
+            think_ms: 0,
+        }),
+    },
     many(
         "renew_10k",
         "10,000 leases kept renewed, ttl 10 s",
@@ -177,6 +194,32 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
+/// The rows of `--against`, with names of their own: their figures are of another run than those of the same work above.
+const AGAINST: &[Row] = &[
+    distinct(
+        "before_uncontended",
+        "as `uncontended`, against an earlier build",
+        1,
+        BEFORE,
+    ),
+    distinct(
+        "before_distinct_64",
+        "as `distinct_64`, against an earlier build",
+        64,
+        BEFORE,
+    ),
+    Row {
+        contestants: BEFORE,
+        ..hot(
+            "before_hot_1x64_0ms",
+            "as `hot_1x64_0ms`, against an earlier build",
+            1,
+            64,
+            0,
+        )
+    },
+];
+
 const fn distinct(
     name: &'static str,
     title: &'static str,
@@ -202,6 +245,7 @@ const fn hot(
         contestants: HOT,
         task: Task::Clients(Clients {
             work: Work::Hot,
+            masters: 1,
             processes,
             tasks,
             section_ms,
@@ -223,6 +267,7 @@ const fn many(
         contestants,
         task: Task::Clients(Clients {
             work,
+            masters: 1,
             processes: 1,
             tasks,
             section_ms: 0,
@@ -231,15 +276,23 @@ const fn many(
     }
 }
 
+/// Every row that there is.
+pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().chain(AGAINST)
+}
+
 /// The rows with these names, or those of the pace; an unknown name is an error that lists the known ones.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<&'static Row>, String> {
     if names.is_empty() {
-        return Ok(ROWS.iter().filter(|row| pace.includes(row.name)).collect());
+        return Ok(match pace {
+            Pace::Against => AGAINST.iter().collect(),
+            _ => ROWS.iter().filter(|row| pace.includes(row.name)).collect(),
+        });
     }
     let find = |name: &String| {
-        let found = ROWS.iter().find(|row| row.name == name);
+        let found = all().find(|row| row.name == name);
         found.ok_or_else(|| {
-            let known: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+            let known: Vec<_> = all().map(|row| row.name).collect();
             format!("there is no row `{name}`; there are {}", known.join(", "))
         })
     };
@@ -248,7 +301,7 @@ pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<&'static Row>, 
 
 /// Who does a row: those asked for, or all; the seeded faults only if asked for.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
-    let others = pace == Pace::Full;
+    let others = pace != Pace::Quick;
     if wanted.is_empty() {
         let all = row.contestants.iter().copied();
         return all.filter(|who| others || who.peer().is_none()).collect();

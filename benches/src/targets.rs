@@ -90,6 +90,27 @@ const TARGETS: &[Target] = &[
         AtMost(1.2),
     ),
     target(
+        "uncontended pair on a quorum of 3 masters, p50, against one of them",
+        "redlock_uncontended",
+        "p50_us",
+        Contestant("leasehold_single"),
+        AtMost(2.5),
+    ),
+    target(
+        "the same, against rslock on the same masters",
+        "redlock_uncontended",
+        "p50_us",
+        Contestant("rslock"),
+        AtMost(1.0),
+    ),
+    target(
+        "the same, against node-redlock on the same masters",
+        "redlock_uncontended",
+        "p50_us",
+        Contestant("node_redlock"),
+        AtMost(1.0),
+    ),
+    target(
         "100,000 leases renewed, CPU of the client, cores",
         "renew_100k",
         "cpu_cores",

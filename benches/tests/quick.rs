@@ -98,6 +98,36 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
     assert!(text.contains("**lost waiters**"), "{text}");
 }
 
+/// Fails if a row of several masters, or of an earlier build, does not run.
+#[test]
+fn rows_of_a_quorum_and_of_an_earlier_build() {
+    let arguments = [
+        "--rows",
+        "redlock_uncontended",
+        "--contestants",
+        "leasehold,leasehold_single,rslock",
+    ];
+    let (output, lines) = bench("quorum", &arguments);
+    assert!(output.status.success(), "{output:?}");
+    for who in ["leasehold", "leasehold_single", "rslock"] {
+        assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
+    }
+    // This build stands for an earlier one.
+    let (output, lines) = bench("against", &["--against", env!("CARGO_BIN_EXE_bench")]);
+    assert!(output.status.success(), "{output:?}");
+    let rows: BTreeSet<&str> = lines
+        .iter()
+        .filter_map(|line| line["row"].as_str())
+        .collect();
+    let expected = [
+        "before_uncontended",
+        "before_distinct_64",
+        "before_hot_1x64_0ms",
+    ];
+    assert_eq!(rows, expected.into());
+    assert!(most(&lines, "leasehold_before", "per_s") > 0.0, "{lines:?}");
+}
+
 #[test]
 fn an_unknown_row_is_an_error_that_names_the_others() {
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))

@@ -12,8 +12,9 @@ const path = rest.pop();
 const [tasks, ttl, warmup, window, section, think, patience] = rest.map(Number);
 const now = process.hrtime.bigint;
 
-const redis = new Redis(url);
-const redlock = new Redlock([redis], { retryCount: -1 });
+// Several masters, parted by commas, are a quorum.
+const masters = url.split(',').map((master) => new Redis(master));
+const redlock = new Redlock(masters, { retryCount: -1 });
 // It tells every refused try here as well.
 redlock.on('error', () => {});
 
@@ -62,6 +63,6 @@ async function run(start) {
   process.stdout.write(`${JSON.stringify({ lost: waiting, errors: errors.slice(0, 5) })}\n`, () => process.exit());
 }
 
-await redis.ping();
+await Promise.all(masters.map((master) => master.ping()));
 createInterface({ input: process.stdin }).once('line', (line) => run(BigInt(line.replace('go ', ''))));
 console.log('ready');

@@ -49,14 +49,16 @@ pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
 
 async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
     match contestant {
-        Contestant::Leasehold => keep_or_lock(Leasehold::connect(plan).await?, plan).await,
+        Contestant::Leasehold | Contestant::LeaseholdSingle => {
+            keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
+        }
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,
         Contestant::Rslock => lock(Rslock::new(plan), plan).await,
         Contestant::DistributedLock => lock(DistributedLock::connect(plan).await?, plan).await,
         Contestant::SeededOverlap => lock(SeededOverlap, plan).await,
         Contestant::SeededLoss => lock(SeededLoss::default(), plan).await,
-        _ => Err(format!("{contestant} has a program of its own in benches/peers").into()),
+        _ => Err(format!("{contestant} has a program of its own").into()),
     }
 }
 

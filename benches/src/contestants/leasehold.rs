@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
 
-use super::{Fault, Keeps, Kept, Locks};
+use super::{Contestant, Fault, Keeps, Kept, Locks};
 use crate::clock;
 use crate::plan::Plan;
 
@@ -19,9 +19,17 @@ pub(crate) struct Leasehold {
 }
 
 impl Leasehold {
-    pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
+    /// On all masters of the plan as a quorum, or on the first alone.
+    pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
+        let masters: Vec<&str> = plan.masters().collect();
+        let url = match masters[..] {
+            [_, _, ..] if who != Contestant::LeaseholdSingle => quorum(&masters),
+            _ => masters
+                .first()
+                .map_or_else(String::new, ToString::to_string),
+        };
         let pool = LockPool::builder()
-            .url(&plan.url)
+            .url(url)
             .max_waiters(MAX_WAITERS)
             .connect()
             .await?;
@@ -40,6 +48,16 @@ impl Leasehold {
     {
         Ok(body.await)
     }
+}
+
+/// The URL of a quorum of servers that have a URL each.
+fn quorum(masters: &[&str]) -> String {
+    let hosts = masters.iter().map(|url| {
+        let host = url.strip_prefix("redis://").unwrap_or(url);
+        host.trim_end_matches('/')
+    });
+    let hosts: Vec<&str> = hosts.collect();
+    format!("redlock://{}/", hosts.join(","))
 }
 
 impl Locks for Leasehold {

@@ -18,6 +18,10 @@ use clap::ValueEnum;
 pub(crate) enum Contestant {
     /// This project.
     Leasehold,
+    /// This project as it was: the program of an earlier build, as `--against` names it.
+    LeaseholdBefore,
+    /// This project on the first of several masters alone.
+    LeaseholdSingle,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
     /// The same, with a new try every 50 ms.

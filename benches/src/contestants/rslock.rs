@@ -17,7 +17,7 @@ pub(crate) struct Rslock {
 impl Rslock {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
-            manager: LockManager::new(vec![plan.url.as_str()]),
+            manager: LockManager::new(plan.masters().collect::<Vec<_>>()),
             ttl: plan.ttl(),
         }
     }
