@@ -19,13 +19,13 @@ pub struct Section {
     pub entered: u64,
     /// When the body ended; `None` for a body that was killed.
     pub left: Option<u64>,
-    /// When the lease ends at the latest, as far as the holder knew.
+    /// When the lease ends at the latest, as far as the holder knew; on the same clock.
     pub deadline: u64,
 }
 
 impl Section {
     /// The last moment at which this body can have run: a killed one ended by its deadline.
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.left.unwrap_or(self.deadline)
     }
 }
