@@ -1,9 +1,11 @@
 //! A place in the engine: for one lock of one call.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Command, Order, Slot, TicketId};
+use crate::engine::{Command, Order, Slot, TicketId, guarded};
 use crate::{LockError, LockPool};
 
 /// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
@@ -31,7 +33,7 @@ impl Hold {
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        let granted = hold.slot.granted().await;
+        let granted = hold.told(hold.slot.granted()).await;
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
         granted?;
@@ -58,7 +60,7 @@ impl Hold {
         }
         pool.engine().send(Command::AcquireAll { orders, wait })?;
         for hold in &mut holds {
-            let granted = hold.slot.granted().await;
+            let granted = hold.told(hold.slot.granted()).await;
             hold.let_go = granted.is_err();
             granted?;
         }
@@ -86,7 +88,7 @@ impl Hold {
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.slot.check()?;
         self.tell(Command::Downgrade(self.id))?;
-        if self.slot.shared().await {
+        if self.told(self.slot.shared()).await {
             return Ok(());
         }
         Err(self.slot.lost_error())
@@ -121,8 +123,24 @@ impl Hold {
     /// tried again in the background.
     pub(crate) async fn released(&self) {
         if self.let_go {
-            self.slot.released().await;
+            self.told(self.slot.released()).await;
         }
+    }
+
+    /// Waits for what the engine is going to tell. While the answer of the server is near, this task looks for it itself instead of sleeping:
+    /// no thread then has to be woken.
+    async fn told<T>(&self, told: impl Future<Output = T>) -> T {
+        let mut told = pin!(told);
+        poll_fn(|cx| {
+            // First, so that nobody has to be woken if the answer is there.
+            let near = self.pool.engine().look(self.id);
+            let told = told.as_mut().poll(cx);
+            if near && told.is_pending() {
+                guarded(|| cx.waker().wake_by_ref());
+            }
+            told
+        })
+        .await
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {

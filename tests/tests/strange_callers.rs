@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::on_both_stores;
+use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 
@@ -99,6 +100,8 @@ async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     let waker = Waker::from(Arc::clone(&panics));
     let polled = second.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
+    // A call that looks for the server's answer itself wakes itself at once, and that is no news.
+    panics.woken.store(false, Ordering::SeqCst);
     let mut third = acquire(&pool, "key");
     poll_fn(|cx| {
         assert!(third.as_mut().poll(cx).is_pending());
@@ -116,4 +119,91 @@ async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     let third = wait::within("the third has it", LIMIT, third).await;
     third.expect("served").release().await.expect("held");
     is_free(&pool, "another").await;
+}
+
+/// Counts how often it is woken, by the thread that made it and by others.
+struct Woken {
+    own: ThreadId,
+    by_itself: AtomicUsize,
+    by_others: AtomicUsize,
+}
+
+impl Woken {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            own: thread::current().id(),
+            by_itself: AtomicUsize::new(0),
+            by_others: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        let by_itself = thread::current().id() == self.own;
+        let times = if by_itself {
+            &self.by_itself
+        } else {
+            &self.by_others
+        };
+        times.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Fails if the answer to a caller that looks for it itself, and is then not polled for a while, is left lying.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_is_not_polled_again_is_told_all_the_same() {
+    let server = Server::start();
+    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    let (mut waited, began) = (0, Instant::now());
+    for _ in 0..100 {
+        let mut call = acquire(&pool, "key");
+        let woken = Woken::new();
+        let waker = Waker::from(Arc::clone(&woken));
+        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+        let guard = if let Poll::Ready(guard) = polled {
+            guard
+        } else {
+            wait::until_async("it is told", LIMIT, || {
+                0 < woken.by_others.load(Ordering::SeqCst)
+            })
+            .await;
+            waited += 1;
+            call.await
+        };
+        guard.expect("free").release().await.expect("held");
+    }
+    assert!(0 < waited, "each was answered at its first poll");
+    // The engine looks every now and then, too, whether or not it was told.
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+}
+
+/// Fails if a call goes on looking for an answer that does not come, instead of sleeping.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_looks_for_long() {
+    let server = Server::start();
+    // After this time it would be asked again, and nobody look.
+    let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
+    let pool = builder.connect().await.expect("it answers");
+    for _ in 0..200 {
+        is_free(&pool, "key").await;
+    }
+    server.pause();
+    let mut call = acquire(&pool, "key");
+    let woken = Woken::new();
+    let waker = Waker::from(Arc::clone(&woken));
+    let (mut before, began) = (0, Instant::now());
+    loop {
+        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending(), "a server that stands still answers");
+        let looks = woken.by_itself.load(Ordering::SeqCst);
+        if before == looks {
+            break;
+        }
+        before = looks;
+        assert!(began.elapsed() < LIMIT, "it is still looking");
+    }
+    server.resume();
+    let guard = wait::within("the answer comes", LIMIT, call).await;
+    guard.expect("free").release().await.expect("held");
 }

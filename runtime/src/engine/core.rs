@@ -274,6 +274,15 @@ impl Core {
         self.flights.len() <= self.requests.len() + taken
     }
 
+    /// The ticket that waits for the answer to a request; of several the first.
+    pub(crate) fn asker(&self, op: OpId) -> Option<TicketId> {
+        match self.flights.get(&op)? {
+            Flight::Acquire { ticket, .. } | Flight::Release { ticket, .. } => Some(*ticket),
+            Flight::AcquireAll { tickets, .. } => tickets.first().copied(),
+            Flight::Renew { .. } | Flight::Leave => None,
+        }
+    }
+
     /// What to send now, in this order.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
         self.send_renewals(now);

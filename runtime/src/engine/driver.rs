@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::core::Limits;
 use super::home::Home;
 use super::inbox::{Command, Inbox};
 use super::machine::Machine;
+use super::news::News;
 use super::ticket::TicketId;
 use crate::clock::{Clock, Instant};
 use crate::store::LockStore;
@@ -27,6 +28,9 @@ use crate::{LockError, StoreError};
 
 /// How often in a row a caller takes up what other callers bring meanwhile.
 const MOST_ROUNDS: usize = 16;
+
+/// No ticket has this number.
+const NOBODY: u64 = 0;
 
 /// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {
@@ -48,6 +52,12 @@ impl Engine {
         self.shared.inbox.put(command).map_err(|_| stopped())?;
         self.shared.help();
         Ok(())
+    }
+
+    /// Looks for the answer to the request of `ticket`, if that is alone and the answer is likely to be near. Whether it is to be
+    /// looked for again in a moment.
+    pub(crate) fn look(&self, ticket: TicketId) -> bool {
+        self.shared.asker.load(Ordering::Relaxed) == ticket.0 && self.shared.look()
     }
 }
 
@@ -74,6 +84,8 @@ struct Shared {
     home: Arc<Home>,
     /// Whether callers work the machine, too.
     helped: bool,
+    /// See [`Machine::asker`]; 0 for nobody.
+    asker: AtomicU64,
 }
 
 impl Shared {
@@ -87,26 +99,58 @@ impl Shared {
                 return;
             }
             // Poisoned: the engine's task is about to tell everybody that it has stopped.
-            let Ok(mut machine) = self.machine.try_lock() else {
+            let Ok(machine) = self.machine.try_lock() else {
                 return;
             };
-            // A mistake of the engine's is not to end a caller's thread.
-            let calls = catch_unwind(AssertUnwindSafe(|| machine.help(&self.inbox)));
-            if calls.is_err() {
-                // At once: what is half done is not to be gone on with.
-                machine.stop(self.inbox.stop(), &stopped());
-            }
-            let news = machine.take_news();
-            drop(machine);
-            if calls.unwrap_or(true) {
-                self.home.call();
-            }
-            news.tell();
+            self.work(machine, |machine| machine.help(&self.inbox));
             if self.inbox.is_empty() {
                 return;
             }
         }
         self.home.call();
+    }
+
+    /// Looks for an answer; whether it is to be looked for again.
+    fn look(&self) -> bool {
+        match self.machine.try_lock() {
+            Ok(machine) => {
+                self.work(machine, Machine::look);
+                if !self.inbox.is_empty() {
+                    self.help();
+                }
+            }
+            // Somebody else has it for a moment, and may find the answer.
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Poisoned(_)) => return false,
+        }
+        let again = self.asker.load(Ordering::Relaxed) != NOBODY;
+        if again {
+            // The server may be waiting for this processor.
+            std::thread::yield_now();
+        }
+        again
+    }
+
+    /// A caller's work on the machine, which says whether the engine's task has to be called.
+    fn work(&self, mut machine: MutexGuard<'_, Machine>, work: impl FnOnce(&mut Machine) -> bool) {
+        // A mistake of the engine's is not to end a caller's thread.
+        let calls = catch_unwind(AssertUnwindSafe(|| work(&mut machine)));
+        if calls.is_err() {
+            // At once: what is half done is not to be gone on with.
+            machine.stop(self.inbox.stop(), &stopped());
+        }
+        let news = self.leave(machine);
+        if calls.unwrap_or(true) {
+            self.home.call();
+        }
+        news.tell();
+    }
+
+    /// Gives the machine up; whom to tell what.
+    fn leave(&self, mut machine: MutexGuard<'_, Machine>) -> News {
+        let asker = machine.asker().map_or(NOBODY, |ticket| ticket.0);
+        self.asker.store(asker, Ordering::Relaxed);
+        machine.take_news()
     }
 
     /// For the engine's task. It goes before callers, who could otherwise keep it from its renewals.
@@ -121,9 +165,7 @@ impl Shared {
     fn stop(&self) {
         let mut machine = self.claim();
         machine.stop(self.inbox.stop(), &stopped());
-        let news = machine.take_news();
-        drop(machine);
-        news.tell();
+        self.leave(machine).tell();
     }
 }
 
@@ -150,6 +192,7 @@ impl Driver {
             home,
             // Only on its own runtime a paused clock tells the time.
             helped: matches!(clock, Clock::System),
+            asker: AtomicU64::new(NOBODY),
         });
         let driver = Self {
             shared: Arc::clone(&shared),
@@ -181,9 +224,8 @@ impl Driver {
             if sleeps {
                 machine.sleeps(timer.at);
             }
-            let (news, spins) = (machine.take_news(), machine.spins());
-            drop(machine);
-            news.tell();
+            let spins = machine.spins();
+            shared.leave(machine).tell();
             if over {
                 return Poll::Ready(());
             }

@@ -24,7 +24,7 @@ use super::ticket::TicketId;
 use crate::LockError;
 use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
-use crate::store::{LockStore, Request, StoreEvent};
+use crate::store::{LockStore, OpId, Request, StoreEvent};
 
 /// How many of the store's events are taken before what follows from them is carried out.
 const LIMIT: usize = 1024;
@@ -58,6 +58,8 @@ pub(super) struct Machine {
     /// The one that the store is connected in.
     runtime: Handle,
     spin: Spin,
+    /// Whose caller looks for the answer to a request that is alone.
+    asker: Option<TicketId>,
     news: News,
     /// The process that made this.
     process: u32,
@@ -96,6 +98,7 @@ impl Machine {
             wakes_at: Instant::ZERO,
             runtime: Handle::current(),
             spin: Spin::new(spins),
+            asker: None,
             news: News::default(),
             process: std::process::id(),
         }
@@ -133,7 +136,7 @@ impl Machine {
         }
         inbox.take(&mut self.inbox);
         self.commands();
-        let mut called = false;
+        let mut calls = false;
         if self.store.answers_at_once() {
             self.ask_at_once();
         } else if self.core.has_requests()
@@ -142,15 +145,41 @@ impl Machine {
             && self.may_ask_from_here()
         {
             self.ask_from_here();
-            // While the server wakes up, so does the engine's thread.
-            called |= self.spin.is_quick();
+            // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
+            calls |= self.spin.is_quick() && self.asker.is_none();
         }
         self.tell_all();
+        calls || self.calls()
+    }
+
+    /// A look of a caller's thread for the answer to its request that is alone.
+    ///
+    /// Whether the engine's task has to be [called](Home::call).
+    pub(super) fn look(&mut self) -> bool {
+        if !self.may_ask_from_here() || !self.spin.goes_on(self.clock.now()) {
+            // Later than usual. The engine's task will hear of it.
+            self.asker = None;
+            return false;
+        }
+        let runtime = self.runtime.clone();
+        let _context = runtime.enter();
+        self.listen_from_here();
+        self.tell_all();
+        self.calls()
+    }
+
+    /// Whose caller looks for the answer to a request that is alone, and is to [go on](Self::look) looking.
+    pub(super) fn asker(&self) -> Option<TicketId> {
+        self.asker
+    }
+
+    /// Whether there is anything for the engine's task to do now that it does not know of.
+    fn calls(&self) -> bool {
         let now = self.clock.now();
         // Due by its own clock, the task may still be asleep after a suspend.
         let late = self.wakes_at <= now;
         let early = now + self.sleep() < self.wakes_at;
-        called || late || early || self.core.has_requests() || self.is_over()
+        late || early || self.core.has_requests() || self.is_over()
     }
 
     /// The engine's task is about to sleep until `wakes_at`, unless it is woken.
@@ -160,7 +189,7 @@ impl Machine {
 
     /// Whether an answer is so near that the engine's task had better not sleep.
     pub(super) fn spins(&self) -> bool {
-        self.spin.goes_on(self.clock.now())
+        self.asker.is_none() && self.spin.goes_on(self.clock.now())
     }
 
     /// How long the engine's task may sleep from now on.
@@ -202,6 +231,7 @@ impl Machine {
             self.news.wakers.extend(slot.orphan(error.clone()));
             self.news.over.push(slot);
         }
+        self.asker = None;
         self.shutdowns.clear();
         self.alarms = Alarms::default();
         self.life = Life::Stopped;
@@ -227,6 +257,7 @@ impl Machine {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.spin.answered(now);
+                    self.asker = None;
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),
@@ -283,7 +314,7 @@ impl Machine {
 
     fn carry_out(&mut self, now: Instant) {
         if self.core.has_requests() {
-            self.submit(now);
+            let _ = self.submit(now);
         }
         self.tell_all();
     }
@@ -291,7 +322,7 @@ impl Machine {
     /// Asks a store that answers at once, until nothing is left to ask.
     fn ask_at_once(&mut self) {
         while self.core.has_requests() {
-            self.submit(self.clock.now());
+            let _ = self.submit(self.clock.now());
             while self.poll_store() {
                 self.replies(self.clock.now());
             }
@@ -306,21 +337,37 @@ impl Machine {
             && !Handle::try_current().is_err_and(|error| torn_down(&error))
     }
 
-    fn submit(&mut self, now: Instant) {
+    /// The request that is alone and that somebody waits for, if there is one.
+    fn submit(&mut self, now: Instant) -> Option<OpId> {
         let requests = self.core.take_requests(now);
-        if self.core.is_lone(requests.len())
-            && requests.iter().any(|request| request.op.is_waited_for())
-        {
+        let mut waited_for = requests
+            .iter()
+            .filter(|request| request.op.is_waited_for())
+            .map(|request| request.id);
+        let lone = waited_for
+            .next()
+            .filter(|_| self.core.is_lone(requests.len()));
+        if lone.is_some() {
             self.spin.asked(now);
         }
+        self.asker = None;
         self.store.submit(requests);
+        lone
     }
 
-    /// Writes what there is to ask, without the engine's task; that takes in the answers.
+    /// Writes what there is to ask, without the engine's task; that takes in the answers, or the caller does.
     fn ask_from_here(&mut self) {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
-        self.submit(self.clock.now());
+        let lone = self.submit(self.clock.now());
+        if self.spin.is_quick() && self.store.reads_anywhere() {
+            self.asker = lone.and_then(|op| self.core.asker(op));
+        }
+        self.listen_from_here();
+    }
+
+    /// Takes in what the store has to say, on a thread that is in the context of its runtime.
+    fn listen_from_here(&mut self) {
         self.home.mute();
         // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
         let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));

@@ -39,6 +39,7 @@ pub(crate) use driver::Engine;
 pub(crate) use inbox::Command;
 #[cfg(feature = "redis")]
 pub(crate) use jitter::Jitter;
+pub(crate) use news::guarded;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};

@@ -48,7 +48,8 @@ impl News {
     }
 }
 
-fn guarded(tell: impl FnOnce()) {
+/// Wakes somebody, whatever the waker does.
+pub(crate) fn guarded(tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         tracing::error!("the waker of a task that uses a lock has panicked");
     }

@@ -60,6 +60,11 @@ pub(crate) trait LockStore: Send {
     fn works_anywhere(&self) -> bool {
         false
     }
+
+    /// Whether such a thread sees an answer as soon as it has arrived, and not only when the engine's runtime has heard of it.
+    fn reads_anywhere(&self) -> bool {
+        false
+    }
 }
 
 /// Names a request, to match its reply.

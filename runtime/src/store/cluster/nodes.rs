@@ -181,6 +181,12 @@ impl Nodes {
         None
     }
 
+    /// Whether any thread sees at once what a node has answered. That depends on the kind of connection, which is one for all.
+    pub(super) fn read_anywhere(&self) -> bool {
+        let mut stores = self.known.values().filter_map(|node| node.store.as_ref());
+        stores.any(RedisStore::reads_anywhere)
+    }
+
     /// Whether a node that has slots is away, as far as is known.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {

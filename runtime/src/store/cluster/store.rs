@@ -274,6 +274,10 @@ impl LockStore for ClusterStore {
         true
     }
 
+    fn reads_anywhere(&self) -> bool {
+        self.nodes.read_anywhere()
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             if let Some(event) = self.router.next_event() {

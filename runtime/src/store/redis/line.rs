@@ -140,6 +140,11 @@ impl Line {
         }
     }
 
+    /// Whether any thread sees at once what has arrived.
+    pub(super) fn reads_anywhere(&self) -> bool {
+        self.pump.reads_anywhere()
+    }
+
     /// Moves the connection's bytes.
     pub(super) fn move_bytes(&mut self, cx: &mut Context<'_>) {
         self.pump.poll(cx);

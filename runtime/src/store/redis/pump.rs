@@ -1,13 +1,15 @@
 //! What moves bytes between a connection and its socket.
 //!
 //! The crate `redis` leaves that to a task of the runtime. Here whoever polls the store does it, so that the thread that has a request
-//! writes it to the socket itself, without waking another. With TLS it stays a task.
+//! writes it to the socket itself, without waking another, and the thread that looks for an answer reads it. With TLS it stays a task.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
+#[cfg(unix)]
+use eager::Eager;
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError};
@@ -21,6 +23,11 @@ use super::line::Boxed;
 pub(super) struct Pump(Option<Boxed<()>>);
 
 impl Pump {
+    /// Whether any thread that polls this sees at once what has arrived.
+    pub(super) fn reads_anywhere(&self) -> bool {
+        cfg!(unix) && self.0.is_some()
+    }
+
     /// Writes what is to be sent and takes in what has arrived.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         if let Some(moving) = &mut self.0
@@ -53,11 +60,13 @@ pub(super) async fn open(
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let stream = reach(host, *port).await?;
+            #[cfg(unix)]
+            let stream = Eager(stream);
             pumped(&info, stream, config).await
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
-            let stream = tokio::net::UnixStream::connect(path).await?;
+            let stream = Eager(tokio::net::UnixStream::connect(path).await?);
             pumped(&info, stream, config).await
         }
         _ => {
@@ -92,4 +101,74 @@ async fn pumped(
     let (connection, moving) =
         MultiplexedConnection::new_with_config(settings, stream, config).await?;
     Ok((connection, Pump(Some(Box::pin(moving)))))
+}
+
+#[cfg(unix)]
+mod eager {
+    use std::io;
+    use std::os::fd::AsFd;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use rustix::io::{Errno, read};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// So much is read at a time at most.
+    const PIECE: usize = 16 * 1024;
+
+    /// A socket whose reader looks for itself. The runtime's own thread has to wake up to hear that there is something to read, and until then
+    /// tells all others that there is nothing.
+    #[derive(Debug)]
+    pub(super) struct Eager<S>(pub(super) S);
+
+    impl<S: AsyncRead + AsFd + Unpin> AsyncRead for Eager<S> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let room = buf.remaining().min(PIECE);
+            // All sockets of the runtime are non-blocking.
+            match read(&self.0, buf.initialize_unfilled_to(room)) {
+                Ok(count) => {
+                    buf.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+            // Nothing yet: the runtime tells when there is.
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl<S: AsyncWrite + Unpin> AsyncWrite for Eager<S> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, buf)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bufs: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            self.0.is_write_vectored()
+        }
+    }
 }

@@ -176,12 +176,12 @@ impl RedlockStore {
             self.panel.tick(now);
             return true;
         }
-        self.set_timer(due.since(now));
+        let next = TokioInstant::now() + due.since(now);
+        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        if next < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(next);
+        }
         self.timer.as_mut().poll(cx).is_ready()
-    }
-
-    fn set_timer(&mut self, sleep: Duration) {
-        self.timer.as_mut().reset(TokioInstant::now() + sleep);
     }
 }
 
@@ -196,6 +196,11 @@ impl LockStore for RedlockStore {
 
     fn works_anywhere(&self) -> bool {
         true
+    }
+
+    fn reads_anywhere(&self) -> bool {
+        let reading = self.nodes.iter().filter(|node| node.store.reads_anywhere());
+        majority(self.nodes.len()) <= reading.count()
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

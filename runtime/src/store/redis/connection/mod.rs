@@ -291,6 +291,10 @@ impl LockStore for RedisStore {
         true
     }
 
+    fn reads_anywhere(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::reads_anywhere)
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         while self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
