@@ -158,7 +158,7 @@ impl Machine {
     pub(super) fn look(&mut self) -> bool {
         if !self.may_ask_from_here() || !self.spin.goes_on(self.clock.now()) {
             // Later than usual. The engine's task will hear of it.
-            self.asker = None;
+            self.attend(None);
             return false;
         }
         let runtime = self.runtime.clone();
@@ -231,7 +231,7 @@ impl Machine {
             self.news.wakers.extend(slot.orphan(error.clone()));
             self.news.over.push(slot);
         }
-        self.asker = None;
+        self.attend(None);
         self.shutdowns.clear();
         self.alarms = Alarms::default();
         self.life = Life::Stopped;
@@ -257,7 +257,9 @@ impl Machine {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.spin.answered(now);
-                    self.asker = None;
+                    if self.asker.take().is_some() {
+                        self.store.attend(false);
+                    }
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),
@@ -350,9 +352,17 @@ impl Machine {
         if lone.is_some() {
             self.spin.asked(now);
         }
-        self.asker = None;
+        self.attend(None);
         self.store.submit(requests);
         lone
+    }
+
+    /// Whose caller looks for the answer from now on.
+    fn attend(&mut self, asker: Option<TicketId>) {
+        if asker.is_some() != self.asker.is_some() {
+            self.store.attend(asker.is_some());
+        }
+        self.asker = asker;
     }
 
     /// Writes what there is to ask, without the engine's task; that takes in the answers, or the caller does.
@@ -361,7 +371,7 @@ impl Machine {
         let _context = runtime.enter();
         let lone = self.submit(self.clock.now());
         if self.spin.is_quick() && self.store.reads_anywhere() {
-            self.asker = lone.and_then(|op| self.core.asker(op));
+            self.attend(lone.and_then(|op| self.core.asker(op)));
         }
         self.listen_from_here();
     }

@@ -1,10 +1,10 @@
 //! Waiting for a quick answer without going to sleep.
 //!
 //! To wake a thread takes longer than a server nearby takes to answer. With the engine's thread asleep meanwhile, a lone acquire and
-//! release on one machine took 1.43 times as long as by hand (249 against 174 µs, `scripts/bench --rows uncontended --rounds 3`); with the thread
-//! kept awake about as long (`docs/performance.md`). So for a request
-//! that is alone, of a server that has been quick lately, the thread looks for the answer for a moment before it sleeps. That costs
-//! at most [`LONGEST`] of its own time a request, and none of the callers' threads.
+//! release on one machine took 1.43 times as long as by hand (249 against 174 µs, `scripts/bench --rows uncontended --rounds 3`). So for a request
+//! that is alone, of a server that has been quick lately, whoever sent it looks for the answer for a moment before it sleeps: the caller's task, which
+//! comes back until then and leaves its thread to others in between, or the engine's thread. That costs at most [`LONGEST`] of a thread's
+//! time a request.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ const LONGEST: Duration = Duration::from_micros(150);
 const SLOWLY: u32 = 16;
 
 /// Where answers have been slow, so many lone requests go by between two for which it is tried all the same: without it a quick server looks
-/// slow, too, as the thread has to wake up first.
+/// slow, too, as a thread has to wake up first.
 const SELDOM: u32 = 16;
 
-/// When the engine's thread stays awake.
+/// When whoever waits for an answer stays awake.
 #[derive(Debug)]
 pub(super) struct Spin {
     allowed: bool,

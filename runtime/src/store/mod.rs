@@ -61,9 +61,15 @@ pub(crate) trait LockStore: Send {
         false
     }
 
-    /// Whether such a thread sees an answer as soon as it has arrived, and not only when the engine's runtime has heard of it.
+    /// Whether such a thread can [attend](Self::attend) to the store, and does well to: where an answer is that of several servers, it
+    /// would keep them from the processors of one machine.
     fn reads_anywhere(&self) -> bool {
         false
+    }
+
+    /// Whether the caller looks for answers itself from now on, again and again, and sees them before the engine's runtime has heard of them.
+    fn attend(&mut self, here: bool) {
+        let _ = here;
     }
 }
 

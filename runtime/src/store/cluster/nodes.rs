@@ -181,10 +181,19 @@ impl Nodes {
         None
     }
 
-    /// Whether any thread sees at once what a node has answered. That depends on the kind of connection, which is one for all.
+    /// See [`LockStore::reads_anywhere`]. That depends on the kind of connection, which is one for all.
     pub(super) fn read_anywhere(&self) -> bool {
         let mut stores = self.known.values().filter_map(|node| node.store.as_ref());
         stores.any(RedisStore::reads_anywhere)
+    }
+
+    /// See [`LockStore::attend`]; only those nodes matter that are to answer.
+    pub(super) fn attend(&mut self, here: bool) {
+        for node in self.known.values_mut() {
+            if let Some(store) = &mut node.store {
+                store.attend(here && node.unanswered > 0);
+            }
+        }
     }
 
     /// Whether a node that has slots is away, as far as is known.

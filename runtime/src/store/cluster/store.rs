@@ -278,6 +278,10 @@ impl LockStore for ClusterStore {
         self.nodes.read_anywhere()
     }
 
+    fn attend(&mut self, here: bool) {
+        self.nodes.attend(here);
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             if let Some(event) = self.router.next_event() {

@@ -140,9 +140,14 @@ impl Line {
         }
     }
 
-    /// Whether any thread sees at once what has arrived.
+    /// See [`LockStore::reads_anywhere`](crate::store::LockStore::reads_anywhere).
     pub(super) fn reads_anywhere(&self) -> bool {
         self.pump.reads_anywhere()
+    }
+
+    /// See [`LockStore::attend`](crate::store::LockStore::attend).
+    pub(super) fn attend(&self, here: bool) {
+        self.pump.attend(here);
     }
 
     /// Moves the connection's bytes.

@@ -6,6 +6,8 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 #[cfg(unix)]
@@ -20,21 +22,30 @@ use super::line::Boxed;
 
 /// Moves the bytes of one connection while it is polled.
 #[derive(Default)]
-pub(super) struct Pump(Option<Boxed<()>>);
+pub(super) struct Pump {
+    moving: Option<Boxed<()>>,
+    /// Whether its reader looks at the socket itself.
+    looks: Arc<AtomicBool>,
+}
 
 impl Pump {
-    /// Whether any thread that polls this sees at once what has arrived.
+    /// Whether any thread can [attend](Self::attend) to the connection.
     pub(super) fn reads_anywhere(&self) -> bool {
-        cfg!(unix) && self.0.is_some()
+        cfg!(unix) && self.moving.is_some()
+    }
+
+    /// See [`LockStore::attend`](crate::store::LockStore::attend).
+    pub(super) fn attend(&self, here: bool) {
+        self.looks.store(here, Ordering::Relaxed);
     }
 
     /// Writes what is to be sent and takes in what has arrived.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        if let Some(moving) = &mut self.0
+        if let Some(moving) = &mut self.moving
             && moving.as_mut().poll(cx).is_ready()
         {
             // The connection has ended, and all who wait for answers have been told.
-            self.0 = None;
+            self.moving = None;
         }
     }
 
@@ -60,13 +71,11 @@ pub(super) async fn open(
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let stream = reach(host, *port).await?;
-            #[cfg(unix)]
-            let stream = Eager(stream);
             pumped(&info, stream, config).await
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
-            let stream = Eager(tokio::net::UnixStream::connect(path).await?);
+            let stream = tokio::net::UnixStream::connect(path).await?;
             pumped(&info, stream, config).await
         }
         _ => {
@@ -92,15 +101,29 @@ async fn reach(host: &str, port: u16) -> Result<TcpStream, RedisError> {
     Ok(stream)
 }
 
+/// What a stream of bytes has to be.
+#[cfg(unix)]
+trait Stream: AsyncRead + AsyncWrite + std::os::fd::AsFd + Unpin + Send + 'static {}
+#[cfg(unix)]
+impl<S: AsyncRead + AsyncWrite + std::os::fd::AsFd + Unpin + Send + 'static> Stream for S {}
+#[cfg(not(unix))]
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+#[cfg(not(unix))]
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
 async fn pumped(
     info: &ConnectionInfo,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: impl Stream,
     config: AsyncConnectionConfig,
 ) -> Result<(MultiplexedConnection, Pump), RedisError> {
     let settings = info.redis_settings();
+    let looks = Arc::default();
+    #[cfg(unix)]
+    let stream = Eager::new(stream, Arc::clone(&looks));
     let (connection, moving) =
         MultiplexedConnection::new_with_config(settings, stream, config).await?;
-    Ok((connection, Pump(Some(Box::pin(moving)))))
+    let moving: Option<Boxed<()>> = Some(Box::pin(moving));
+    Ok((connection, Pump { moving, looks }))
 }
 
 #[cfg(unix)]
@@ -108,6 +131,8 @@ mod eager {
     use std::io;
     use std::os::fd::AsFd;
     use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Poll};
 
     use rustix::io::{Errno, read};
@@ -116,10 +141,19 @@ mod eager {
     /// So much is read at a time at most.
     const PIECE: usize = 16 * 1024;
 
-    /// A socket whose reader looks for itself. The runtime's own thread has to wake up to hear that there is something to read, and until then
-    /// tells all others that there is nothing.
+    /// A socket whose reader looks for itself while it is told to. The runtime's own thread has to wake up to hear that there is something to
+    /// read, and until then tells all others that there is nothing.
     #[derive(Debug)]
-    pub(super) struct Eager<S>(pub(super) S);
+    pub(super) struct Eager<S> {
+        stream: S,
+        looks: Arc<AtomicBool>,
+    }
+
+    impl<S> Eager<S> {
+        pub(super) fn new(stream: S, looks: Arc<AtomicBool>) -> Self {
+            Self { stream, looks }
+        }
+    }
 
     impl<S: AsyncRead + AsFd + Unpin> AsyncRead for Eager<S> {
         fn poll_read(
@@ -127,18 +161,20 @@ mod eager {
             cx: &mut Context<'_>,
             buf: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            let room = buf.remaining().min(PIECE);
-            // All sockets of the runtime are non-blocking.
-            match read(&self.0, buf.initialize_unfilled_to(room)) {
-                Ok(count) => {
-                    buf.advance(count);
-                    return Poll::Ready(Ok(()));
+            if self.looks.load(Ordering::Relaxed) {
+                let room = buf.remaining().min(PIECE);
+                // All sockets of the runtime are non-blocking.
+                match read(&self.stream, buf.initialize_unfilled_to(room)) {
+                    Ok(count) => {
+                        buf.advance(count);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(error) => return Poll::Ready(Err(error.into())),
                 }
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
             }
             // Nothing yet: the runtime tells when there is.
-            Pin::new(&mut self.0).poll_read(cx, buf)
+            Pin::new(&mut self.stream).poll_read(cx, buf)
         }
     }
 
@@ -148,15 +184,15 @@ mod eager {
             cx: &mut Context<'_>,
             buf: &[u8],
         ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(cx, buf)
+            Pin::new(&mut self.stream).poll_write(cx, buf)
         }
 
         fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_flush(cx)
+            Pin::new(&mut self.stream).poll_flush(cx)
         }
 
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_shutdown(cx)
+            Pin::new(&mut self.stream).poll_shutdown(cx)
         }
 
         fn poll_write_vectored(
@@ -164,11 +200,11 @@ mod eager {
             cx: &mut Context<'_>,
             bufs: &[io::IoSlice<'_>],
         ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+            Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
         }
 
         fn is_write_vectored(&self) -> bool {
-            self.0.is_write_vectored()
+            self.stream.is_write_vectored()
         }
     }
 }

@@ -198,11 +198,6 @@ impl LockStore for RedlockStore {
         true
     }
 
-    fn reads_anywhere(&self) -> bool {
-        let reading = self.nodes.iter().filter(|node| node.store.reads_anywhere());
-        majority(self.nodes.len()) <= reading.count()
-    }
-
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         loop {
             if let Some(event) = self.panel.next_event() {

@@ -295,6 +295,12 @@ impl LockStore for RedisStore {
         self.line.as_ref().is_some_and(Line::reads_anywhere)
     }
 
+    fn attend(&mut self, here: bool) {
+        for line in self.line.iter().chain(&self.retired) {
+            line.attend(here);
+        }
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         while self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
