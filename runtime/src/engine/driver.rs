@@ -57,7 +57,7 @@ impl Engine {
     /// Looks for the answer to the request of `ticket`, if that is alone and the answer is likely to be near. Whether it is to be
     /// looked for again in a moment.
     pub(crate) fn look(&self, ticket: TicketId) -> bool {
-        self.shared.asker.load(Ordering::Relaxed) == ticket.0 && self.shared.look()
+        self.shared.looks(ticket) && self.shared.look(ticket)
     }
 }
 
@@ -110,8 +110,13 @@ impl Shared {
         self.home.call();
     }
 
-    /// Looks for an answer; whether it is to be looked for again.
-    fn look(&self) -> bool {
+    /// Whether the caller of `ticket` is to look for its answer.
+    fn looks(&self, ticket: TicketId) -> bool {
+        self.asker.load(Ordering::Relaxed) == ticket.0
+    }
+
+    /// Looks for the answer to `ticket`; whether it is to be looked for again.
+    fn look(&self, ticket: TicketId) -> bool {
         match self.machine.try_lock() {
             Ok(machine) => {
                 self.work(machine, Machine::look);
@@ -123,7 +128,7 @@ impl Shared {
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Poisoned(_)) => return false,
         }
-        let again = self.asker.load(Ordering::Relaxed) != NOBODY;
+        let again = self.looks(ticket);
         if again {
             // The server may be waiting for this processor.
             std::thread::yield_now();
