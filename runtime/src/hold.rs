@@ -1,8 +1,8 @@
 //! A place in the engine: for one lock of one call.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::{Command, Order, Slot, TicketId, guarded};
@@ -33,7 +33,7 @@ impl Hold {
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        let granted = hold.told(hold.slot.granted()).await;
+        let granted = poll_fn(|cx| hold.told(cx, Slot::poll_granted)).await;
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
         granted?;
@@ -60,7 +60,7 @@ impl Hold {
         }
         pool.engine().send(Command::AcquireAll { orders, wait })?;
         for hold in &mut holds {
-            let granted = hold.told(hold.slot.granted()).await;
+            let granted = poll_fn(|cx| hold.told(cx, Slot::poll_granted)).await;
             hold.let_go = granted.is_err();
             granted?;
         }
@@ -88,7 +88,7 @@ impl Hold {
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.slot.check()?;
         self.tell(Command::Downgrade(self.id))?;
-        if self.told(self.slot.shared()).await {
+        if poll_fn(|cx| self.told(cx, Slot::poll_shared)).await {
             return Ok(());
         }
         Err(self.slot.lost_error())
@@ -123,24 +123,23 @@ impl Hold {
     /// tried again in the background.
     pub(crate) async fn released(&self) {
         if self.let_go {
-            self.told(self.slot.released()).await;
+            poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
         }
     }
 
-    /// Waits for what the engine is going to tell. While the answer of the server is near, this task looks for it itself instead of sleeping:
-    /// no thread then has to be woken.
-    async fn told<T>(&self, told: impl Future<Output = T>) -> T {
-        let mut told = pin!(told);
-        poll_fn(|cx| {
-            // First, so that nobody has to be woken if the answer is there.
-            let near = self.pool.engine().look(self.id);
-            let told = told.as_mut().poll(cx);
-            if near && told.is_pending() {
-                guarded(|| cx.waker().wake_by_ref());
-            }
-            told
-        })
-        .await
+    /// What the engine has told this place. While the answer of the server is near, this task looks for it itself instead of sleeping: then
+    /// it need not be woken.
+    fn told<T>(
+        &self,
+        cx: &Context<'_>,
+        poll: impl FnOnce(&Slot, &Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let near = self.pool.engine().look(self.id);
+        let told = poll(&self.slot, cx);
+        if near && told.is_pending() {
+            guarded(|| cx.waker().wake_by_ref());
+        }
+        told
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {

@@ -150,13 +150,27 @@ impl Wake for Woken {
     }
 }
 
+impl Woken {
+    fn looks(&self) -> usize {
+        self.by_itself.load(Ordering::SeqCst)
+    }
+}
+
+/// With one processor nobody looks.
+fn somebody_looks() -> bool {
+    thread::available_parallelism().is_ok_and(|threads| 1 < threads.get())
+}
+
 /// Fails if the answer to a caller that looks for it itself, and is then not polled for a while, is left lying.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_is_not_polled_again_is_told_all_the_same() {
     let server = Server::start();
     let pool = LockPool::connect(&server.url()).await.expect("it answers");
-    let (mut waited, began) = (0, Instant::now());
-    for _ in 0..100 {
+    let (mut calls, mut looked, mut slow) = (0, !somebody_looks(), 0);
+    let began = Instant::now();
+    while calls < 100 || !looked {
+        assert!(began.elapsed() < 3 * LIMIT, "looked: {looked}");
+        calls += 1;
         let mut call = acquire(&pool, "key");
         let woken = Woken::new();
         let waker = Waker::from(Arc::clone(&woken));
@@ -164,18 +178,19 @@ async fn a_caller_that_is_not_polled_again_is_told_all_the_same() {
         let guard = if let Poll::Ready(guard) = polled {
             guard
         } else {
+            looked |= 0 < woken.looks();
+            let asleep = Instant::now();
             wait::until_async("it is told", LIMIT, || {
                 0 < woken.by_others.load(Ordering::SeqCst)
             })
             .await;
-            waited += 1;
+            slow += usize::from(Duration::from_millis(500) < asleep.elapsed());
             call.await
         };
         guard.expect("free").release().await.expect("held");
     }
-    assert!(0 < waited, "each was answered at its first poll");
-    // The engine looks every now and then, too, whether or not it was told.
-    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    // The engine looks once in a second, too, whether or not it was told.
+    assert!(slow < calls / 10, "{slow} of {calls}");
 }
 
 /// Fails if a call goes on looking for an answer that does not come, instead of sleeping.
@@ -185,25 +200,32 @@ async fn nobody_looks_for_long() {
     // After this time it would be asked again, and nobody look.
     let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
     let pool = builder.connect().await.expect("it answers");
-    for _ in 0..200 {
-        is_free(&pool, "key").await;
-    }
-    server.pause();
-    let mut call = acquire(&pool, "key");
-    let woken = Woken::new();
-    let waker = Waker::from(Arc::clone(&woken));
-    let (mut before, began) = (0, Instant::now());
+    let began = Instant::now();
     loop {
-        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending(), "a server that stands still answers");
-        let looks = woken.by_itself.load(Ordering::SeqCst);
-        if before == looks {
+        for _ in 0..50 {
+            is_free(&pool, "key").await;
+        }
+        server.pause();
+        let mut call = acquire(&pool, "key");
+        let woken = Woken::new();
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut before = 0;
+        loop {
+            let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending(), "a server that stands still answers");
+            let looks = woken.looks();
+            if before == looks {
+                break;
+            }
+            before = looks;
+            assert!(began.elapsed() < LIMIT, "it is still looking");
+        }
+        server.resume();
+        let guard = wait::within("the answer comes", LIMIT, call).await;
+        guard.expect("free").release().await.expect("held");
+        if 0 < before || !somebody_looks() {
             break;
         }
-        before = looks;
-        assert!(began.elapsed() < LIMIT, "it is still looking");
+        assert!(began.elapsed() < LIMIT, "it never looks");
     }
-    server.resume();
-    let guard = wait::within("the answer comes", LIMIT, call).await;
-    guard.expect("free").release().await.expect("held");
 }

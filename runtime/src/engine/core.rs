@@ -274,10 +274,16 @@ impl Core {
         self.flights.len() <= self.requests.len() + taken
     }
 
-    /// The ticket that waits for the answer to a request; of several the first.
+    /// The ticket whose caller waits for the answer to a request; of several the first.
     pub(crate) fn asker(&self, op: OpId) -> Option<TicketId> {
         match self.flights.get(&op)? {
-            Flight::Acquire { ticket, .. } | Flight::Release { ticket, .. } => Some(*ticket),
+            Flight::Acquire { ticket, .. } => Some(*ticket),
+            Flight::Release { ticket, .. } => {
+                let stage = &self.tickets.get(ticket)?.stage;
+                let awaited =
+                    matches!(stage, Stage::Releasing(cleanup) if cleanup.awaited.is_some());
+                awaited.then_some(*ticket)
+            }
             Flight::AcquireAll { tickets, .. } => tickets.first().copied(),
             Flight::Renew { .. } | Flight::Leave => None,
         }

@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -86,6 +86,9 @@ struct Shared {
     helped: bool,
     /// See [`Machine::asker`]; 0 for nobody.
     asker: AtomicU64,
+    /// In nanoseconds on this clock.
+    looks_until: AtomicU64,
+    clock: Clock,
 }
 
 impl Shared {
@@ -110,23 +113,22 @@ impl Shared {
         self.home.call();
     }
 
-    /// Whether the caller of `ticket` is to look for its answer.
+    /// Whether the caller of `ticket` is to look for its answer. Told without the machine, which somebody may have for long.
     fn looks(&self, ticket: TicketId) -> bool {
         self.asker.load(Ordering::Relaxed) == ticket.0
+            && self.clock.now() < Instant::from_nanos(self.looks_until.load(Ordering::Relaxed))
     }
 
     /// Looks for the answer to `ticket`; whether it is to be looked for again.
     fn look(&self, ticket: TicketId) -> bool {
-        match self.machine.try_lock() {
-            Ok(machine) => {
-                self.work(machine, Machine::look);
-                if !self.inbox.is_empty() {
-                    self.help();
-                }
+        // Otherwise somebody has it for a moment, or is about to, and may find the answer.
+        if !self.wanted.load(Ordering::Acquire)
+            && let Ok(machine) = self.machine.try_lock()
+        {
+            self.work(machine, Machine::look);
+            if !self.inbox.is_empty() {
+                self.help();
             }
-            // Somebody else has it for a moment, and may find the answer.
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Poisoned(_)) => return false,
         }
         let again = self.looks(ticket);
         if again {
@@ -153,7 +155,10 @@ impl Shared {
 
     /// Gives the machine up; whom to tell what.
     fn leave(&self, mut machine: MutexGuard<'_, Machine>) -> News {
-        let asker = machine.asker().map_or(NOBODY, |ticket| ticket.0);
+        let (asker, until) = machine
+            .asker()
+            .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
+        self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
         self.asker.store(asker, Ordering::Relaxed);
         machine.take_news()
     }
@@ -198,6 +203,8 @@ impl Driver {
             // Only on its own runtime a paused clock tells the time.
             helped: matches!(clock, Clock::System),
             asker: AtomicU64::new(NOBODY),
+            looks_until: AtomicU64::new(0),
+            clock,
         });
         let driver = Self {
             shared: Arc::clone(&shared),
@@ -338,14 +345,15 @@ mod tests {
                 slot: Arc::clone(&slot),
             };
             engine.send(acquire).expect("it works");
-            slot.granted().await.expect("granted");
+            let granted = poll_fn(|cx| slot.poll_granted(cx)).await;
+            granted.expect("granted");
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
             count.fetch_add(1, Ordering::SeqCst);
             inside.fetch_sub(1, Ordering::SeqCst);
             slot.close();
             let release = Command::Release { id, keep: None };
             engine.send(release).expect("it works");
-            slot.released().await;
+            poll_fn(|cx| slot.poll_released(cx)).await;
         }
     }
 
@@ -368,6 +376,32 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), u64::from(TASKS * SECTIONS));
         drop(driver);
         assert!(engine.send(Command::Close).is_err(), "stopped");
+    }
+
+    /// Fails if a caller that looks for its answer goes on while somebody else keeps the machine, which only its own turn would end.
+    #[tokio::test]
+    async fn nobody_looks_for_long_at_a_machine_that_is_taken() {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let (_driver, engine) = Driver::new(store, Limits::of_tests(LONG, 100), clock, true);
+        let (shared, ticket) = (&engine.shared, engine.next_ticket());
+        let _taken = shared.machine.lock();
+        let now = clock.now();
+        let until = now + Duration::from_millis(5);
+        shared.asker.store(ticket.0, Ordering::Relaxed);
+        shared
+            .looks_until
+            .store(until.as_nanos(), Ordering::Relaxed);
+        assert!(
+            !engine.look(engine.next_ticket()),
+            "the answer is another's"
+        );
+        let mut looks = 0_u32;
+        while engine.look(ticket) {
+            looks += 1;
+            assert!(clock.now().since(now) < LONG, "it is still looking");
+        }
+        assert!(until <= clock.now(), "it gave up after {looks} looks");
     }
 
     /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the machine is suspended.

@@ -168,9 +168,9 @@ impl Machine {
         self.calls()
     }
 
-    /// Whose caller looks for the answer to a request that is alone, and is to [go on](Self::look) looking.
-    pub(super) fn asker(&self) -> Option<TicketId> {
-        self.asker
+    /// Whose caller looks for the answer to a request that is alone, and until when it is to [go on](Self::look) looking.
+    pub(super) fn asker(&self) -> Option<(TicketId, Instant)> {
+        self.asker.zip(self.spin.until())
     }
 
     /// Whether there is anything for the engine's task to do now that it does not know of.

@@ -1,7 +1,6 @@
 //! What the engine and the holder of one lock share.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -127,49 +126,40 @@ impl Slot {
         self.state().register(cx);
     }
 
-    /// Ends when the lock is held, or will not be.
-    pub(crate) async fn granted(&self) -> Result<(), LockError> {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            match &state.phase {
-                Phase::Waiting => {
-                    state.register(cx);
-                    Poll::Pending
-                }
-                Phase::Failed(error) => Poll::Ready(Err(error.clone())),
-                Phase::Held | Phase::Lost | Phase::Released(_) => Poll::Ready(Ok(())),
+    /// Ready when the lock is held, or will not be.
+    pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
+        let mut state = self.state();
+        match &state.phase {
+            Phase::Waiting => {
+                state.register(cx);
+                Poll::Pending
             }
-        })
-        .await
+            Phase::Failed(error) => Poll::Ready(Err(error.clone())),
+            Phase::Held | Phase::Lost | Phase::Released(_) => Poll::Ready(Ok(())),
+        }
     }
 
-    /// Ends when the lock has become a share, or is not held any more; tells which.
-    pub(crate) async fn shared(&self) -> bool {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            if state.shared || state.phase != Phase::Held {
-                return Poll::Ready(state.phase == Phase::Held);
-            }
-            state.register(cx);
-            Poll::Pending
-        })
-        .await
+    /// Ready when the lock has become a share, or is not held any more; tells which.
+    pub(crate) fn poll_shared(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        if state.shared || state.phase != Phase::Held {
+            return Poll::Ready(state.phase == Phase::Held);
+        }
+        state.register(cx);
+        Poll::Pending
     }
 
-    /// Ends when the release is over; tells whether the store has confirmed it.
-    pub(crate) async fn released(&self) -> bool {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            match state.phase {
-                Phase::Released(confirmed) => Poll::Ready(confirmed),
-                Phase::Failed(_) => Poll::Ready(false),
-                Phase::Waiting | Phase::Held | Phase::Lost => {
-                    state.register(cx);
-                    Poll::Pending
-                }
+    /// Ready when the release is over; tells whether the store has confirmed it.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Released(confirmed) => Poll::Ready(confirmed),
+            Phase::Failed(_) => Poll::Ready(false),
+            Phase::Waiting | Phase::Held | Phase::Lost => {
+                state.register(cx);
+                Poll::Pending
             }
-        })
-        .await
+        }
     }
 
     /// The holder lets go: from here on nothing runs inside this lock.

@@ -3,8 +3,8 @@
 //! To wake a thread takes longer than a server nearby takes to answer. With the engine's thread asleep meanwhile, a lone acquire and
 //! release on one machine took 1.43 times as long as by hand (249 against 174 µs, `scripts/bench --rows uncontended --rounds 3`). So for a request
 //! that is alone, of a server that has been quick lately, whoever sent it looks for the answer for a moment before it sleeps: the caller's task, which
-//! comes back until then and leaves its thread to others in between, or the engine's thread. That costs at most [`LONGEST`] of a thread's
-//! time a request.
+//! comes back until then and leaves its thread and its processor to others in between, or the engine's thread. That costs at most [`LONGEST`] of a
+//! thread's time a request, and what those others take.
 
 use std::time::Duration;
 
@@ -66,8 +66,13 @@ impl Spin {
 
     /// Whether the answer is likely to come in a moment.
     pub(super) fn goes_on(&self, now: Instant) -> bool {
-        let soon = |asked| now.since(asked) < LONGEST.min(2 * self.usual);
-        self.is_quick() && self.asked.is_some_and(soon)
+        self.until().is_some_and(|until| now < until)
+    }
+
+    /// Until when it is worth while to look for the answer.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let asked = self.asked.filter(|_| self.is_quick())?;
+        Some(asked + LONGEST.min(2 * self.usual))
     }
 
     /// Whether it is worth while for a lone request.
