@@ -24,6 +24,10 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
+    // Whoever has to connect anew renews all that it holds at once. From then on all are due together, however far apart they were taken.
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL").arg("USER").arg("first");
+    cluster.run_everywhere(&kill);
     let second = Lane::stays("k0", 3_000, 100).waits(10_000);
     finish(scene.start(&cluster.url(), second));
     finish(first);
