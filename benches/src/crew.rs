@@ -5,11 +5,13 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use leasehold_tests::server::Server;
+
 use crate::client::Report;
 use crate::clock;
 use crate::contestants::Contestant;
 use crate::plan::{Plan, Work};
-use crate::process::Client;
+use crate::process::{self, Client};
 use crate::record::{self, Record};
 use crate::row::Clients;
 
@@ -19,6 +21,7 @@ const LEAD: Duration = Duration::from_millis(50);
 /// Where and how long to measure.
 pub(crate) struct Setting<'a> {
     pub(crate) url: String,
+    pub(crate) servers: &'a [Server],
     pub(crate) window: Duration,
     pub(crate) patience: Duration,
     pub(crate) ttl: Duration,
@@ -36,8 +39,10 @@ pub(crate) struct Outcome {
     /// The window that counts.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// CPU time of all processes in the window.
+    /// CPU time of all client processes in the window.
     pub(crate) cpu: Option<Duration>,
+    /// That of all servers.
+    pub(crate) server_cpu: Option<Duration>,
 }
 
 /// Lets a contestant do a row once.
@@ -58,7 +63,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     }
     let from = start + clock::nanos(warmup(shape, setting));
     let to = from + clock::nanos(setting.window);
-    let cpu = cpu_between(&clients, from, to);
+    let (cpu, server_cpu) = cpu_between(&clients, setting.servers, from, to);
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
@@ -71,6 +76,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
         from,
         to,
         cpu,
+        server_cpu,
     })
 }
 
@@ -133,14 +139,23 @@ fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     std::path::absolute(&program).map_err(|error| format!("{}: {error}", program.display()))
 }
 
-/// Sleeps through the window and tells the CPU time in it.
-fn cpu_between(clients: &[Client], from: u64, to: u64) -> Option<Duration> {
-    let used = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
+/// Sleeps through the window and tells the CPU time of clients and servers in it.
+fn cpu_between(
+    clients: &[Client],
+    servers: &[Server],
+    from: u64,
+    to: u64,
+) -> (Option<Duration>, Option<Duration>) {
+    let of_clients = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
+    let of_server = |server: &Server| process::cpu(server.id());
+    let of_servers = || servers.iter().map(of_server).sum::<Option<Duration>>();
+    let between =
+        |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
     sleep(clock::until(from));
-    let before = used();
+    let before = (of_clients(), of_servers());
     sleep(clock::until(to));
-    let after = used();
-    Some(after?.saturating_sub(before?))
+    let after = (of_clients(), of_servers());
+    (between(before.0, after.0), between(before.1, after.1))
 }
 
 fn take_records(plan: &Plan) -> Result<Vec<Record>, String> {

@@ -1,6 +1,7 @@
 //! The figures of one measurement, from its records.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::crew::Outcome;
 use crate::overlap;
@@ -22,6 +23,8 @@ pub(crate) const METRICS: &[&str] = &[
     "late_p99_ms",
     "late_max_ms",
     "cpu_cores",
+    "client_us",
+    "server_us",
     "bytes",
     "overlaps",
     "lost_waiters",
@@ -64,6 +67,20 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     let pairs = inside.iter().map(|record| record.released - record.asked);
     quantiles(pairs.collect(), figures);
     rate(&inside, outcome, figures);
+    cost(outcome, figures);
+}
+
+/// CPU time for each pair or section.
+fn cost(outcome: &Outcome, figures: &mut Figures) {
+    let Some(count) = figures.get("per_s").map(|per_s| per_s * seconds(outcome)) else {
+        return;
+    };
+    let each = |cpu: Option<Duration>| {
+        cpu.filter(|_| count > 0.0)
+            .map(|cpu| cpu.as_secs_f64() * 1e6 / count)
+    };
+    figures.extend(each(outcome.cpu).map(|each| ("client_us", each)));
+    figures.extend(each(outcome.server_cpu).map(|each| ("server_us", each)));
 }
 
 /// Waits: from asking to the beginning of the section.
@@ -78,6 +95,7 @@ fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
     }
     quantiles(waits, figures);
     rate(&inside, outcome, figures);
+    cost(outcome, figures);
     figures.insert("share_ratio", share_ratio(shape, outcome));
     if shape.section_ms > 0 && !inside.is_empty() {
         let spent: u64 = inside
@@ -177,8 +195,6 @@ fn number(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::client::Report;
 
@@ -207,8 +223,17 @@ mod tests {
             reports: vec![Report::default()],
             from: 1_000_000_000,
             to: 2_000_000_000,
-            cpu: Some(Duration::ZERO),
+            cpu: Some(Duration::from_millis(20)),
+            server_cpu: Some(Duration::from_millis(10)),
         }
+    }
+
+    #[test]
+    fn cpu_time_is_shared_out_among_the_sections_of_the_window() {
+        let sections = (0..4).map(|n| section(0, 1_100_000_000, 1_100_000_000 + n, 1_200_000_000));
+        let figures = of(&SHAPE, outcome(sections.collect()));
+        assert!((figures["client_us"] - 5_000.0).abs() < 1e-6);
+        assert!((figures["server_us"] - 2_500.0).abs() < 1e-6);
     }
 
     #[test]

@@ -59,8 +59,7 @@ impl<'a> Harness<'a> {
         let mut contestants =
             row::contestants(row, &self.arguments.contestants, self.arguments.pace());
         let servers = servers(shape);
-        let urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
-        let setting = self.setting(shape, urls.join(","));
+        let setting = self.setting(shape, &servers.servers);
         for round in 1..=self.arguments.rounds() {
             contestants.shuffle(&mut rand::rng());
             for who in &contestants {
@@ -74,7 +73,8 @@ impl<'a> Harness<'a> {
         sheet
     }
 
-    fn setting(&self, shape: &Clients, url: String) -> Setting<'_> {
+    fn setting<'s>(&'s self, shape: &Clients, servers: &'s [Server]) -> Setting<'s> {
+        let urls: Vec<String> = servers.iter().map(Server::url).collect();
         let quick = self.arguments.quick;
         let (ttl, window) = match shape.work {
             // Each lease is renewed once, every third of the ttl.
@@ -85,7 +85,8 @@ impl<'a> Harness<'a> {
             Work::Hot | Work::Distinct => (TTL, self.arguments.window()),
         };
         Setting {
-            url,
+            url: urls.join(","),
+            servers,
             window,
             patience: Duration::from_millis(self.arguments.patience_ms),
             ttl,

@@ -20,6 +20,18 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
+/// The CPU time that a process has used; `None` where there is no `/proc`.
+pub(crate) fn cpu(process: u32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, may contain anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    // Linux tells it in hundredths of a second on every architecture.
+    Some(Duration::from_millis((user + system) * 10))
+}
+
 impl Client {
     /// Starts it.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
@@ -68,16 +80,9 @@ impl Client {
         serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
     }
 
-    /// The CPU time that it has used; `None` where there is no `/proc`.
+    /// See [`cpu`].
     pub(crate) fn cpu(&self) -> Option<Duration> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
-        // The name of the program, in parentheses, may contain anything.
-        let (_, fields) = text.rsplit_once(')')?;
-        let mut fields = fields.split_ascii_whitespace().skip(11);
-        let user: u64 = fields.next()?.parse().ok()?;
-        let system: u64 = fields.next()?.parse().ok()?;
-        // Linux tells it in hundredths of a second on every architecture.
-        Some(Duration::from_millis((user + system) * 10))
+        cpu(self.process.id())
     }
 
     fn line(&self, limit: Duration) -> Result<String, String> {

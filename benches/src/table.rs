@@ -120,6 +120,8 @@ fn heading(metric: &str) -> &'static str {
         "late_p99_ms" => "late p99, ms",
         "late_max_ms" => "late at most, ms",
         "cpu_cores" => "CPU, cores",
+        "client_us" => "client CPU, µs",
+        "server_us" => "server CPU, µs",
         "bytes" => "bytes",
         _ => "",
     }

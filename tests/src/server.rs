@@ -237,6 +237,11 @@ impl Server {
         Some(role.trim().to_owned())
     }
 
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
     /// Stops the process where it is; connections stay open and nothing answers.
     pub fn pause(&self) {
         self.running().pause();
