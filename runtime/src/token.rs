@@ -53,13 +53,20 @@ impl Token {
 
     /// 32 hexadecimal digits.
     #[cfg(feature = "redis")]
-    pub(crate) fn hex(self) -> String {
+    pub(crate) fn digits(self) -> [u8; 32] {
         // For each request: `{:032x}` takes ten times as long.
-        let digit = |byte: u8| char::from(b"0123456789abcdef"[usize::from(byte)]);
-        let bytes = self.0.to_be_bytes().into_iter();
-        bytes
-            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-            .collect()
+        let mut digits = [0; 32];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
+            let half = |half: u8| b"0123456789abcdef"[usize::from(half)];
+            pair.copy_from_slice(&[half(byte >> 4), half(byte & 15)]);
+        }
+        digits
+    }
+
+    /// The same as text.
+    #[cfg(feature = "redis")]
+    pub(crate) fn hex(self) -> String {
+        self.digits().map(char::from).iter().collect()
     }
 }
 

@@ -149,6 +149,38 @@ impl Op {
     pub(crate) fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Renew(_) | Self::Stay(_) | Self::Leave { .. })
     }
+
+    /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
+    #[cfg(feature = "redis")]
+    pub(crate) fn conditions(&self) -> Conditions<'_> {
+        let (time, owner, queue, spare) = match self {
+            Self::Acquire {
+                ttl,
+                owner,
+                queue,
+                spare,
+                ..
+            } => (Some(*ttl), &**owner, *queue, *spare),
+            Self::Release { keep, .. } => (*keep, "", false, 0),
+            _ => (None, "", false, 0),
+        };
+        Conditions {
+            time,
+            owner,
+            queue,
+            spare,
+        }
+    }
+}
+
+/// What a request asks for beside lock and token; see [`Op::conditions`].
+#[cfg(feature = "redis")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Conditions<'a> {
+    time: Option<Duration>,
+    owner: &'a str,
+    queue: bool,
+    spare: u32,
 }
 
 /// For so long a key that was handed to a process waits for it to confirm.

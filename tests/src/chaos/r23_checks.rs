@@ -32,6 +32,7 @@ const TOO_FEW: &[&str] = &[
     "+script|load",
     "+get",
     "+mget",
+    "+exists",
     "+set",
     "+del",
     "+pttl",

@@ -8,7 +8,7 @@ use redis::cmd;
 use super::{Line, connect, connect_with, take};
 
 /// What exclusive locks need, without messages.
-const USER: &str = "ACL SETUSER app on >secret ~lock:* -@all +eval +evalsha +script|load +get +mget +set +del +pexpire +pttl +time \
+const USER: &str = "ACL SETUSER app on >secret ~lock:* -@all +eval +evalsha +script|load +get +mget +exists +set +del +pexpire +pttl +time \
                     +ping +info +hello";
 
 fn restricted(more: &str) -> (Server, String) {

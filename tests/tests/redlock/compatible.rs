@@ -27,11 +27,12 @@ async fn all_nodes_carry_one_token() {
     wait::until("all nodes have it", TTL / 2, || {
         count(&probes, "token") == 5
     });
-    let tokens: Vec<_> = probes
-        .iter()
-        .map(|probe| probe.value("token").expect("it is there").token)
-        .collect();
-    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    let values: Vec<_> = probes.iter().map(|probe| probe.get("token")).collect();
+    let first = values[0].as_deref().expect("it is there");
+    let (token, owner) = first.split_once(':').expect("token:owner");
+    let process = std::process::id().to_string();
+    assert!(token.len() == 32 && owner.contains(&process), "{first:?}");
+    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     for probe in &probes {
         let left = probe.ttl("token").expect("it expires");
         assert!(left <= TTL && probe.kind("token") == "string");

@@ -126,7 +126,7 @@ fn without(command: &str) -> Without {
     match command {
         "hello" | "script|load" => Without::NoPool,
         "ping" | "info" | "pttl" => Without::Nothing,
-        "del" | "pexpire" => Without::HalfLocks,
+        "del" | "mget" | "pexpire" => Without::HalfLocks,
         _ => Without::NoLocks,
     }
 }

@@ -9,6 +9,7 @@ use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::token::{Nonce, Token};
 
+mod mixed;
 mod queue;
 mod together;
 
@@ -76,6 +77,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     order(&mut one, &mut two).await;
     batches(&mut one).await;
     kept(&mut one, &mut two).await;
+    mixed::run(&mut one, &mut two).await;
 }
 
 async fn exclusion(one: &mut Client, two: &mut Client) {
@@ -286,6 +288,26 @@ impl Client {
     fn submit(&mut self, id: OpId, op: Op) {
         let patience = Duration::from_secs(5);
         self.store.submit(vec![Request { id, op, patience }]);
+    }
+
+    /// Submits all at once and takes the replies, in the order of `ops`.
+    async fn ask_all(&mut self, ops: Vec<Op>) -> Vec<Reply> {
+        let patience = Duration::from_secs(5);
+        let requests: Vec<_> = ops
+            .into_iter()
+            .map(|op| Request {
+                id: self.next_id(),
+                op,
+                patience,
+            })
+            .collect();
+        let ids: Vec<_> = requests.iter().map(|request| request.id).collect();
+        self.store.submit(requests);
+        let mut replies = Vec::new();
+        for id in ids {
+            replies.push(self.reply(id).await);
+        }
+        replies
     }
 
     async fn reply(&mut self, wanted: OpId) -> Reply {

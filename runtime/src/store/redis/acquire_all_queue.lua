@@ -7,9 +7,6 @@ for i = 1, count do
     local fence, reserve = string.match(value, '^%x+:(%d+):(%d+)')
     answers[i] = {1, fence, reserve, #line}
   else
-    if limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0 then
-      value = false
-    end
     if not value and line ~= '' then
       value = settle(key, queue, line, process, milliseconds(), channels)
     end

@@ -1,15 +1,24 @@
--- The rest of `acquire.lua`: locks that somebody has or queues for.
+-- The rest of `acquire.lua`: somebody has one of the locks, or queues for it.
+local found, fence = redis.call('MGET', unpack(KEYS, 2)), nil
+local locks, terms, answers = {}, {}, {}
+local at = 4
+while #locks < #KEYS / 2 - 1 do
+  local ttl, owner, place, spare, size = unpack(ARGV, at, at + 4)
+  for token = at + 5, at + 4 + size do
+    locks[#locks + 1] = #locks + 1
+    terms[#locks] = {ARGV[token], ttl, owner, place, spare}
+  end
+  at = at + 5 + size
+end
+
 local function take(i)
   local key, queue = KEYS[2 * i], KEYS[2 * i + 1]
-  local token, ttl, _, place, spare = unpack(ARGV, 5 * i - 1, 5 * i + 3)
+  local token, ttl, owner, place, spare = unpack(terms[i])
   local value, line = found[2 * i - 1], as_line(found[2 * i])
   if value and string.sub(value, 1, 32) == token then
     redis.call('PEXPIRE', key, ttl)
     local first, reserve = string.match(value, '^%x+:(%d+):(%d+)')
     return {1, first, reserve, #line}
-  end
-  if limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0 then
-    value = false
   end
   if not value then
     -- Fails if there is data of another type.
@@ -24,10 +33,10 @@ local function take(i)
     end
     return {0, redis.call('PTTL', key), (place == '+' and knows_queue(value)) and 1 or 0}
   end
-  local first = fences(spare)
-  redis.call('SET', key, owned(i, first), 'PX', ttl)
-  return {1, string.format('%.0f', first), spare, #line}
+  fence = fence or next_fence(KEYS[1], more)
+  redis.call('SET', key, token .. ':' .. fence .. ':' .. spare .. ':' .. process .. ':' .. owner, 'PX', ttl)
+  return {1, fence, spare, #line}
 end
 
-each(others, answers, take)
+each(locks, answers, take)
 return answers

@@ -12,7 +12,7 @@ use super::line::Sent;
 use crate::store::Op;
 
 /// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
-pub(super) const MOST: usize = 64;
+pub(super) const MOST: usize = 32;
 
 /// Requests that leave as one script.
 pub(super) type Bundle = Vec<Sent>;
@@ -97,7 +97,10 @@ impl Half {
 
     fn close(&mut self, packed: &mut Vec<Bundle>) {
         if !self.bundle.is_empty() {
-            packed.push(mem::take(&mut self.bundle));
+            let mut bundle = mem::take(&mut self.bundle);
+            // The script is told once what is common to many.
+            bundle.sort_by(|one, other| one.op.conditions().cmp(&other.op.conditions()));
+            packed.push(bundle);
             self.keys.clear();
         }
     }

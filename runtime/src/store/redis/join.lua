@@ -35,7 +35,7 @@ local function take(fence)
 end
 
 if limit and redis.call('ZSCORE', KEYS[4], ARGV[1]) then
-  return take(string.format('%.0f', next_fence(KEYS[2], 0)))
+  return take(next_fence(KEYS[2], '0'))
 end
 if limit and most > 0 and limit > most then
   return {2, limit}
@@ -63,7 +63,7 @@ if not room then
   end
   return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
 end
-local reply = take(string.format('%.0f', next_fence(KEYS[2], 0)))
+local reply = take(next_fence(KEYS[2], '0'))
 -- There may be room for the next as well.
 if line ~= '' then
   invite(KEYS[1], KEYS[3], line, now, ARGV[6])

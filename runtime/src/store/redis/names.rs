@@ -20,6 +20,8 @@ pub(crate) struct Names {
     channels: String,
     /// In a cluster, a slot of the node that these names are used on.
     slot: Option<u16>,
+    /// Whether a lock has companions: a queue, fences.
+    companions: bool,
 }
 
 impl Names {
@@ -38,7 +40,20 @@ impl Names {
             prefix,
             process,
             slot: None,
+            companions: true,
         }
+    }
+
+    /// The same for a node of a quorum. There a lock has no companions: what one node knows of them, another does not.
+    pub(crate) fn without_companions(self) -> Self {
+        Self {
+            companions: false,
+            ..self
+        }
+    }
+
+    pub(super) fn have_companions(&self) -> bool {
+        self.companions
     }
 
     /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own

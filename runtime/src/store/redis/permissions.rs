@@ -5,7 +5,7 @@
 /// | permission | for |
 /// |---|---|
 /// | `evalsha`, `script\|load` | the scripts |
-/// | `get`, `mget`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
+/// | `get`, `mget`, `exists`, `set`, `del`, `pexpire`, `pttl`, `time` | what the scripts do |
 /// | `hello` | the start of a connection |
 /// | `ping` | asking an idle connection whether it still works |
 /// | `info` | the role and the settings of the server, for the checks and for Sentinels |
@@ -14,6 +14,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "script|load",
     "get",
     "mget",
+    "exists",
     "set",
     "del",
     "pexpire",

@@ -107,6 +107,14 @@ pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>>
             let failure = server_error(error.code(), error.details());
             vec![Err(failure); ops.len()]
         }
+        // The same for all: all were free, or there.
+        (
+            [Op::Acquire { .. } | Op::Release { .. }, ..],
+            all @ (Value::BulkString(_) | Value::Int(_)),
+        ) => ops
+            .iter()
+            .map(|op| read_one(op, &all).unwrap_or_else(shapeless))
+            .collect(),
         ([Op::Acquire { .. } | Op::Release { .. }, ..], Value::Array(answers))
             if answers.len() == ops.len() =>
         {
@@ -133,7 +141,12 @@ fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
         return Some(Err(refused(text(error)?)));
     }
     let reply = match (op, value) {
-        (Op::Acquire { spare, .. }, Value::Int(fence)) => free(*fence, *spare),
+        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
+        (Op::Acquire { .. }, Value::Int(1)) => Some(Reply::Acquired {
+            fence: None,
+            spare: 0,
+            wanted: None,
+        }),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
         (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
@@ -155,9 +168,9 @@ fn refused(error: &str) -> Failure {
 }
 
 /// A lock that was free and that nobody waits for, with as many fences in reserve as were asked for.
-fn free(fence: i64, spare: u32) -> Option<Reply> {
+fn free(fence: &Value, spare: u32) -> Option<Reply> {
     Some(Reply::Acquired {
-        fence: Some(Fence::new(u64::try_from(fence).ok()?)),
+        fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
         spare,
         wanted: Some(false),
     })
@@ -188,7 +201,7 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
     match array(value)? {
         [taken, all] if integer(taken)? == 1 => {
             let one = |one: &Value| match one {
-                Value::Int(fence) => free(*fence, 0),
+                fence @ Value::BulkString(_) => free(fence, 0),
                 again => acquired(again),
             };
             let all: Option<Vec<Reply>> = array(all)?.iter().map(one).collect();
@@ -207,6 +220,9 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
 }
 
 fn renewed(value: &Value, count: usize) -> Option<Reply> {
+    if *value == Value::Int(1) {
+        return Some(Reply::Renewed(vec![true; count]));
+    }
     let kept: Option<Vec<bool>> = array(value)?
         .iter()
         .map(|one| integer(one).map(|one| one == 1))

@@ -24,6 +24,8 @@ const ACQUIRE_ALL_CODE: &str =
     script!("fence.lua" "acquire_all.lua" "queue.lua" "acquire_all_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
+const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
+const RELEASE_PLAIN_CODE: &str = script!("release_plain.lua");
 const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
 const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "join.lua");
 const STAY_CODE: &str = script!("queue.lua" "stay.lua");
@@ -33,18 +35,22 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CO
 static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
+static ACQUIRE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_PLAIN_CODE)));
+static RELEASE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_PLAIN_CODE)));
 static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
 
 static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-pub(super) fn all() -> [(&'static Script, &'static str); 8] {
+pub(super) fn all() -> [(&'static Script, &'static str); 10] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&ACQUIRE_ALL, ACQUIRE_ALL_CODE),
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
+        (&ACQUIRE_PLAIN, ACQUIRE_PLAIN_CODE),
+        (&RELEASE_PLAIN, RELEASE_PLAIN_CODE),
         (&LEAVE, LEAVE_CODE),
         (&JOIN, JOIN_CODE),
         (&STAY, STAY_CODE),
@@ -111,7 +117,7 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(&*names.fences(key))
             .arg(names.queue(key))
             .arg(names.shares(key))
-            .arg(token.hex())
+            .arg(&token.digits())
             .arg(millis(*ttl))
             .arg(*limit)
             .arg(names.process())
@@ -141,51 +147,73 @@ pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bo
     }
 }
 
+/// The requests in the order of [`Op::conditions`].
 fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
-    let keys = || {
-        ops.iter().filter_map(|op| match op {
-            Op::Acquire { key, .. } => Some(key),
-            _ => None,
-        })
+    let companions = names.have_companions();
+    let mut command = if companions {
+        call(&ACQUIRE, 1 + 2 * ops.len())
+    } else {
+        call(&ACQUIRE_PLAIN, ops.len())
     };
-    let mut command = call(&ACQUIRE, 1 + 3 * ops.len());
     // In a cluster there is but one.
-    for first in keys().take(1) {
-        command.arg(&*names.fences(first));
+    if companions && let Some(Op::Acquire { key, .. }) = ops.first() {
+        command.arg(&*names.fences(key));
     }
-    for key in keys() {
-        command.arg(&**key).arg(names.queue(key));
+    keys(&mut command, ops, names);
+    if companions {
+        command
+            .arg(names.process())
+            .arg(names.channels())
+            .arg(fences(ops));
     }
-    for key in keys() {
-        command.arg(names.shares(key));
-    }
-    command
-        .arg(names.process())
-        .arg(names.channels())
-        .arg(fences(ops) - 1);
-    for op in ops {
-        if let Op::Acquire {
-            token,
+    for group in groups(ops) {
+        if let Some(Op::Acquire {
             ttl,
             owner,
             queue,
             spare,
             ..
-        } = op
+        }) = group.first()
         {
-            command
-                .arg(token.hex())
-                .arg(millis(*ttl))
-                .arg(&**owner)
-                .arg(place(*queue, listening))
-                .arg(*spare);
+            command.arg(millis(*ttl)).arg(&**owner);
+            if companions {
+                command.arg(place(*queue, listening)).arg(*spare);
+            }
         }
+        tokens(&mut command, group);
     }
     command
 }
 
+/// Each lock, with its queue where there are any.
+fn keys(command: &mut Cmd, ops: &[&Op], names: &Names) {
+    for op in ops {
+        if let Op::Acquire { key, .. } | Op::Release { key, .. } = op {
+            command.arg(&**key);
+            if names.have_companions() {
+                command.arg(names.queue(key));
+            }
+        }
+    }
+}
+
+/// Requests that differ in nothing but lock and token.
+fn groups<'a>(ops: &'a [&'a Op]) -> impl Iterator<Item = &'a [&'a Op]> {
+    ops.chunk_by(|one, next| one.conditions() == next.conditions())
+}
+
+/// How many they are, and the token of each.
+fn tokens(command: &mut Cmd, group: &[&Op]) {
+    command.arg(group.len());
+    for op in group {
+        if let Op::Acquire { token, .. } | Op::Release { token, .. } = op {
+            command.arg(&token.digits());
+        }
+    }
+}
+
 fn acquire_all(keys: &[(Arc<str>, Token)], ttl: Duration, owner: &str, names: &Names) -> Cmd {
-    let mut command = call(&ACQUIRE_ALL, 1 + 3 * keys.len());
+    let mut command = call(&ACQUIRE_ALL, 1 + 2 * keys.len());
     // In a cluster they share a slot, and with it the counter.
     for (first, _) in keys.iter().take(1) {
         command.arg(&*names.fences(first));
@@ -193,16 +221,13 @@ fn acquire_all(keys: &[(Arc<str>, Token)], ttl: Duration, owner: &str, names: &N
     for (key, _) in keys {
         command.arg(&**key).arg(names.queue(key));
     }
-    for (key, _) in keys {
-        command.arg(names.shares(key));
-    }
     command
         .arg(names.process())
         .arg(names.channels())
         .arg(millis(ttl))
         .arg(owner);
     for (_, token) in keys {
-        command.arg(token.hex());
+        command.arg(&token.digits());
     }
     command
 }
@@ -216,31 +241,35 @@ fn place(queue: bool, listening: bool) -> &'static str {
     }
 }
 
-/// How many fences these acquires need at most.
-fn fences(ops: &[&Op]) -> u64 {
+/// How many fences more than one a lock may need.
+fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
-        Op::Acquire { spare, .. } => 1 + u64::from(*spare),
+        Op::Acquire { spare, .. } => *spare,
         _ => 0,
     });
-    each.sum()
+    each.max().unwrap_or_default()
 }
 
+/// The requests in the order of [`Op::conditions`].
 fn release(ops: &[&Op], names: &Names) -> Cmd {
-    let mut command = call(&RELEASE, 2 * ops.len());
-    for op in ops {
-        if let Op::Release { key, .. } = op {
-            command.arg(&**key).arg(names.queue(key));
-        }
+    let companions = names.have_companions();
+    let mut command = if companions {
+        call(&RELEASE, 2 * ops.len())
+    } else {
+        call(&RELEASE_PLAIN, ops.len())
+    };
+    keys(&mut command, ops, names);
+    if companions {
+        command.arg(names.channels());
     }
-    command.arg(names.channels());
-    for op in ops {
-        if let Op::Release { token, keep, .. } = op {
-            command.arg(token.hex());
-            match keep {
-                Some(keep) => command.arg(millis(*keep)),
-                None => command.arg(""),
-            };
-        }
+    for group in groups(ops) {
+        match group.first() {
+            Some(Op::Release {
+                keep: Some(keep), ..
+            }) => command.arg(millis(*keep)),
+            _ => command.arg(""),
+        };
+        tokens(&mut command, group);
     }
     command
 }
@@ -250,7 +279,7 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
         .arg(key)
         .arg(names.queue(key))
         .arg(names.shares(key))
-        .arg(token.hex())
+        .arg(&token.digits())
         .arg(names.channels())
         .to_owned()
 }
@@ -264,15 +293,12 @@ fn stay(renewals: &[Renewal], names: &Names, queue: fn(&Names, &str) -> String) 
             .arg(names.shares(key));
     }
     command.arg(names.channels());
-    terms(&mut command, renewals);
-    command
-}
-
-/// Each token with its ttl.
-fn terms(command: &mut Cmd, renewals: &[Renewal]) {
     for renewal in renewals {
-        command.arg(renewal.token.hex()).arg(millis(renewal.ttl));
+        command
+            .arg(&renewal.token.digits())
+            .arg(millis(renewal.ttl));
     }
+    command
 }
 
 fn renew(renewals: &[Renewal]) -> Cmd {
@@ -280,7 +306,14 @@ fn renew(renewals: &[Renewal]) -> Cmd {
     for renewal in renewals {
         command.arg(&*renewal.key);
     }
-    terms(&mut command, renewals);
+    for group in renewals.chunk_by(|one, next| one.ttl == next.ttl) {
+        command
+            .arg(group.first().map(|renewal| millis(renewal.ttl)))
+            .arg(group.len());
+        for renewal in group {
+            command.arg(&renewal.token.digits());
+        }
+    }
     command
 }
 

@@ -17,13 +17,13 @@ pub(super) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
 fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
-        Bug::FenceFromCounter => &[("time[1] * 1000000 + time[2]", "0")],
-        Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[2 * i - 1]", "true")],
+        Bug::FenceFromCounter => &[("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")],
+        Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[token]", "true")],
         Bug::RenewBySet => &[(
             "local value = values[i]\n",
-            "redis.call('SET', key, ARGV[2 * i - 1])\n  local value = ARGV[2 * i - 1]\n",
+            "redis.call('SET', KEYS[i], ARGV[token])\n    local value = ARGV[token]\n",
         )],
-        Bug::DeleteWithoutCompare => &[("string.sub(value, 1, 32) ~= token", "false")],
+        Bug::DeleteWithoutCompare => &[("string.sub(value, 1, 32) ~= ARGV[token]", "false")],
         Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),
@@ -31,8 +31,8 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         ],
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
         Bug::ReadersUnseen => &[(
-            "limit_of(value) and prune(key, KEYS[2 * count + 1 + i], milliseconds()) == 0",
-            "limit_of(value)",
+            "if value and value ~= process .. ':claim' then",
+            "if value and value ~= process .. ':claim' and not limit_of(value) then",
         )],
         Bug::ShareShortened => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
         Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],

@@ -15,7 +15,7 @@ use super::standing::Met;
 use crate::LockError;
 use crate::check::{CheckReport, Finding};
 use crate::clock::{Clock, Instant};
-use crate::store::redis::{Epoch, RedisStore};
+use crate::store::redis::{Epoch, Names, RedisStore};
 use crate::store::{Failure, LockStore, Options, Request, Retry, StoreEvent};
 
 /// Locks on a quorum of independent servers.
@@ -44,7 +44,10 @@ impl RedlockStore {
             );
         }
         let starting = address.nodes.into_iter();
-        let started = join_all(starting.map(|server| RedisStore::start(server, options))).await;
+        let started = join_all(
+            starting.map(|server| RedisStore::start_as(server, on_a_node(options), options)),
+        )
+        .await;
         let (stores, results): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         reachable(&names, results)?;
         let nodes = names.iter().zip(stores).map(|(name, store)| Node {
@@ -72,7 +75,9 @@ impl RedlockStore {
     ) -> Result<CheckReport, LockError> {
         let (store, names) = (address.to_string(), address.names());
         let looking = address.nodes.into_iter();
-        let looked = join_all(looking.map(|node| RedisStore::check(node, options))).await;
+        let looked =
+            join_all(looking.map(|node| RedisStore::check_as(node, on_a_node(options), options)))
+                .await;
         let mut findings = Vec::new();
         let mut ready = 0;
         for (name, report) in names.iter().zip(looked) {
@@ -211,6 +216,10 @@ impl LockStore for RedlockStore {
             }
         }
     }
+}
+
+fn on_a_node(options: &Options) -> Names {
+    Names::new(&options.namespace).without_companions()
 }
 
 /// Whether a quorum can be reached, and nothing stands in the way that only a person can mend.

@@ -1,0 +1,161 @@
+//! What is asked for together is answered as if each had been asked for alone, however the requests differ.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Client, acquire, release};
+use crate::store::{Op, Renewal, Reply};
+use crate::token::{Nonce, Token};
+
+/// More than leave as one.
+const KEYS: usize = 70;
+
+/// A lock of the scene, and what is asked for with it.
+struct Lock {
+    key: Arc<str>,
+    token: Token,
+    /// Each third has the short ttl.
+    ttl: Duration,
+    spare: u32,
+}
+
+pub(super) async fn run(one: &mut Client, two: &mut Client) {
+    let locks: Vec<Lock> = (0..KEYS).map(|nth| lock(one, nth)).collect();
+    let others = Token::random(Nonce::new());
+    let taken = &locks[5];
+    two.acquire(&taken.key, others, taken.ttl).await.unwrap();
+    acquired(one, &locks, &taken.key).await;
+    last(two, &locks).await;
+    // Again, with all but one carrying their tokens.
+    acquired(one, &locks, &taken.key).await;
+    last(two, &locks).await;
+    renewed(one, two, &locks, &taken.key).await;
+    released(one, two, &locks, &taken.key).await;
+    assert!(two.release(&taken.key, others).await);
+}
+
+fn lock(client: &Client, nth: usize) -> Lock {
+    let short = client.promises.ttl / 2;
+    Lock {
+        key: format!("lock:conf:mixed:{nth}").into(),
+        token: Token::random(Nonce::new()),
+        ttl: if nth.is_multiple_of(3) {
+            short
+        } else {
+            client.promises.ttl
+        },
+        spare: u32::from(nth.is_multiple_of(2)) * 3,
+    }
+}
+
+async fn acquired(client: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+    let ops = locks.iter().map(|lock| {
+        let mut op = acquire(&lock.key, lock.token, lock.ttl);
+        if let Op::Acquire { spare, .. } = &mut op {
+            *spare = lock.spare;
+        }
+        op
+    });
+    let replies = client.ask_all(ops.collect()).await;
+    for (lock, reply) in locks.iter().zip(replies) {
+        match reply {
+            Reply::Acquired { fence, spare, .. } => {
+                assert_eq!(spare, lock.spare, "{}", lock.key);
+                assert_eq!(fence.is_some(), client.promises.fences, "{}", lock.key);
+                assert_ne!(lock.key, *taken);
+            }
+            Reply::Held { .. } => assert_eq!(lock.key, *taken),
+            other => panic!("an acquire was answered by {other:?}"),
+        }
+    }
+}
+
+/// Each lasts as long as was asked for.
+async fn last(client: &mut Client, locks: &[Lock]) {
+    let longest = client.promises.ttl;
+    let ops = locks
+        .iter()
+        .map(|lock| acquire(&lock.key, Token::random(Nonce::new()), longest));
+    for (lock, reply) in locks.iter().zip(client.ask_all(ops.collect()).await) {
+        let Reply::Held {
+            left: Some(left), ..
+        } = reply
+        else {
+            panic!("{} is held, and not {reply:?}", lock.key);
+        };
+        assert!(left <= lock.ttl, "{}: {left:?}", lock.key);
+        if lock.ttl == longest {
+            assert!(longest / 2 < left, "{}: {left:?}", lock.key);
+        }
+    }
+}
+
+/// All change their ttl.
+async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+    let longest = one.promises.ttl;
+    let other = |lock: &Lock| Lock {
+        key: Arc::clone(&lock.key),
+        ttl: if lock.ttl == longest && lock.key != *taken {
+            longest / 2
+        } else {
+            longest
+        },
+        ..*lock
+    };
+    let changed: Vec<Lock> = locks.iter().map(other).collect();
+    let renewals = changed.iter().map(|lock| Renewal {
+        key: Arc::clone(&lock.key),
+        token: lock.token,
+        ttl: lock.ttl,
+    });
+    let Reply::Renewed(kept) = one.ask(Op::Renew(renewals.collect())).await else {
+        panic!("a renewal was answered by something else");
+    };
+    let expected: Vec<_> = locks.iter().map(|lock| lock.key != *taken).collect();
+    assert_eq!(kept, expected);
+    last(two, &changed).await;
+}
+
+/// Every fourth is kept for a while; the others are free at once.
+async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+    let keep = one.promises.ttl / 4;
+    let is_kept = |nth: usize| nth.is_multiple_of(4);
+    let ops = locks.iter().enumerate().map(|(nth, lock)| {
+        let mut op = release(&lock.key, lock.token, Vec::new());
+        if let Op::Release { keep: kept, .. } = &mut op {
+            *kept = is_kept(nth).then_some(keep);
+        }
+        op
+    });
+    for (lock, reply) in locks.iter().zip(one.ask_all(ops.collect()).await) {
+        let Reply::Released { found, .. } = reply else {
+            panic!("a release was answered by {reply:?}");
+        };
+        assert_eq!(found, lock.key != *taken, "{}", lock.key);
+    }
+    let next = Token::random(Nonce::new());
+    let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));
+    for (nth, (lock, reply)) in locks
+        .iter()
+        .zip(two.ask_all(ops.collect()).await)
+        .enumerate()
+    {
+        let stays = is_kept(nth) || lock.key == *taken;
+        match reply {
+            Reply::Acquired { .. } => assert!(!stays, "{} was given away", lock.key),
+            Reply::Held {
+                left: Some(left), ..
+            } => assert!(stays && (left <= keep || lock.key == *taken), "{left:?}"),
+            other => panic!("{} was answered by {other:?}", lock.key),
+        }
+    }
+    let ops = locks
+        .iter()
+        .map(|lock| release(&lock.key, next, Vec::new()));
+    two.ask_all(ops.collect()).await;
+    // What is kept carries its token still.
+    let ops = locks
+        .iter()
+        .map(|lock| release(&lock.key, lock.token, Vec::new()));
+    one.ask_all(ops.collect()).await;
+}

@@ -1,0 +1,30 @@
+-- Removes locks from a node of a quorum, compare and delete. Or lets them expire later.
+--
+-- KEYS the locks; ARGV for each group of locks, in their order: for how long to keep them, in ms, or ``; how many they are, and the token
+-- of each
+-- Returns 1 if all carried their tokens, else for each 1 or 0. No lock may be named twice.
+--
+-- Guarantees: a key with another value, of whatever type, is not touched; it works when memory is full.
+local found = redis.call('MGET', unpack(KEYS))
+local answers, gone, missed = {}, {}, false
+local i, at = 0, 1
+while i < #KEYS do
+  local keep, size = ARGV[at], ARGV[at + 1]
+  for token = at + 2, at + 1 + size do
+    i = i + 1
+    local value = found[i]
+    answers[i] = 1
+    if not value or string.sub(value, 1, 32) ~= ARGV[token] then
+      answers[i], missed = 0, true
+    elseif keep ~= '' then
+      redis.call('PEXPIRE', KEYS[i], keep)
+    else
+      gone[#gone + 1] = KEYS[i]
+    end
+  end
+  at = at + 2 + size
+end
+if gone[1] then
+  redis.call('DEL', unpack(gone))
+end
+return missed and answers or 1
