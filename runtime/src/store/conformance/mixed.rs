@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, acquire, release};
+use crate::Fence;
 use crate::store::{Op, Renewal, Reply};
 use crate::token::{Nonce, Token};
 
@@ -24,13 +25,14 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     let others = Token::random(Nonce::new());
     let taken = &locks[5];
     two.acquire(&taken.key, others, taken.ttl).await.unwrap();
-    acquired(one, &locks, &taken.key).await;
+    let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // Again, with all but one carrying their tokens.
-    acquired(one, &locks, &taken.key).await;
+    // With all but one carrying their tokens.
+    let again = acquired(one, &locks, &taken.key).await;
+    assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
     renewed(one, two, &locks, &taken.key).await;
-    released(one, two, &locks, &taken.key).await;
+    released(one, two, &locks, &fences).await;
     assert!(two.release(&taken.key, others).await);
 }
 
@@ -48,7 +50,12 @@ fn lock(client: &Client, nth: usize) -> Lock {
     }
 }
 
-async fn acquired(client: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+/// Takes all but the one that is taken; the fence of each.
+async fn acquired(
+    client: &mut Client,
+    locks: &[Lock],
+    taken: &Arc<str>,
+) -> Vec<Option<Option<Fence>>> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
         if let Op::Acquire { spare, .. } = &mut op {
@@ -57,17 +64,23 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &Arc<str>) {
         op
     });
     let replies = client.ask_all(ops.collect()).await;
+    let mut fences = Vec::new();
     for (lock, reply) in locks.iter().zip(replies) {
-        match reply {
+        fences.push(match reply {
             Reply::Acquired { fence, spare, .. } => {
                 assert_eq!(spare, lock.spare, "{}", lock.key);
                 assert_eq!(fence.is_some(), client.promises.fences, "{}", lock.key);
                 assert_ne!(lock.key, *taken);
+                Some(fence)
             }
-            Reply::Held { .. } => assert_eq!(lock.key, *taken),
+            Reply::Held { .. } => {
+                assert_eq!(lock.key, *taken);
+                None
+            }
             other => panic!("an acquire was answered by {other:?}"),
-        }
+        });
     }
+    fences
 }
 
 /// Each lasts as long as was asked for.
@@ -116,8 +129,13 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc
     last(two, &changed).await;
 }
 
-/// Every fourth is kept for a while; the others are free at once.
-async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+/// Every fourth is kept for a while; the others are free at once, and their next fences come after those that were kept in reserve.
+async fn released(
+    one: &mut Client,
+    two: &mut Client,
+    locks: &[Lock],
+    fences: &[Option<Option<Fence>>],
+) {
     let keep = one.promises.ttl / 4;
     let is_kept = |nth: usize| nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
@@ -127,25 +145,28 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ar
         }
         op
     });
-    for (lock, reply) in locks.iter().zip(one.ask_all(ops.collect()).await) {
+    let replies = one.ask_all(ops.collect()).await;
+    for ((lock, had), reply) in locks.iter().zip(fences).zip(replies) {
         let Reply::Released { found, .. } = reply else {
             panic!("a release was answered by {reply:?}");
         };
-        assert_eq!(found, lock.key != *taken, "{}", lock.key);
+        assert_eq!(found, had.is_some(), "{}", lock.key);
     }
     let next = Token::random(Nonce::new());
     let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));
-    for (nth, (lock, reply)) in locks
-        .iter()
-        .zip(two.ask_all(ops.collect()).await)
-        .enumerate()
-    {
-        let stays = is_kept(nth) || lock.key == *taken;
+    let replies = two.ask_all(ops.collect()).await;
+    for (nth, (lock, reply)) in locks.iter().zip(replies).enumerate() {
+        let had = fences[nth];
         match reply {
-            Reply::Acquired { .. } => assert!(!stays, "{} was given away", lock.key),
+            Reply::Acquired { fence, .. } => {
+                assert!(!is_kept(nth), "{} was given away", lock.key);
+                let had = had.expect("another has it still");
+                let reserved = had.map(|had| Fence::new(had.get() + u64::from(lock.spare)));
+                assert!(reserved < fence || fence.is_none(), "{fence:?}");
+            }
             Reply::Held {
                 left: Some(left), ..
-            } => assert!(stays && (left <= keep || lock.key == *taken), "{left:?}"),
+            } => assert!(had.is_none() || is_kept(nth) && left <= keep, "{left:?}"),
             other => panic!("{} was answered by {other:?}", lock.key),
         }
     }

@@ -9,6 +9,17 @@
 -- ttl. There is no queue and no fence: what one node knows of them, another does not.
 -- The value is `token:owner`; to other clients it is opaque.
 local answers, missed = {}, false
+
+-- What is answered for a lock that was not set.
+local function look(key, token, ttl, set)
+  local value = redis.call('GET', key)
+  if value and string.sub(value, 1, 32) == token then
+    redis.call('PEXPIRE', key, ttl)
+    return 1
+  end
+  return value and {0, redis.call('PTTL', key), 0} or {-1, set['err']}
+end
+
 local i, at = 0, 1
 while i < #KEYS do
   local ttl, owner, size = unpack(ARGV, at, at + 2)
@@ -18,16 +29,8 @@ while i < #KEYS do
     local set = redis.pcall('SET', key, token .. ':' .. owner, 'NX', 'PX', ttl)
     answers[i] = 1
     if not set or set['err'] then
-      local value = redis.pcall('GET', key)
-      if type(value) == 'table' then
-        answers[i] = {-1, value['err']}
-      elseif value and string.sub(value, 1, 32) == token then
-        redis.call('PEXPIRE', key, ttl)
-      elseif value then
-        answers[i] = {0, redis.call('PTTL', key), 0}
-      else
-        answers[i] = {-1, set['err']}
-      end
+      local done, answer = pcall(look, key, token, ttl, set)
+      answers[i] = done and answer or {-1, type(answer) == 'table' and answer['err'] or tostring(answer)}
       missed = true
     end
   end

@@ -197,6 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn those_that_ask_for_the_same_are_side_by_side_in_their_order() {
+        let short = |id, key| {
+            let mut sent = acquire(id, key);
+            if let Op::Acquire { ttl, .. } = &mut sent.op {
+                *ttl /= 2;
+            }
+            sent
+        };
+        let requests = vec![
+            acquire(1, "a"),
+            short(2, "b"),
+            acquire(3, "c"),
+            short(4, "d"),
+        ];
+        assert_eq!(packed(64, requests), [[2, 4, 1, 3]]);
+    }
+
+    #[test]
     fn no_script_names_a_lock_twice() {
         assert_eq!(
             packed(64, vec![acquire(1, "a"), acquire(2, "a")]),

@@ -2,7 +2,7 @@
 --
 -- It is one string of records, oldest first: 32 characters that name the process, `+` if it listens for its turn or `-` if it only
 -- looks again from time to time, and 13 digits, the server's time in ms when it last asked. A string, so that taking and
--- releasing a lock for which nobody queues costs one GET more and no other kind of data.
+-- releasing a lock for which nobody queues costs one key more to look at and no other kind of data.
 --
 -- Guarantees:
 -- - A process keeps its place as long as it asks at least every FORGOTTEN ms.

@@ -2,11 +2,11 @@
 --
 -- KEYS the locks; ARGV for each group of locks, in their order: for how long to keep them, in ms, or ``; how many they are, and the token
 -- of each
--- Returns 1 if all carried their tokens, else for each 1 or 0. No lock may be named twice.
+-- Returns 1 if all carried their tokens, else for each 1, 0, or {-1, error} if the server refused a command. No lock may be named twice.
 --
 -- Guarantees: a key with another value, of whatever type, is not touched; it works when memory is full.
 local found = redis.call('MGET', unpack(KEYS))
-local answers, gone, missed = {}, {}, false
+local answers, gone, keeps, missed = {}, {}, {}, false
 local i, at = 0, 1
 while i < #KEYS do
   local keep, size = ARGV[at], ARGV[at + 1]
@@ -17,7 +17,7 @@ while i < #KEYS do
     if not value or string.sub(value, 1, 32) ~= ARGV[token] then
       answers[i], missed = 0, true
     elseif keep ~= '' then
-      redis.call('PEXPIRE', KEYS[i], keep)
+      keeps[i] = keep
     else
       gone[#gone + 1] = KEYS[i]
     end
@@ -26,5 +26,11 @@ while i < #KEYS do
 end
 if gone[1] then
   redis.call('DEL', unpack(gone))
+end
+for i, keep in pairs(keeps) do
+  local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
+  if type(kept) == 'table' then
+    answers[i], missed = {-1, kept['err']}, true
+  end
 end
 return missed and answers or 1

@@ -129,9 +129,11 @@ pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>>
     }
 }
 
-/// Whether a script was refused before it began, for a key that the user may not touch: the other keys have no part in it.
+/// Whether a script was refused, perhaps for one key that the user may not touch and in which the others have no part. Asked again alone,
+/// each is answered for itself.
 pub(super) fn may_concern_one_key(answer: &Value) -> bool {
-    matches!(answer, Value::ServerError(error) if error.code() == "NOPERM")
+    matches!(answer, Value::ServerError(error)
+        if hidden_code(error.code(), error.details().unwrap_or_default()) == "NOPERM")
 }
 
 fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
