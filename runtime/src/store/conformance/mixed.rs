@@ -20,6 +20,13 @@ struct Lock {
     spare: u32,
 }
 
+/// What came of an acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Had {
+    Nothing,
+    Fence(Option<Fence>),
+}
+
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
     let locks: Vec<Lock> = (0..KEYS).map(|nth| lock(one, nth)).collect();
     let others = Token::random(Nonce::new());
@@ -51,11 +58,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
 }
 
 /// Takes all but the one that is taken; the fence of each.
-async fn acquired(
-    client: &mut Client,
-    locks: &[Lock],
-    taken: &Arc<str>,
-) -> Vec<Option<Option<Fence>>> {
+async fn acquired(client: &mut Client, locks: &[Lock], taken: &Arc<str>) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
         if let Op::Acquire { spare, .. } = &mut op {
@@ -71,11 +74,11 @@ async fn acquired(
                 assert_eq!(spare, lock.spare, "{}", lock.key);
                 assert_eq!(fence.is_some(), client.promises.fences, "{}", lock.key);
                 assert_ne!(lock.key, *taken);
-                Some(fence)
+                Had::Fence(fence)
             }
             Reply::Held { .. } => {
                 assert_eq!(lock.key, *taken);
-                None
+                Had::Nothing
             }
             other => panic!("an acquire was answered by {other:?}"),
         });
@@ -130,12 +133,7 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc
 }
 
 /// Every fourth is kept for a while; the others are free at once, and their next fences come after those that were kept in reserve.
-async fn released(
-    one: &mut Client,
-    two: &mut Client,
-    locks: &[Lock],
-    fences: &[Option<Option<Fence>>],
-) {
+async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 4;
     let is_kept = |nth: usize| nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
@@ -150,7 +148,7 @@ async fn released(
         let Reply::Released { found, .. } = reply else {
             panic!("a release was answered by {reply:?}");
         };
-        assert_eq!(found, had.is_some(), "{}", lock.key);
+        assert_eq!(found, *had != Had::Nothing, "{}", lock.key);
     }
     let next = Token::random(Nonce::new());
     let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));
@@ -160,13 +158,18 @@ async fn released(
         match reply {
             Reply::Acquired { fence, .. } => {
                 assert!(!is_kept(nth), "{} was given away", lock.key);
-                let had = had.expect("another has it still");
+                let Had::Fence(had) = had else {
+                    panic!("{} was taken away", lock.key);
+                };
                 let reserved = had.map(|had| Fence::new(had.get() + u64::from(lock.spare)));
                 assert!(reserved < fence || fence.is_none(), "{fence:?}");
             }
             Reply::Held {
                 left: Some(left), ..
-            } => assert!(had.is_none() || is_kept(nth) && left <= keep, "{left:?}"),
+            } => assert!(
+                had == Had::Nothing || is_kept(nth) && left <= keep,
+                "{left:?}"
+            ),
             other => panic!("{} was answered by {other:?}", lock.key),
         }
     }
