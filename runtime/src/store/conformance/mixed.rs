@@ -148,7 +148,8 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
         let Reply::Released { found, .. } = reply else {
             panic!("a release was answered by {reply:?}");
         };
-        assert_eq!(found, *had != Had::Nothing, "{}", lock.key);
+        let missed = *had != Had::Nothing && one.promises.is_quorum();
+        assert!(missed || found == (*had != Had::Nothing), "{}", lock.key);
     }
     let next = Token::random(Nonce::new());
     let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));

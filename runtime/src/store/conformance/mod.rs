@@ -50,6 +50,12 @@ impl Promises {
         ttl: Duration::from_secs(10),
         short: Duration::from_secs(2),
     };
+
+    /// Whether what a client was answered holds on a majority of nodes only: requests of two clients may meet in another order on the
+    /// others.
+    fn is_quorum(self) -> bool {
+        !self.fences
+    }
 }
 
 /// Runs the suite. `connect` gives one more client of the same store.
@@ -95,15 +101,16 @@ async fn exclusion(one: &mut Client, two: &mut Client) {
 
 async fn idempotence(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
-    let (key, mine, _) = scene("idempotence");
+    let (key, mine, other) = scene("idempotence");
     let first = one.acquire(&key, mine, short).await.unwrap();
     let again = two.acquire(&key, mine, ttl).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(short * 2).await;
-    assert!(
-        one.release(&key, mine).await,
-        "the second acquire did not extend the ttl"
-    );
+    // A node beyond the quorum may have carried the two out the other way round and have forgotten the key.
+    let late = two.acquire(&key, other, ttl).await;
+    assert_eq!(late, None, "the second acquire did not extend the ttl");
+    let released = one.release(&key, mine).await;
+    assert!(released || one.promises.is_quorum());
 }
 
 async fn ownership(one: &mut Client, two: &mut Client) {
