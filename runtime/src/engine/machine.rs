@@ -1,15 +1,12 @@
 //! The core with what surrounds it: feeds it, and carries out what it decides.
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, TryCurrentError};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::unconstrained;
 
 use super::alarms::Alarms;
 use super::core::{Core, Limits, Signal};
@@ -26,6 +23,8 @@ use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
 use crate::store::{LockStore, OpId, Request, StoreEvent};
 
+mod caller;
+
 /// How many of the store's events are taken before what follows from them is carried out.
 const LIMIT: usize = 1024;
 
@@ -35,9 +34,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The sleep while nothing is held or waiting: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How often a caller's thread looks at the store again because something has stirred, before it leaves that to the engine's task.
-const MOST_LOOKS: usize = 4;
 
 /// An engine's state. One thread at a time has it.
 pub(super) struct Machine {
@@ -124,48 +120,6 @@ impl Machine {
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
         true
-    }
-
-    /// A turn of a caller's thread: takes up what callers ask. What that asks of the store goes out at once if the store answers at once, and if
-    /// nothing else is under way; otherwise it is for the engine's own task, which puts together what comes together.
-    ///
-    /// Whether that task has to be [called](Home::call).
-    pub(super) fn help(&mut self, inbox: &Inbox) -> bool {
-        if self.life == Life::Stopped {
-            return false;
-        }
-        inbox.take(&mut self.inbox);
-        self.commands();
-        let mut calls = false;
-        if self.store.answers_at_once() {
-            self.ask_at_once();
-        } else if self.core.has_requests()
-            && self.core.is_lone(0)
-            && self.store.works_anywhere()
-            && self.may_ask_from_here()
-        {
-            self.ask_from_here();
-            // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
-            calls |= self.spin.is_quick() && self.asker.is_none();
-        }
-        self.tell_all();
-        calls || self.calls()
-    }
-
-    /// A look of a caller's thread for the answer to its request that is alone.
-    ///
-    /// Whether the engine's task has to be [called](Home::call).
-    pub(super) fn look(&mut self) -> bool {
-        if !self.may_ask_from_here() || !self.spin.goes_on(self.clock.now()) {
-            // Later than usual. The engine's task will hear of it.
-            self.attend(None);
-            return false;
-        }
-        let runtime = self.runtime.clone();
-        let _context = runtime.enter();
-        self.listen_from_here();
-        self.tell_all();
-        self.calls()
     }
 
     /// Whose caller looks for the answer to a request that is alone, and until when it is to [go on](Self::look) looking.
@@ -321,24 +275,6 @@ impl Machine {
         self.tell_all();
     }
 
-    /// Asks a store that answers at once, until nothing is left to ask.
-    fn ask_at_once(&mut self) {
-        while self.core.has_requests() {
-            let _ = self.submit(self.clock.now());
-            while self.poll_store() {
-                self.replies(self.clock.now());
-            }
-        }
-    }
-
-    /// Whether this thread may write to the server: not in a copy of the process that `fork` has made, to which the connection does not
-    /// belong; and not so late in a thread's life that it cannot enter a runtime.
-    fn may_ask_from_here(&self) -> bool {
-        let torn_down = |error: &TryCurrentError| error.is_thread_local_destroyed();
-        std::process::id() == self.process
-            && !Handle::try_current().is_err_and(|error| torn_down(&error))
-    }
-
     /// The request that is alone and that somebody waits for, if there is one.
     fn submit(&mut self, now: Instant) -> Option<OpId> {
         let requests = self.core.take_requests(now);
@@ -363,46 +299,6 @@ impl Machine {
             self.store.attend(asker.is_some());
         }
         self.asker = asker;
-    }
-
-    /// Writes what there is to ask, without the engine's task; that takes in the answers, or the caller does.
-    fn ask_from_here(&mut self) {
-        let runtime = self.runtime.clone();
-        let _context = runtime.enter();
-        let lone = self.submit(self.clock.now());
-        if self.spin.is_quick() && self.store.reads_anywhere() {
-            self.attend(lone.and_then(|op| self.core.asker(op)));
-        }
-        self.listen_from_here();
-    }
-
-    /// Takes in what the store has to say, on a thread that is in the context of its runtime.
-    fn listen_from_here(&mut self) {
-        self.home.mute();
-        // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
-        let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));
-        let heard = polled
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        if heard == Poll::Ready(true) {
-            self.replies(self.clock.now());
-        }
-    }
-
-    /// Polls the store until it has nothing to say and nothing has stirred it meanwhile.
-    fn poll_quietly(&mut self) -> bool {
-        let mut heard = false;
-        for _ in 0..MOST_LOOKS {
-            heard |= self.poll_store();
-            if LIMIT <= self.events.len() {
-                break;
-            }
-            if self.home.unmute() {
-                return heard;
-            }
-        }
-        self.home.hand_back();
-        heard
     }
 
     fn tell_all(&mut self) {
