@@ -134,9 +134,11 @@ impl Hold {
         cx: &Context<'_>,
         poll: impl FnOnce(&Slot, &Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        let near = self.pool.engine().look(self.id);
+        let engine = self.pool.engine();
+        engine.look(self.id);
         let told = poll(&self.slot, cx);
-        if near && told.is_pending() {
+        // After the slot knows this task: who is chosen to look before that is not woken for it.
+        if told.is_pending() && engine.is_asker(self.id) {
             guarded(|| cx.waker().wake_by_ref());
         }
         told

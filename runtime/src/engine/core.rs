@@ -101,6 +101,16 @@ pub(super) enum Flight {
     Leave,
 }
 
+/// So many of the latest requests are looked through for somebody who waits.
+const LOOKED_THROUGH: u64 = 64;
+
+/// Requests that somebody has made; see [`Core::load`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) unsent: usize,
+    pub(crate) sent: usize,
+}
+
 /// The state of all locks of one pool.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -287,6 +297,31 @@ impl Core {
             Flight::AcquireAll { tickets, .. } => tickets.first().copied(),
             Flight::Renew { .. } | Flight::Leave => None,
         }
+    }
+
+    /// How many requests are to be sent, and how many have been and are not answered.
+    pub(crate) fn load(&self) -> Load {
+        let unsent = self.requests.len();
+        Load {
+            unsent,
+            sent: self.flights.len().saturating_sub(unsent),
+        }
+    }
+
+    /// Whether the caller of a ticket waits for an answer of the store.
+    pub(crate) fn is_asking(&self, id: TicketId) -> bool {
+        match self.tickets.get(&id).map(|ticket| &ticket.stage) {
+            Some(Stage::Asking { .. }) => true,
+            Some(Stage::Releasing(cleanup)) => cleanup.awaited.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Of the tickets whose callers wait for an answer, the one that has asked last: it will wait the longest.
+    pub(crate) fn last_asker(&self) -> Option<TicketId> {
+        let first = self.last_op.saturating_sub(LOOKED_THROUGH);
+        let latest = (first..=self.last_op).rev();
+        latest.map(OpId).find_map(|op| self.asker(op))
     }
 
     /// What to send now, in this order.

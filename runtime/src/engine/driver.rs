@@ -19,6 +19,7 @@ use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 use super::core::Limits;
 use super::home::Home;
 use super::inbox::{Command, Inbox};
+use super::lookout;
 use super::machine::Machine;
 use super::news::News;
 use super::ticket::TicketId;
@@ -54,10 +55,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks for the answer to the request of `ticket`, if that is alone and the answer is likely to be near. Whether it is to be
-    /// looked for again in a moment.
-    pub(crate) fn look(&self, ticket: TicketId) -> bool {
-        self.shared.looks(ticket) && self.shared.look(ticket)
+    /// Looks for answers, if the caller of `ticket` is the one who does.
+    pub(crate) fn look(&self, ticket: TicketId) {
+        if self.shared.asker() == Some(ticket) {
+            self.shared.look(ticket);
+        }
+    }
+
+    /// Whether the caller of `ticket` is to look again in a moment. Told without the machine, which somebody may have for long.
+    pub(crate) fn is_asker(&self, ticket: TicketId) -> bool {
+        self.shared.asker() == Some(ticket)
+            && !lookout::is_away(self.shared.looks_until(), self.clock.now())
     }
 }
 
@@ -84,18 +92,20 @@ struct Shared {
     home: Arc<Home>,
     /// Whether callers work the machine, too.
     helped: bool,
-    /// See [`Machine::asker`]; 0 for nobody.
+    /// See [`Machine::asker`]; [`NOBODY`] for nobody.
     asker: AtomicU64,
     /// In nanoseconds on this clock.
     looks_until: AtomicU64,
     clock: Clock,
+    /// Whether the engine's task has been called since it last had the machine.
+    called: AtomicBool,
 }
 
 impl Shared {
     /// Takes up commands, unless somebody has the machine, who then will.
     fn help(&self) {
         if !self.helped {
-            return self.home.call();
+            return self.call();
         }
         for _ in 0..MOST_ROUNDS {
             if self.wanted.load(Ordering::Acquire) {
@@ -110,18 +120,21 @@ impl Shared {
                 return;
             }
         }
-        self.home.call();
+        self.call();
     }
 
-    /// Whether the caller of `ticket` is to look for its answer. Told without the machine, which somebody may have for long.
-    fn looks(&self, ticket: TicketId) -> bool {
-        self.asker.load(Ordering::Relaxed) == ticket.0
-            && self.clock.now() < Instant::from_nanos(self.looks_until.load(Ordering::Relaxed))
+    fn asker(&self) -> Option<TicketId> {
+        let asker = self.asker.load(Ordering::Acquire);
+        (asker != NOBODY).then_some(TicketId(asker))
     }
 
-    /// Looks for the answer to `ticket`; whether it is to be looked for again.
-    fn look(&self, ticket: TicketId) -> bool {
-        // Otherwise somebody has it for a moment, or is about to, and may find the answer.
+    fn looks_until(&self) -> Instant {
+        Instant::from_nanos(self.looks_until.load(Ordering::Relaxed))
+    }
+
+    /// Looks for answers, as the caller of `ticket`.
+    fn look(&self, ticket: TicketId) {
+        // Otherwise somebody has it for a moment, or is about to, and may find the answers.
         if !self.wanted.load(Ordering::Acquire)
             && let Ok(machine) = self.machine.try_lock()
         {
@@ -130,12 +143,10 @@ impl Shared {
                 self.help();
             }
         }
-        let again = self.looks(ticket);
-        if again {
+        if self.asker() == Some(ticket) {
             // The server may be waiting for this processor.
             std::thread::yield_now();
         }
-        again
     }
 
     /// A caller's work on the machine, which says whether the engine's task has to be called.
@@ -148,9 +159,15 @@ impl Shared {
         }
         let news = self.leave(machine);
         if calls.unwrap_or(true) {
-            self.home.call();
+            self.call();
         }
         news.tell();
+    }
+
+    /// Wakes the engine's task, whoever looks for answers meanwhile.
+    fn call(&self) {
+        self.called.store(true, Ordering::Release);
+        self.home.call();
     }
 
     /// Gives the machine up; whom to tell what.
@@ -159,13 +176,14 @@ impl Shared {
             .asker()
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
-        self.asker.store(asker, Ordering::Relaxed);
+        self.asker.store(asker, Ordering::Release);
         machine.take_news()
     }
 
     /// For the engine's task. It goes before callers, who could otherwise keep it from its renewals.
     fn claim(&self) -> MutexGuard<'_, Machine> {
         self.wanted.store(true, Ordering::Release);
+        self.called.store(false, Ordering::Release);
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.wanted.store(false, Ordering::Release);
         machine
@@ -183,6 +201,8 @@ impl Shared {
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     timer: Timer,
+    /// When something will be due, as far as is known.
+    due_at: Instant,
 }
 
 impl Driver {
@@ -205,10 +225,12 @@ impl Driver {
             asker: AtomicU64::new(NOBODY),
             looks_until: AtomicU64::new(0),
             clock,
+            called: AtomicBool::new(false),
         });
         let driver = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
+            due_at: Instant::ZERO,
         };
         let engine = Engine {
             shared,
@@ -223,19 +245,47 @@ impl Driver {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { shared, timer } = self;
+    /// Pending while a caller looks for the answers and nothing else is to be done: what stirs the store is for that caller.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let shared = &self.shared;
+        // Before the look at who is there: whoever leaves after it calls this task.
+        shared.home.register(cx.waker());
         loop {
+            let now = shared.clock.now();
+            let until = shared.looks_until();
+            let left = shared.asker().is_none() || lookout::is_away(until, now);
+            if left || self.due_at <= now || shared.called.load(Ordering::Acquire) {
+                return Poll::Ready(());
+            }
+            let rest = lookout::longest_absence().min(self.due_at.since(now));
+            let waits = self.timer.set(rest, cx).is_pending();
+            shared.home.sleeps(self.timer.at);
+            if waits {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.poll_rest(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let Self {
+                shared,
+                timer,
+                due_at,
+            } = self;
             let due = timer.poll(cx).is_ready();
             let mut machine = shared.claim();
-            let worked = machine.turn(&shared.inbox, due, cx.waker());
+            let worked = machine.turn(&shared.inbox, due);
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
-            let waits = timer.set(machine.sleep(), cx).is_pending();
+            let sleep = machine.sleep();
+            *due_at = shared.clock.now() + sleep;
+            let waits = timer.set(sleep, cx).is_pending();
             let sleeps = waits && !worked && !over;
-            if sleeps {
-                machine.sleeps(timer.at);
-            }
+            shared.home.sleeps(timer.at);
             let spins = machine.spins();
             shared.leave(machine).tell();
             if over {
@@ -393,11 +443,12 @@ mod tests {
             .looks_until
             .store(until.as_nanos(), Ordering::Relaxed);
         assert!(
-            !engine.look(engine.next_ticket()),
+            !engine.is_asker(engine.next_ticket()),
             "the answer is another's"
         );
         let mut looks = 0_u32;
-        while engine.look(ticket) {
+        while engine.is_asker(ticket) {
+            engine.look(ticket);
             looks += 1;
             assert!(clock.now().since(now) < LONG, "it is still looking");
         }

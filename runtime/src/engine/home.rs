@@ -1,9 +1,11 @@
 //! The waker that a store is polled with, whichever thread polls it.
 
 use std::mem;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
+
+use crate::clock::Instant;
 
 /// Wakes the engine's own task.
 ///
@@ -14,6 +16,8 @@ pub(super) struct Home {
     hearing: AtomicU8,
     /// The task, until it has been woken.
     task: Mutex<Option<Waker>>,
+    /// When the task will look by itself, in nanoseconds.
+    wakes_at: AtomicU64,
 }
 
 const OPEN: u8 = 0;
@@ -29,6 +33,16 @@ impl Home {
             Some(task) => task.clone_from(waker),
             None => *task = Some(waker.clone()),
         }
+    }
+
+    /// The task is about to sleep until `wakes_at`, unless it is woken.
+    pub(super) fn sleeps(&self, wakes_at: Instant) {
+        self.wakes_at.store(wakes_at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When the task will look by itself.
+    pub(super) fn wakes_at(&self) -> Instant {
+        Instant::from_nanos(self.wakes_at.load(Ordering::Relaxed))
     }
 
     /// Keeps what happens from the task from now on.

@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::core::{Core, Limits, Signal};
+use super::core::{Core, Limits, Load, Signal};
 use super::home::Home;
 use super::inbox::{Command, Inbox};
+use super::lookout::{self, Lookout};
 use super::meter;
 use super::news::News;
 use super::shutdown::ShutdownReport;
@@ -32,6 +33,10 @@ const LIMIT: usize = 1024;
 /// time is looked at again after this long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// So much later than it was to wake the engine's task is taken to be asleep: it wakes to the millisecond, and other threads
+/// may have the processors.
+const LATE: Duration = Duration::from_millis(5);
+
 /// The sleep while nothing is held or waiting: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -49,12 +54,11 @@ pub(super) struct Machine {
     life: Life,
     /// Wakes the engine's own task.
     home: Arc<Home>,
-    /// When that will look by itself.
-    wakes_at: Instant,
     /// The one that the store is connected in.
     runtime: Handle,
     spin: Spin,
-    /// Whose caller looks for the answer to a request that is alone.
+    lookout: Lookout,
+    /// Whose caller looks for the answers: to its request, if that is alone, or to all.
     asker: Option<TicketId>,
     news: News,
     /// The process that made this.
@@ -91,9 +95,9 @@ impl Machine {
             alarms: Alarms::default(),
             life: Life::Open,
             home,
-            wakes_at: Instant::ZERO,
             runtime: Handle::current(),
             spin: Spin::new(spins),
+            lookout: Lookout::new(spins),
             asker: None,
             news: News::default(),
             process: std::process::id(),
@@ -101,12 +105,12 @@ impl Machine {
     }
 
     /// A turn of the engine's own task: all that there is to do. Whether there was anything.
-    pub(super) fn turn(&mut self, inbox: &Inbox, due: bool, task: &Waker) -> bool {
-        self.home.register(task);
+    pub(super) fn turn(&mut self, inbox: &Inbox, due: bool) -> bool {
         if self.life == Life::Stopped {
             return false;
         }
         inbox.take(&mut self.inbox);
+        self.replace_absent(self.clock.now());
         let told = self.poll_store();
         if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
             return false;
@@ -119,26 +123,29 @@ impl Machine {
         self.core.tick(now);
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
+        if told {
+            self.appoint(now);
+        }
         true
     }
 
-    /// Whose caller looks for the answer to a request that is alone, and until when it is to [go on](Self::look) looking.
+    /// Whose caller looks for the answers, and until when it [goes on](Self::look) without hearing anything.
     pub(super) fn asker(&self) -> Option<(TicketId, Instant)> {
-        self.asker.zip(self.spin.until())
+        self.asker.zip(self.looks_until())
+    }
+
+    fn looks_until(&self) -> Option<Instant> {
+        self.lookout.until().or(self.spin.until())
     }
 
     /// Whether there is anything for the engine's task to do now that it does not know of.
     fn calls(&self) -> bool {
-        let now = self.clock.now();
+        let (now, wakes_at) = (self.clock.now(), self.home.wakes_at());
         // Due by its own clock, the task may still be asleep after a suspend.
-        let late = self.wakes_at <= now;
-        let early = now + self.sleep() < self.wakes_at;
-        late || early || self.core.has_requests() || self.is_over()
-    }
-
-    /// The engine's task is about to sleep until `wakes_at`, unless it is woken.
-    pub(super) fn sleeps(&mut self, wakes_at: Instant) {
-        self.wakes_at = wakes_at;
+        let late = wakes_at + LATE <= now;
+        let early = now + self.sleep() < wakes_at;
+        let left = self.asker.is_none() && self.core.has_requests();
+        late || early || left || self.is_over()
     }
 
     /// Whether an answer is so near that the engine's task had better not sleep.
@@ -185,7 +192,7 @@ impl Machine {
             self.news.wakers.extend(slot.orphan(error.clone()));
             self.news.over.push(slot);
         }
-        self.attend(None);
+        self.unattend();
         self.shutdowns.clear();
         self.alarms = Alarms::default();
         self.life = Life::Stopped;
@@ -211,9 +218,7 @@ impl Machine {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.spin.answered(now);
-                    if self.asker.take().is_some() {
-                        self.store.attend(false);
-                    }
+                    self.lookout.hears(now);
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),
@@ -288,17 +293,60 @@ impl Machine {
         if lone.is_some() {
             self.spin.asked(now);
         }
-        self.attend(None);
         self.store.submit(requests);
+        if self.asker.is_some() {
+            // Of several servers others may have to answer now.
+            self.store.attend(true);
+        }
         lone
     }
 
-    /// Whose caller looks for the answer from now on.
+    /// Whose caller looks for the answers from now on.
     fn attend(&mut self, asker: Option<TicketId>) {
         if asker.is_some() != self.asker.is_some() {
             self.store.attend(asker.is_some());
         }
         self.asker = asker;
+    }
+
+    /// Nobody looks for the answers any more.
+    fn unattend(&mut self) {
+        self.spin.ends();
+        self.lookout.ends();
+        self.attend(None);
+    }
+
+    /// Sees to it that one of those who wait for an answer looks for all, if that is worth while, and that nobody who has an answer does.
+    fn appoint(&mut self, now: Instant) {
+        self.replace_absent(now);
+        if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
+            return;
+        }
+        let wanted = self.lookout.is_kept() || self.begins_lookout();
+        let next = self.core.last_asker().filter(|_| wanted);
+        let slot = next.and_then(|next| self.slots.get(&next));
+        if let Some(slot) = slot {
+            self.news.asker = Some(Arc::clone(slot));
+            self.lookout.begins(now);
+            self.attend(next);
+        } else if self.asker.is_some() {
+            self.unattend();
+        }
+    }
+
+    /// Whether it is worth while that somebody begins to look for the answers of all.
+    fn begins_lookout(&mut self) -> bool {
+        let Load { unsent, sent } = self.core.load();
+        self.store.reads_anywhere() && self.lookout.is_worthwhile(unsent + sent)
+    }
+
+    /// Gives up waiting for whoever was to look and does not.
+    fn replace_absent(&mut self, now: Instant) {
+        let absent = |until| lookout::is_away(until, now);
+        if self.asker.is_some() && self.looks_until().is_none_or(absent) {
+            self.lookout.gives_up();
+            self.unattend();
+        }
     }
 
     fn tell_all(&mut self) {

@@ -18,6 +18,7 @@ mod hold;
 mod home;
 mod inbox;
 mod jitter;
+mod lookout;
 mod machine;
 mod meter;
 mod news;

@@ -14,6 +14,8 @@ use crate::store::LockStore;
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: Vec<Waker>,
+    /// Who is to look for the answers of all from now on.
+    pub(super) asker: Option<Arc<Slot>>,
     /// Locks that are not held any more, which more than one task may watch.
     pub(super) over: Vec<Arc<Slot>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
@@ -27,6 +29,9 @@ impl News {
     /// of a caller that has nothing to do with it.
     pub(super) fn tell(self) {
         for waker in self.wakers {
+            guarded(|| waker.wake());
+        }
+        if let Some(waker) = self.asker.and_then(|slot| slot.nudge()) {
             guarded(|| waker.wake());
         }
         for slot in self.over {

@@ -231,6 +231,11 @@ impl Slot {
         }
     }
 
+    /// Whom to wake so that it looks again, although it has not been told anything.
+    pub(super) fn nudge(&self) -> Option<Waker> {
+        self.state().waker.take()
+    }
+
     fn finish(&self, phase: Phase) -> Option<Waker> {
         self.deadline.store(0, Ordering::Release);
         self.enter(phase)

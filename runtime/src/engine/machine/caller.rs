@@ -7,15 +7,20 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Handle, TryCurrentError};
 use tokio::task::unconstrained;
 
+use super::super::core::Load;
 use super::super::inbox::Inbox;
 use super::{LIMIT, Life, Machine};
 
 /// How often a caller's thread looks at the store again because something has stirred, before it leaves that to the engine's task.
 const MOST_LOOKS: usize = 4;
 
+/// So many requests that are ready together are a full script.
+const ENOUGH: usize = 32;
+
 impl Machine {
     /// A turn of a caller's thread: takes up what callers ask. What that asks of the store goes out at once if the store answers at once, and if
-    /// nothing else is under way; otherwise it is for the engine's own task, which puts together what comes together.
+    /// nothing else is under way. Otherwise what comes together is put together: by the caller that looks for the answers of all, or by the
+    /// engine's own task.
     ///
     /// Whether that task has to be [called](Home::call).
     pub(in crate::engine) fn help(&mut self, inbox: &Inbox) -> bool {
@@ -28,32 +33,72 @@ impl Machine {
         if self.store.answers_at_once() {
             self.ask_at_once();
         } else if self.core.has_requests()
-            && self.core.is_lone(0)
             && self.store.works_anywhere()
             && self.may_ask_from_here()
         {
-            self.ask_from_here();
-            // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
-            calls |= self.spin.is_quick() && self.asker.is_none();
+            if self.asker.is_none() && self.core.is_lone(0) {
+                self.ask_from_here();
+                // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
+                calls |= self.spin.is_quick() && self.asker.is_none();
+            } else {
+                self.appoint(self.clock.now());
+                if self.asker.is_some() {
+                    self.send_on();
+                }
+            }
         }
         self.tell_all();
+        if self.asker.is_some() {
+            self.appoint(self.clock.now());
+        }
         calls || self.calls()
     }
 
-    /// A look of a caller's thread for the answer to its request that is alone.
+    /// A look of a caller's thread for answers, on behalf of all.
     ///
     /// Whether the engine's task has to be [called](Home::call).
     pub(in crate::engine) fn look(&mut self) -> bool {
-        if !self.may_ask_from_here() || !self.spin.goes_on(self.clock.now()) {
-            // Later than usual. The engine's task will hear of it.
-            self.attend(None);
+        if self.asker.is_none() {
             return false;
         }
-        let runtime = self.runtime.clone();
-        let _context = runtime.enter();
-        self.listen_from_here();
+        if !self.may_ask_from_here() {
+            self.unattend();
+            return true;
+        }
+        self.send_on();
+        let heard = {
+            let runtime = self.runtime.clone();
+            let _context = runtime.enter();
+            self.listen_from_here()
+        };
+        self.send_on();
         self.tell_all();
+        let now = self.clock.now();
+        if heard {
+            self.appoint(now);
+        } else if self.looks_until().is_none_or(|until| until <= now) {
+            // Later than usual. What has come since the look is for the engine's task, which has rested.
+            self.lookout.gives_up();
+            self.unattend();
+            return true;
+        }
         self.calls()
+    }
+
+    /// Sends what others have asked meanwhile, when there is enough of it for the server to be kept busy.
+    fn send_on(&mut self) {
+        while self.is_worth_sending() {
+            let runtime = self.runtime.clone();
+            let _context = runtime.enter();
+            let _ = self.submit(self.clock.now());
+            let _ = self.listen_from_here();
+        }
+    }
+
+    /// A full script, or half as much as the server has to do, or anything if it has nothing to do.
+    fn is_worth_sending(&self) -> bool {
+        let Load { unsent, sent } = self.core.load();
+        unsent > 0 && (ENOUGH <= unsent || sent <= 2 * unsent)
     }
 
     /// Asks a store that answers at once, until nothing is left to ask.
@@ -85,17 +130,19 @@ impl Machine {
         self.listen_from_here();
     }
 
-    /// Takes in what the store has to say, on a thread that is in the context of its runtime.
-    fn listen_from_here(&mut self) {
+    /// Takes in what the store has to say, on a thread that is in the context of its runtime; whether it had anything.
+    fn listen_from_here(&mut self) -> bool {
         self.home.mute();
         // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
         let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));
         let heard = polled
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
-        if heard == Poll::Ready(true) {
+        let heard = heard == Poll::Ready(true);
+        if heard {
             self.replies(self.clock.now());
         }
+        heard
     }
 
     /// Polls the store until it has nothing to say and nothing has stirred it meanwhile.

@@ -1,0 +1,192 @@
+//! One caller that looks for the answers to all.
+//!
+//! Where requests of several callers are under way, one of those who wait looks for the answers, tells the others, and takes along what they ask
+//! next. When it has its own answer another one goes on. Mostly they are tasks of one runtime, so that nobody has to be woken by
+//! the system but the server: with 64 tasks, each with a key of its own, about half the client's time went to waking threads, and with 16
+//! tasks they got half as much done as by hand (`scripts/bench --rows distinct_16,distinct_64`). The engine's thread rests meanwhile,
+//! and takes over when that caller stays away: its own thread may be at something else.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// For so long somebody looks without hearing anything.
+const LONGEST: Duration = Duration::from_micros(300);
+
+/// Silence that is usually longer than this is not worth looking through: the server is across a network, or has a lot to do.
+const WORTHWHILE: Duration = Duration::from_micros(150);
+
+/// After so much longer than [`LONGEST`] whoever looks is taken to be away.
+const GRACE: Duration = Duration::from_micros(200);
+
+/// How much one long silence weighs. A short one counts in full.
+const SLOWLY: u32 = 16;
+
+/// Where it has not been worth while, it is tried all the same after so many occasions.
+const SELDOM: u32 = 16;
+
+/// With fewer under way, each caller may as well be told by itself: those who pass a lock on among processes have two at a time, and
+/// the other processes need the processors.
+const FEW: usize = 4;
+
+/// With more under way, what is ready together is a lot anyway; and tasks that are woken by one of their own
+/// in such numbers wait for each other in a runtime's queues.
+const CROWD: usize = 384;
+
+/// After a crowd so many occasions go by.
+const AFTER_CROWD: u32 = 4096;
+
+/// When somebody looks for the answers of all.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    allowed: bool,
+    /// Since when nothing has been heard, while somebody looks.
+    silent: Option<Instant>,
+    /// How long silence has lasted lately, rather too short than too long.
+    usual: Duration,
+    /// Occasions that have gone by.
+    missed: u32,
+    /// Occasions that are to go by, as there was a crowd.
+    crowded: u32,
+}
+
+impl Lookout {
+    /// Not allowed, nobody ever looks.
+    pub(super) fn new(allowed: bool) -> Self {
+        Self {
+            allowed,
+            silent: None,
+            usual: WORTHWHILE,
+            missed: 0,
+            crowded: 0,
+        }
+    }
+
+    /// An occasion to begin, with so many requests under way: whether it is worth while.
+    pub(super) fn is_worthwhile(&mut self, under_way: usize) -> bool {
+        if !self.allowed || under_way < FEW {
+            return false;
+        }
+        if CROWD < under_way {
+            self.crowded = AFTER_CROWD;
+        }
+        if let Some(left) = self.crowded.checked_sub(1) {
+            self.crowded = left;
+            return false;
+        }
+        self.missed += 1;
+        self.usual <= WORTHWHILE || SELDOM <= self.missed
+    }
+
+    /// Somebody begins to look, or goes on for another who did.
+    pub(super) fn begins(&mut self, now: Instant) {
+        self.silent = Some(now);
+    }
+
+    /// Something has come.
+    pub(super) fn hears(&mut self, now: Instant) {
+        if let Some(silent) = &mut self.silent {
+            let silence = now.since(std::mem::replace(silent, now));
+            self.learn(silence);
+            self.missed = 0;
+        }
+    }
+
+    /// Whether somebody looks.
+    pub(super) fn is_kept(&self) -> bool {
+        self.silent.is_some()
+    }
+
+    /// Nobody looks any more.
+    pub(super) fn ends(&mut self) {
+        self.silent = None;
+    }
+
+    /// The same, and it was for nothing.
+    pub(super) fn gives_up(&mut self) {
+        if self.silent.take().is_some() {
+            self.learn(4 * WORTHWHILE);
+            self.missed = 0;
+        }
+    }
+
+    /// Until when whoever looks goes on without hearing anything.
+    pub(super) fn until(&self) -> Option<Instant> {
+        Some(self.silent? + LONGEST)
+    }
+
+    fn learn(&mut self, silence: Duration) {
+        if silence < self.usual {
+            self.usual = silence;
+        } else {
+            // Bounded, so that one pause is not remembered for long.
+            let more = silence.min(4 * WORTHWHILE).saturating_sub(self.usual);
+            self.usual += more / SLOWLY;
+        }
+    }
+}
+
+/// When whoever was to look until then is taken to be away.
+pub(super) fn is_away(until: Instant, now: Instant) -> bool {
+    until + GRACE <= now
+}
+
+/// How long whoever has just heard something may be at something else before others take over.
+pub(super) fn longest_absence() -> Duration {
+    LONGEST + GRACE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn it_goes_on_while_something_is_heard() {
+        let mut lookout = Lookout::new(true);
+        assert!(!lookout.is_worthwhile(FEW - 1) && lookout.is_worthwhile(FEW));
+        let start = Instant::from_nanos(1);
+        lookout.hears(start);
+        assert!(!lookout.is_kept(), "nobody looks");
+        lookout.begins(start);
+        assert_eq!(lookout.until(), Some(start + LONGEST));
+        lookout.hears(start + 100 * MICRO);
+        assert_eq!(lookout.until(), Some(start + 100 * MICRO + LONGEST));
+        lookout.ends();
+        assert_eq!(lookout.until(), None);
+        assert!(!is_away(start + LONGEST, start + LONGEST));
+        assert!(is_away(start + LONGEST, start + LONGEST + GRACE));
+    }
+
+    #[test]
+    fn where_it_has_been_for_nothing_it_is_tried_seldom() {
+        let mut lookout = Lookout::new(true);
+        let start = Instant::from_nanos(1);
+        for _ in 0..32 {
+            lookout.begins(start);
+            lookout.gives_up();
+        }
+        let mut tries = 0;
+        for _ in 0..10 * SELDOM {
+            if lookout.is_worthwhile(FEW) {
+                tries += 1;
+                lookout.begins(start);
+                lookout.gives_up();
+            }
+        }
+        assert_eq!(tries, 10);
+        lookout.begins(start);
+        lookout.hears(start + MICRO);
+        assert!(lookout.is_worthwhile(FEW), "an answer shows that it can be");
+    }
+
+    #[test]
+    fn it_is_not_for_a_crowd_nor_where_it_is_not_allowed() {
+        let mut lookout = Lookout::new(true);
+        assert!(!lookout.is_worthwhile(CROWD + 1));
+        assert!(!lookout.is_worthwhile(FEW), "there was one a moment ago");
+        assert!((0..AFTER_CROWD).any(|_| lookout.is_worthwhile(FEW)));
+        assert!(!Lookout::new(false).is_worthwhile(FEW));
+    }
+}
