@@ -10,10 +10,12 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::blocked::Blocked;
 use leasehold_tests::on_both_stores;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use tokio::runtime::Runtime;
 
 const TTL: Duration = Duration::from_secs(30);
 /// Longer than any call here may take that does not hang.
@@ -228,4 +230,100 @@ async fn nobody_looks_for_long() {
         }
         assert!(began.elapsed() < LIMIT, "it never looks");
     }
+}
+
+/// Fails if callers that ask while another looks for the answers to all wait for that one, which is not polled again.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
+    const CALLS: usize = 8;
+    let server = Server::start();
+    let probe = server.probe();
+    // What is not sent at once is not sent for long.
+    let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
+    let pool = builder.connect().await.expect("it answers");
+    let (mut rounds, mut looked, mut slow) = (0, !somebody_looks(), 0);
+    let began = Instant::now();
+    while rounds < 50 || !looked {
+        assert!(began.elapsed() < 3 * LIMIT, "looked: {looked}");
+        rounds += 1;
+        let woken: Vec<_> = (0..CALLS).map(|_| Woken::new()).collect();
+        let mut calls = Vec::new();
+        for (number, woken) in woken.iter().enumerate() {
+            let mut call = acquire(&pool, &format!("{number}"));
+            let waker = Waker::from(Arc::clone(woken));
+            match call.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Pending => calls.push((number, Some(call), None)),
+                Poll::Ready(guard) => calls.push((number, None, Some(guard))),
+            }
+        }
+        looked |= woken.iter().any(|woken| 0 < woken.looks());
+        let asked = Instant::now();
+        wait::until_async("all have their locks on the server", LIMIT, || {
+            probe.keys("lock:?").len() == CALLS
+        })
+        .await;
+        slow += usize::from(Duration::from_millis(500) < asked.elapsed());
+        for (number, call, guard) in calls {
+            let guard = match (call, guard) {
+                (Some(call), _) => wait::within("it is told", LIMIT, call).await,
+                (None, guard) => guard.expect("one of both"),
+            };
+            let guard = guard.unwrap_or_else(|error| panic!("{number}: {error}"));
+            guard.release().await.expect("held");
+        }
+    }
+    assert!(slow < rounds / 10, "{slow} of {rounds}");
+}
+
+/// Fails if callers of one runtime wait for another, where one of theirs looked for the answers to all when all its workers were blocked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_runtime_that_is_blocked() {
+    const BLOCKED: Duration = Duration::from_millis(1500);
+    /// A release that hears nothing ends after a second.
+    const SLOW: Duration = Duration::from_millis(800);
+    async fn pairs(pool: LockPool, key: String, end: Arc<AtomicBool>) -> Duration {
+        let mut longest = Duration::ZERO;
+        while !end.load(Ordering::SeqCst) {
+            let asked = Instant::now();
+            is_free(&pool, &key).await;
+            longest = longest.max(asked.elapsed());
+        }
+        longest
+    }
+    let server = Server::start();
+    let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
+    let pool = builder.connect().await.expect("it answers");
+    let end = Arc::new(AtomicBool::new(false));
+    let other = Runtime::new().expect("a runtime");
+    let theirs: Vec<_> = (0..24)
+        .map(|number| other.spawn(pairs(pool.clone(), format!("b{number}"), Arc::clone(&end))))
+        .collect();
+    let mut slow = 0;
+    for _ in 0..5 {
+        let ours_end = Arc::new(AtomicBool::new(false));
+        let ours: Vec<_> = (0..8)
+            .map(|number| {
+                let (pool, end) = (pool.clone(), Arc::clone(&ours_end));
+                tokio::spawn(pairs(pool, format!("a{number}"), end))
+            })
+            .collect();
+        // Both are in full swing.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let blocked = Blocked::all(&other);
+        tokio::time::sleep(BLOCKED).await;
+        drop(blocked);
+        ours_end.store(true, Ordering::SeqCst);
+        let mut longest = Duration::ZERO;
+        for task in ours {
+            longest = longest.max(task.await.expect("no panic"));
+        }
+        slow += usize::from(SLOW < longest);
+    }
+    // The machine may have stood still once.
+    assert!(slow <= 1, "{slow} of 5 times");
+    end.store(true, Ordering::SeqCst);
+    for task in theirs {
+        task.await.expect("no panic");
+    }
+    other.shutdown_background();
 }
