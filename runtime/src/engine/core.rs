@@ -102,7 +102,7 @@ pub(super) enum Flight {
 }
 
 /// So many of the latest requests are looked through for somebody who waits.
-const LOOKED_THROUGH: u64 = 64;
+const LOOKED_THROUGH: usize = 64;
 
 /// Requests that somebody has made; see [`Core::load`].
 #[derive(Debug, Clone, Copy)]
@@ -317,11 +317,10 @@ impl Core {
         }
     }
 
-    /// Of the tickets whose callers wait for an answer, the one that has asked last: it will wait the longest.
-    pub(crate) fn last_asker(&self) -> Option<TicketId> {
-        let first = self.last_op.saturating_sub(LOOKED_THROUGH);
-        let latest = (first..=self.last_op).rev();
-        latest.map(OpId).find_map(|op| self.asker(op))
+    /// The tickets whose callers wait for an answer, those that have asked last first: they will wait the longest.
+    pub(crate) fn last_askers(&self) -> impl Iterator<Item = TicketId> {
+        let latest = (1..=self.last_op).rev().take(LOOKED_THROUGH);
+        latest.filter_map(|op| self.asker(OpId(op)))
     }
 
     /// What to send now, in this order.

@@ -3,7 +3,7 @@
 //! A pool's engine has a task of its own, on a thread of its own, which waits for the store and for the time. But a caller that
 //! finds the machine at rest takes up its command itself: a lock that is passed on inside the process, or kept by a store in the
 //! process, then costs no wake-up of a thread. A caller never waits for the machine: whoever has it looks for further
-//! commands after giving it up.
+//! commands after giving it up. While a caller looks for the answers to all the engine's task rests, but for what is due.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -64,8 +64,7 @@ impl Engine {
 
     /// Whether the caller of `ticket` is to look again in a moment. Told without the machine, which somebody may have for long.
     pub(crate) fn is_asker(&self, ticket: TicketId) -> bool {
-        self.shared.asker() == Some(ticket)
-            && !lookout::is_away(self.shared.looks_until(), self.clock.now())
+        self.shared.asker() == Some(ticket) && self.clock.now() < self.shared.away_at()
     }
 }
 
@@ -99,6 +98,8 @@ struct Shared {
     clock: Clock,
     /// Whether the engine's task has been called since it last had the machine.
     called: AtomicBool,
+    /// Whether it has left something to a caller that looks.
+    rests: AtomicBool,
 }
 
 impl Shared {
@@ -124,12 +125,15 @@ impl Shared {
     }
 
     fn asker(&self) -> Option<TicketId> {
-        let asker = self.asker.load(Ordering::Acquire);
+        let asker = self.asker.load(Ordering::SeqCst);
         (asker != NOBODY).then_some(TicketId(asker))
     }
 
-    fn looks_until(&self) -> Instant {
-        Instant::from_nanos(self.looks_until.load(Ordering::Relaxed))
+    /// When the caller that looks is taken to be away.
+    fn away_at(&self) -> Instant {
+        lookout::away_at(Instant::from_nanos(
+            self.looks_until.load(Ordering::Relaxed),
+        ))
     }
 
     /// Looks for answers, as the caller of `ticket`.
@@ -176,7 +180,11 @@ impl Shared {
             .asker()
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
-        self.asker.store(asker, Ordering::Release);
+        self.asker.store(asker, Ordering::SeqCst);
+        if asker == NOBODY && self.rests.swap(false, Ordering::SeqCst) {
+            // What it has left to the caller that looked may have come after that caller's last look.
+            self.home.call();
+        }
         machine.take_news()
     }
 
@@ -184,6 +192,7 @@ impl Shared {
     fn claim(&self) -> MutexGuard<'_, Machine> {
         self.wanted.store(true, Ordering::Release);
         self.called.store(false, Ordering::Release);
+        self.rests.store(false, Ordering::SeqCst);
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.wanted.store(false, Ordering::Release);
         machine
@@ -226,6 +235,7 @@ impl Driver {
             looks_until: AtomicU64::new(0),
             clock,
             called: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
         });
         let driver = Self {
             shared: Arc::clone(&shared),
@@ -248,12 +258,12 @@ impl Driver {
     /// Pending while a caller looks for the answers and nothing else is to be done: what stirs the store is for that caller.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
-        // Before the look at who is there: whoever leaves after it calls this task.
         shared.home.register(cx.waker());
+        // Before the look at who is there: whoever leaves after it calls this task.
+        shared.rests.store(true, Ordering::SeqCst);
         loop {
             let now = shared.clock.now();
-            let until = shared.looks_until();
-            let left = shared.asker().is_none() || lookout::is_away(until, now);
+            let left = shared.asker().is_none() || shared.away_at() <= now;
             if left || self.due_at <= now || shared.called.load(Ordering::Acquire) {
                 return Poll::Ready(());
             }
@@ -267,8 +277,10 @@ impl Driver {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut worked = false;
         loop {
-            if self.poll_rest(cx).is_pending() {
+            // What a turn has submitted is written by the next one.
+            if !worked && self.poll_rest(cx).is_pending() {
                 return Poll::Pending;
             }
             let Self {
@@ -276,9 +288,9 @@ impl Driver {
                 timer,
                 due_at,
             } = self;
-            let due = timer.poll(cx).is_ready();
+            let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
             let mut machine = shared.claim();
-            let worked = machine.turn(&shared.inbox, due);
+            worked = machine.turn(&shared.inbox, due);
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
             let sleep = machine.sleep();

@@ -35,7 +35,7 @@ impl Home {
         }
     }
 
-    /// The task is about to sleep until `wakes_at`, unless it is woken.
+    /// The task will look by itself at `wakes_at`.
     pub(super) fn sleeps(&self, wakes_at: Instant) {
         self.wakes_at.store(wakes_at.as_nanos(), Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ impl Home {
         open.is_ok()
     }
 
-    /// Lets the task hear again, and see for itself what there was.
+    /// Lets the task hear again, and wakes it for what there was.
     pub(super) fn hand_back(&self) {
         self.hearing.store(OPEN, Ordering::Release);
         self.call();

@@ -16,7 +16,10 @@ const LONGEST: Duration = Duration::from_micros(300);
 /// Silence that is usually longer than this is not worth looking through: the server is across a network, or has a lot to do.
 const WORTHWHILE: Duration = Duration::from_micros(150);
 
-/// After so much longer than [`LONGEST`] whoever looks is taken to be away.
+/// After so much silence what is to be sent does not wait for more: of what is under way, something may never be answered.
+const QUIET: Duration = Duration::from_micros(250);
+
+/// When whoever looks has not given up so long after its time, it is taken to be away.
 const GRACE: Duration = Duration::from_micros(200);
 
 /// How much one long silence weighs. A short one counts in full.
@@ -62,13 +65,18 @@ impl Lookout {
         }
     }
 
-    /// An occasion to begin, with so many requests under way: whether it is worth while.
-    pub(super) fn is_worthwhile(&mut self, under_way: usize) -> bool {
-        if !self.allowed || under_way < FEW {
-            return false;
-        }
+    /// With so many requests under way: whether somebody is to look, or to go on with it. To be asked on each occasion, as some of
+    /// them are let go by.
+    pub(super) fn is_wanted(&mut self, under_way: usize) -> bool {
         if CROWD < under_way {
             self.crowded = AFTER_CROWD;
+            return false;
+        }
+        if self.silent.is_some() {
+            return true;
+        }
+        if !self.allowed || under_way < FEW {
+            return false;
         }
         if let Some(left) = self.crowded.checked_sub(1) {
             self.crowded = left;
@@ -92,9 +100,9 @@ impl Lookout {
         }
     }
 
-    /// Whether somebody looks.
-    pub(super) fn is_kept(&self) -> bool {
-        self.silent.is_some()
+    /// Whether nothing has come for so long that the server may have nothing to do.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        self.silent.is_some_and(|silent| silent + QUIET <= now)
     }
 
     /// Nobody looks any more.
@@ -126,9 +134,9 @@ impl Lookout {
     }
 }
 
-/// When whoever was to look until then is taken to be away.
-pub(super) fn is_away(until: Instant, now: Instant) -> bool {
-    until + GRACE <= now
+/// When whoever was to look for so long is taken to be away.
+pub(super) fn away_at(until: Instant) -> Instant {
+    until + GRACE
 }
 
 /// How long whoever has just heard something may be at something else before others take over.
@@ -145,18 +153,17 @@ mod tests {
     #[test]
     fn it_goes_on_while_something_is_heard() {
         let mut lookout = Lookout::new(true);
-        assert!(!lookout.is_worthwhile(FEW - 1) && lookout.is_worthwhile(FEW));
+        assert!(!lookout.is_wanted(FEW - 1) && lookout.is_wanted(FEW));
         let start = Instant::from_nanos(1);
         lookout.hears(start);
-        assert!(!lookout.is_kept(), "nobody looks");
+        assert_eq!(lookout.until(), None, "nobody looks");
         lookout.begins(start);
         assert_eq!(lookout.until(), Some(start + LONGEST));
         lookout.hears(start + 100 * MICRO);
         assert_eq!(lookout.until(), Some(start + 100 * MICRO + LONGEST));
         lookout.ends();
         assert_eq!(lookout.until(), None);
-        assert!(!is_away(start + LONGEST, start + LONGEST));
-        assert!(is_away(start + LONGEST, start + LONGEST + GRACE));
+        assert_eq!(away_at(start + LONGEST), start + longest_absence());
     }
 
     #[test]
@@ -169,7 +176,7 @@ mod tests {
         }
         let mut tries = 0;
         for _ in 0..10 * SELDOM {
-            if lookout.is_worthwhile(FEW) {
+            if lookout.is_wanted(FEW) {
                 tries += 1;
                 lookout.begins(start);
                 lookout.gives_up();
@@ -178,15 +185,19 @@ mod tests {
         assert_eq!(tries, 10);
         lookout.begins(start);
         lookout.hears(start + MICRO);
-        assert!(lookout.is_worthwhile(FEW), "an answer shows that it can be");
+        lookout.ends();
+        assert!(lookout.is_wanted(FEW), "an answer shows that it can be");
     }
 
     #[test]
     fn it_is_not_for_a_crowd_nor_where_it_is_not_allowed() {
         let mut lookout = Lookout::new(true);
-        assert!(!lookout.is_worthwhile(CROWD + 1));
-        assert!(!lookout.is_worthwhile(FEW), "there was one a moment ago");
-        assert!((0..AFTER_CROWD).any(|_| lookout.is_worthwhile(FEW)));
-        assert!(!Lookout::new(false).is_worthwhile(FEW));
+        assert!(!lookout.is_wanted(CROWD + 1));
+        assert!(!lookout.is_wanted(FEW), "there was one a moment ago");
+        assert!((0..AFTER_CROWD).any(|_| lookout.is_wanted(FEW)));
+        lookout.begins(Instant::from_nanos(1));
+        assert!(lookout.is_wanted(1), "it goes on");
+        assert!(!lookout.is_wanted(CROWD + 1));
+        assert!(!Lookout::new(false).is_wanted(FEW));
     }
 }

@@ -33,6 +33,9 @@ const LIMIT: usize = 1024;
 /// time is looked at again after this long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// The runtime's timers go off to the millisecond.
+const TICK: Duration = Duration::from_millis(1);
+
 /// So much later than it was to wake the engine's task is taken to be asleep: it wakes to the millisecond, and other threads
 /// may have the processors.
 const LATE: Duration = Duration::from_millis(5);
@@ -60,6 +63,8 @@ pub(super) struct Machine {
     lookout: Lookout,
     /// Whose caller looks for the answers: to its request, if that is alone, or to all.
     asker: Option<TicketId>,
+    /// Whether the store had more to say than a caller's thread has listened to.
+    stirred: bool,
     news: News,
     /// The process that made this.
     process: u32,
@@ -99,6 +104,7 @@ impl Machine {
             spin: Spin::new(spins),
             lookout: Lookout::new(spins),
             asker: None,
+            stirred: false,
             news: News::default(),
             process: std::process::id(),
         }
@@ -123,7 +129,7 @@ impl Machine {
         self.core.tick(now);
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
-        if told {
+        if told || self.asker.is_some() {
             self.appoint(now);
         }
         true
@@ -139,13 +145,15 @@ impl Machine {
     }
 
     /// Whether there is anything for the engine's task to do now that it does not know of.
-    fn calls(&self) -> bool {
+    fn calls(&mut self) -> bool {
         let (now, wakes_at) = (self.clock.now(), self.home.wakes_at());
         // Due by its own clock, the task may still be asleep after a suspend.
         let late = wakes_at + LATE <= now;
-        let early = now + self.sleep() < wakes_at;
-        let left = self.asker.is_none() && self.core.has_requests();
-        late || early || left || self.is_over()
+        let early = now + self.sleep() + TICK < wakes_at;
+        // What is left to a caller that looks is left to it as long as the task would see that it stays away.
+        let seen_to = |(_, until): (TicketId, Instant)| wakes_at <= lookout::away_at(until) + TICK;
+        let left = self.core.has_requests() && !self.asker().is_some_and(seen_to);
+        std::mem::take(&mut self.stirred) || late || early || left || self.is_over()
     }
 
     /// Whether an answer is so near that the engine's task had better not sleep.
@@ -311,7 +319,6 @@ impl Machine {
 
     /// Nobody looks for the answers any more.
     fn unattend(&mut self) {
-        self.spin.ends();
         self.lookout.ends();
         self.attend(None);
     }
@@ -322,27 +329,29 @@ impl Machine {
         if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
             return;
         }
-        let wanted = self.lookout.is_kept() || self.begins_lookout();
-        let next = self.core.last_asker().filter(|_| wanted);
-        let slot = next.and_then(|next| self.slots.get(&next));
-        if let Some(slot) = slot {
-            self.news.asker = Some(Arc::clone(slot));
+        let Load { unsent, sent } = self.core.load();
+        let wanted = self.store.reads_anywhere() && self.lookout.is_wanted(unsent + sent);
+        let next = if wanted { self.next_asker() } else { None };
+        if let Some((next, slot)) = next {
+            self.news.asker = Some(slot);
             self.lookout.begins(now);
-            self.attend(next);
+            self.attend(Some(next));
         } else if self.asker.is_some() {
             self.unattend();
         }
     }
 
-    /// Whether it is worth while that somebody begins to look for the answers of all.
-    fn begins_lookout(&mut self) -> bool {
-        let Load { unsent, sent } = self.core.load();
-        self.store.reads_anywhere() && self.lookout.is_worthwhile(unsent + sent)
+    /// Somebody who waits for an answer and can be woken to look.
+    fn next_asker(&self) -> Option<(TicketId, Arc<Slot>)> {
+        self.core.last_askers().find_map(|next| {
+            let slot = self.slots.get(&next)?;
+            slot.is_waited_for().then(|| (next, Arc::clone(slot)))
+        })
     }
 
     /// Gives up waiting for whoever was to look and does not.
     fn replace_absent(&mut self, now: Instant) {
-        let absent = |until| lookout::is_away(until, now);
+        let absent = |until| lookout::away_at(until) <= now;
         if self.asker.is_some() && self.looks_until().is_none_or(absent) {
             self.lookout.gives_up();
             self.unattend();

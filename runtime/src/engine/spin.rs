@@ -64,11 +64,6 @@ impl Spin {
         }
     }
 
-    /// The answer is not waited for any more.
-    pub(super) fn ends(&mut self) {
-        self.asked = None;
-    }
-
     /// Whether the answer is likely to come in a moment.
     pub(super) fn goes_on(&self, now: Instant) -> bool {
         self.until().is_some_and(|until| now < until)

@@ -65,13 +65,13 @@ impl Machine {
             self.unattend();
             return true;
         }
-        self.send_on();
-        let heard = {
+        let mut heard = self.send_on();
+        {
             let runtime = self.runtime.clone();
             let _context = runtime.enter();
-            self.listen_from_here()
-        };
-        self.send_on();
+            heard |= self.listen_from_here();
+        }
+        heard |= self.send_on();
         self.tell_all();
         let now = self.clock.now();
         if heard {
@@ -85,20 +85,26 @@ impl Machine {
         self.calls()
     }
 
-    /// Sends what others have asked meanwhile, when there is enough of it for the server to be kept busy.
-    fn send_on(&mut self) {
-        while self.is_worth_sending() {
+    /// Sends what others have asked meanwhile, when there is enough of it for the server to be kept busy; whether anything has come.
+    fn send_on(&mut self) -> bool {
+        let mut heard = false;
+        for _ in 0..MOST_LOOKS {
+            if !self.is_worth_sending() {
+                break;
+            }
             let runtime = self.runtime.clone();
             let _context = runtime.enter();
             let _ = self.submit(self.clock.now());
-            let _ = self.listen_from_here();
+            heard |= self.listen_from_here();
         }
+        heard
     }
 
     /// A full script, or half as much as the server has to do, or anything if it has nothing to do.
     fn is_worth_sending(&self) -> bool {
         let Load { unsent, sent } = self.core.load();
-        unsent > 0 && (ENOUGH <= unsent || sent <= 2 * unsent)
+        let enough = ENOUGH <= unsent || sent <= 2 * unsent;
+        unsent > 0 && (enough || self.lookout.is_quiet(self.clock.now()))
     }
 
     /// Asks a store that answers at once, until nothing is left to ask.
@@ -158,6 +164,7 @@ impl Machine {
             }
         }
         self.home.hand_back();
+        self.stirred = true;
         heard
     }
 }
