@@ -277,10 +277,8 @@ impl Driver {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut worked = false;
         loop {
-            // What a turn has submitted is written by the next one.
-            if !worked && self.poll_rest(cx).is_pending() {
+            if self.poll_rest(cx).is_pending() {
                 return Poll::Pending;
             }
             let Self {
@@ -290,7 +288,7 @@ impl Driver {
             } = self;
             let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
             let mut machine = shared.claim();
-            worked = machine.turn(&shared.inbox, due);
+            let worked = machine.turn(&shared.inbox, due);
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
             let sleep = machine.sleep();

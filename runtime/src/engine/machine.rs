@@ -132,6 +132,10 @@ impl Machine {
         if told || self.asker.is_some() {
             self.appoint(now);
         }
+        if self.asker.is_some() {
+            // What has been submitted is written, as the task may rest now. What has come is for the next look.
+            self.poll_store();
+        }
         true
     }
 
