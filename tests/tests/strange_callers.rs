@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::blocked::Blocked;
 use leasehold_tests::on_both_stores;
+use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -230,6 +231,32 @@ async fn nobody_looks_for_long() {
         }
         assert!(began.elapsed() < LIMIT, "it never looks");
     }
+}
+
+/// Fails if callers go on looking for the answers of a server that is never quick.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_looks_where_answers_are_slow() {
+    const PAIRS: usize = 64;
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::connect(&proxy.url()).await.expect("it answers");
+    proxy.set(Mode::DelayReplies(Duration::from_millis(2)));
+    for _ in 0..PAIRS / 2 {
+        is_free(&pool, "key").await;
+    }
+    let mut looked = 0;
+    for _ in 0..PAIRS {
+        let mut call = acquire(&pool, "key");
+        let woken = Woken::new();
+        let waker = Waker::from(Arc::clone(&woken));
+        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending(), "it is slow");
+        looked += usize::from(0 < woken.looks());
+        let guard = wait::within("it is told", LIMIT, call).await;
+        guard.expect("free").release().await.expect("held");
+    }
+    // It is tried now and then.
+    assert!(looked < PAIRS / 2, "{looked} of {PAIRS}");
 }
 
 /// Fails if callers that ask while another looks for the answers to all wait for that one, which is not polled again.
