@@ -33,9 +33,11 @@ const OWNER_LEN: usize = 120;
 /// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
 /// from several runtimes, and from executors other than tokio.
 ///
-/// A call whose request is the only one under way writes it to the server on its own thread, and the engine's thread looks for the answer
-/// for at most 150 µs before it sleeps, as long as the server has been that quick lately: one on the same machine. No caller's thread
-/// waits for the engine or for an answer.
+/// A call whose request is the only one under way writes it to the server on its own thread, and its task looks for the answer for at most
+/// 150 µs before it sleeps, as long as the server has been that quick lately: one on the same machine. Where more requests are under way, one of
+/// the waiting tasks looks for the answers to all and sends what others ask, until it has its own answer or has heard nothing for 300 µs. It
+/// comes back as a task does that yields, with the thread left to others in between; the engine's thread takes over from a task that is not
+/// polled. No caller's thread blocks for the engine or for an answer.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,

@@ -258,6 +258,9 @@ impl Driver {
     /// Pending while a caller looks for the answers and nothing else is to be done: what stirs the store is for that caller.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
+        if shared.asker().is_none() {
+            return Poll::Ready(());
+        }
         shared.home.register(cx.waker());
         // Before the look at who is there: whoever leaves after it calls this task.
         shared.rests.store(true, Ordering::SeqCst);
@@ -288,7 +291,7 @@ impl Driver {
             } = self;
             let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
             let mut machine = shared.claim();
-            let worked = machine.turn(&shared.inbox, due);
+            let worked = machine.turn(&shared.inbox, due, cx.waker());
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
             let sleep = machine.sleep();

@@ -111,12 +111,15 @@ impl Machine {
     }
 
     /// A turn of the engine's own task: all that there is to do. Whether there was anything.
-    pub(super) fn turn(&mut self, inbox: &Inbox, due: bool) -> bool {
+    pub(super) fn turn(&mut self, inbox: &Inbox, due: bool, task: &Waker) -> bool {
+        self.home.register(task);
         if self.life == Life::Stopped {
             return false;
         }
         inbox.take(&mut self.inbox);
-        self.replace_absent(self.clock.now());
+        if self.asker.is_some() {
+            self.replace_absent(self.clock.now());
+        }
         let told = self.poll_store();
         if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
             return false;
