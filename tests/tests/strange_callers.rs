@@ -305,6 +305,7 @@ async fn nobody_waits_for_a_caller_that_is_not_polled_again() {
 /// Fails if callers of one runtime wait for another, where one of theirs looked for the answers to all when all its workers were blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_runtime_that_is_blocked() {
+    /// The length of the fault; the longest call in it is measured.
     const BLOCKED: Duration = Duration::from_millis(1500);
     /// A release that hears nothing ends after a second.
     const SLOW: Duration = Duration::from_millis(800);

@@ -2,7 +2,7 @@
 //!
 //! Where requests of several callers are under way, one of those who wait looks for the answers, tells the others, and takes along what they ask
 //! next. When it has its own answer another one goes on. Mostly they are tasks of one runtime, so that nobody has to be woken by
-//! the system but the server: with 64 tasks, each with a key of its own, about half the client's time went to waking threads, and with 16
+//! the system but the server: with 64 tasks, each with a key of its own, nearly half of the client's time went by in the kernel, where threads are woken, and with 16
 //! tasks they got half as much done as by hand (`scripts/bench --rows distinct_16,distinct_64`). The engine's thread rests meanwhile,
 //! and takes over when that caller stays away: its own thread may be at something else.
 
