@@ -98,7 +98,7 @@ struct Shared {
     clock: Clock,
     /// Whether the engine's task has been called since it last had the machine.
     called: AtomicBool,
-    /// Whether it has left something to a caller that looks.
+    /// Whether it may have left something to a caller that looks.
     rests: AtomicBool,
 }
 
@@ -256,14 +256,17 @@ impl Driver {
     }
 
     /// Pending while a caller looks for the answers and nothing else is to be done: what stirs the store is for that caller.
-    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// `stirred`: whether something may have, that this task has not looked at.
+    fn poll_rest(&mut self, stirred: bool, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &self.shared;
         if shared.asker().is_none() {
             return Poll::Ready(());
         }
         shared.home.register(cx.waker());
         // Before the look at who is there: whoever leaves after it calls this task.
-        shared.rests.store(true, Ordering::SeqCst);
+        if stirred {
+            shared.rests.store(true, Ordering::SeqCst);
+        }
         loop {
             let now = shared.clock.now();
             let left = shared.asker().is_none() || shared.away_at() <= now;
@@ -280,10 +283,12 @@ impl Driver {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut stirred = true;
         loop {
-            if self.poll_rest(cx).is_pending() {
+            if self.poll_rest(stirred, cx).is_pending() {
                 return Poll::Pending;
             }
+            stirred = false;
             let Self {
                 shared,
                 timer,

@@ -22,7 +22,7 @@ use super::ticket::TicketId;
 use crate::LockError;
 use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
-use crate::store::{LockStore, OpId, Request, StoreEvent};
+use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
 
 mod caller;
 
@@ -39,6 +39,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// So much later than it was to wake the engine's task is taken to be asleep: it wakes to the millisecond, and other threads
 /// may have the processors.
 const LATE: Duration = Duration::from_millis(5);
+
+/// So much later than a caller began to look for an answer alone the engine's task looks after it at the latest: until then that
+/// task hears of nothing.
+const WATCH: Duration = Duration::from_millis(2);
 
 /// The sleep while nothing is held or waiting: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
@@ -63,6 +67,10 @@ pub(super) struct Machine {
     lookout: Lookout,
     /// Whose caller looks for the answers: to its request, if that is alone, or to all.
     asker: Option<TicketId>,
+    /// Who looks for answers, as the store knows.
+    attention: Attention,
+    /// When the engine's task sees to callers that look alone.
+    watch_at: Option<Instant>,
     /// Whether the store had more to say than a caller's thread has listened to.
     stirred: bool,
     news: News,
@@ -104,6 +112,8 @@ impl Machine {
             spin: Spin::new(spins),
             lookout: Lookout::new(spins),
             asker: None,
+            attention: Attention::Runtime,
+            watch_at: None,
             stirred: false,
             news: News::default(),
             process: std::process::id(),
@@ -117,8 +127,14 @@ impl Machine {
             return false;
         }
         inbox.take(&mut self.inbox);
-        if self.asker.is_some() {
-            self.replace_absent(self.clock.now());
+        let now = self.clock.now();
+        self.replace_absent(now);
+        if self.watch_at.is_some_and(|at| at <= now) {
+            self.watch_at = None;
+            match self.asker {
+                Some(_) => self.attend(self.asker, self.attention),
+                None => self.attend(None, Attention::Runtime),
+            }
         }
         let told = self.poll_store();
         if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
@@ -170,7 +186,7 @@ impl Machine {
 
     /// How long the engine's task may sleep from now on.
     pub(super) fn sleep(&self) -> Duration {
-        let next = [self.core.next_due(), self.alarms.next_due()];
+        let next = [self.core.next_due(), self.alarms.next_due(), self.watch_at];
         match next.into_iter().flatten().min() {
             Some(due) => due.since(self.clock.now()).min(LONGEST_SLEEP),
             None => IDLE_SLEEP,
@@ -290,6 +306,7 @@ impl Machine {
 
     fn carry_out(&mut self, now: Instant) {
         if self.core.has_requests() {
+            self.share_attention();
             let _ = self.submit(now);
         }
         self.tell_all();
@@ -311,23 +328,44 @@ impl Machine {
         self.store.submit(requests);
         if self.asker.is_some() {
             // Of several servers others may have to answer now.
-            self.store.attend(true);
+            self.store.attend(self.attention);
         }
         lone
     }
 
-    /// Whose caller looks for the answers from now on.
-    fn attend(&mut self, asker: Option<TicketId>) {
-        if asker.is_some() != self.asker.is_some() {
-            self.store.attend(asker.is_some());
+    /// Whose caller looks for the answers from now on, and who hears of them.
+    fn attend(&mut self, asker: Option<TicketId>, attention: Attention) {
+        if attention != self.attention {
+            self.store.attend(attention);
         }
+        self.attention = attention;
         self.asker = asker;
+        if attention == Attention::Caller {
+            self.watch_at = Some(self.clock.now() + WATCH);
+        }
+    }
+
+    /// Others wait besides the caller that looks alone: if that stays away they must not wait for it.
+    fn share_attention(&mut self) {
+        if self.attention != Attention::Caller {
+            return;
+        }
+        if self.asker.is_some() && self.store.suits_lookout() {
+            self.attend(self.asker, Attention::Both);
+        } else {
+            self.attend(None, Attention::Runtime);
+        }
     }
 
     /// Nobody looks for the answers any more.
     fn unattend(&mut self) {
         self.lookout.ends();
-        self.attend(None);
+        if self.attention == Attention::Caller && self.store.awaits_stragglers() {
+            // The next caller takes them in on its way, without waking the engine's thread for them.
+            self.asker = None;
+        } else {
+            self.attend(None, Attention::Runtime);
+        }
     }
 
     /// Sees to it that one of those who wait for an answer looks for all, if that is worth while, and that nobody who has an answer does.
@@ -337,12 +375,12 @@ impl Machine {
             return;
         }
         let Load { unsent, sent } = self.core.load();
-        let wanted = self.store.reads_anywhere() && self.lookout.is_wanted(unsent + sent);
+        let wanted = self.store.suits_lookout() && self.lookout.is_wanted(unsent + sent);
         let next = if wanted { self.next_asker() } else { None };
         if let Some((next, slot)) = next {
             self.news.asker = Some(slot);
             self.lookout.begins(now);
-            self.attend(Some(next));
+            self.attend(Some(next), Attention::Both);
         } else if self.asker.is_some() {
             self.unattend();
         }

@@ -61,16 +61,38 @@ pub(crate) trait LockStore: Send {
         false
     }
 
-    /// Whether such a thread can [attend](Self::attend) to the store, and does well to: where an answer is that of several servers, it
-    /// would keep them from the processors of one machine.
+    /// Whether such a thread can [attend](Self::attend) to the store.
     fn reads_anywhere(&self) -> bool {
         false
     }
 
-    /// Whether the caller looks for answers itself from now on, again and again, and sees them before the engine's runtime has heard of them.
-    fn attend(&mut self, here: bool) {
-        let _ = here;
+    /// Whether one caller does well to look for the answers to all: not where an answer is that of several servers, which need the
+    /// processors if they share a machine.
+    fn suits_lookout(&self) -> bool {
+        self.reads_anywhere()
     }
+
+    /// Who looks for answers from now on.
+    fn attend(&mut self, attention: Attention) {
+        let _ = attention;
+    }
+
+    /// Whether answers are still to come, and none that anybody waits for.
+    fn awaits_stragglers(&self) -> bool {
+        false
+    }
+}
+
+/// Who looks for a store's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Attention {
+    /// The engine's runtime tells of them.
+    #[default]
+    Runtime,
+    /// A caller looks for them as well, again and again, and sees them before the runtime has heard of them.
+    Both,
+    /// A caller looks for them, and the runtime hears of nothing.
+    Caller,
 }
 
 /// Names a request, to match its reply.

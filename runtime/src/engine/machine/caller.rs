@@ -10,6 +10,7 @@ use tokio::task::unconstrained;
 use super::super::core::Load;
 use super::super::inbox::Inbox;
 use super::{LIMIT, Life, Machine};
+use crate::store::Attention;
 
 /// How often a caller's thread looks at the store again because something has stirred, before it leaves that to the engine's task.
 const MOST_LOOKS: usize = 4;
@@ -41,6 +42,7 @@ impl Machine {
                 // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
                 calls |= self.spin.is_quick() && self.asker.is_none();
             } else {
+                self.share_attention();
                 self.appoint(self.clock.now());
                 if self.asker.is_some() {
                     self.send_on();
@@ -130,8 +132,10 @@ impl Machine {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
         let lone = self.submit(self.clock.now());
-        if self.spin.is_quick() && self.store.reads_anywhere() {
-            self.attend(lone.and_then(|op| self.core.asker(op)));
+        let looks = self.spin.is_quick() && self.store.reads_anywhere();
+        match lone.and_then(|op| self.core.asker(op)).filter(|_| looks) {
+            Some(asker) => self.attend(Some(asker), Attention::Caller),
+            None => self.attend(None, Attention::Runtime),
         }
         self.listen_from_here();
     }

@@ -12,7 +12,7 @@ use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
 use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore, Server};
 use crate::store::target::Options;
-use crate::store::{LockStore, OpId, Request, StoreEvent};
+use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
 
 /// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.
 const UNUSED: Duration = Duration::from_secs(60);
@@ -188,10 +188,15 @@ impl Nodes {
     }
 
     /// See [`LockStore::attend`]; only those nodes matter that are to answer.
-    pub(super) fn attend(&mut self, here: bool) {
+    pub(super) fn attend(&mut self, attention: Attention) {
         for node in self.known.values_mut() {
             if let Some(store) = &mut node.store {
-                store.attend(here && node.unanswered > 0);
+                let answers = node.unanswered > 0;
+                store.attend(if answers {
+                    attention
+                } else {
+                    Attention::Runtime
+                });
             }
         }
     }

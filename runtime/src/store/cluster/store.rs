@@ -16,7 +16,7 @@ use super::topology::Topology;
 use crate::clock::Clock;
 use crate::store::redis::{Names, RedisStore, Server};
 use crate::store::target::Options;
-use crate::store::{Failure, LockStore, Request, Retry, StoreEvent};
+use crate::store::{Attention, Failure, LockStore, Request, Retry, StoreEvent};
 use crate::{CheckReport, LockError};
 
 /// How often the map is read although nothing says that it has changed.
@@ -278,8 +278,8 @@ impl LockStore for ClusterStore {
         self.nodes.read_anywhere()
     }
 
-    fn attend(&mut self, here: bool) {
-        self.nodes.attend(here);
+    fn attend(&mut self, attention: Attention) {
+        self.nodes.attend(attention);
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

@@ -16,7 +16,7 @@ use super::pump::Pump;
 use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
-use crate::store::{Op, OpId, Reply};
+use crate::store::{Attention, Op, OpId, Reply};
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
 /// silent for so long now and then.
@@ -146,8 +146,8 @@ impl Line {
     }
 
     /// See [`LockStore::attend`](crate::store::LockStore::attend).
-    pub(super) fn attend(&self, here: bool) {
-        self.pump.attend(here);
+    pub(super) fn attend(&self, attention: Attention) {
+        self.pump.attend(attention);
     }
 
     /// Moves the connection's bytes.

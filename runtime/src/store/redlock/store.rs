@@ -16,7 +16,7 @@ use crate::LockError;
 use crate::check::{CheckReport, Finding};
 use crate::clock::{Clock, Instant};
 use crate::store::redis::{Epoch, Names, RedisStore};
-use crate::store::{Failure, LockStore, Options, Request, Retry, StoreEvent};
+use crate::store::{Attention, Failure, LockStore, Options, Request, Retry, StoreEvent};
 
 /// Locks on a quorum of independent servers.
 pub(crate) struct RedlockStore {
@@ -201,6 +201,24 @@ impl LockStore for RedlockStore {
 
     fn works_anywhere(&self) -> bool {
         true
+    }
+
+    fn reads_anywhere(&self) -> bool {
+        self.nodes.iter().any(|node| node.store.reads_anywhere())
+    }
+
+    fn suits_lookout(&self) -> bool {
+        false
+    }
+
+    fn attend(&mut self, attention: Attention) {
+        for node in &mut self.nodes {
+            node.store.attend(attention);
+        }
+    }
+
+    fn awaits_stragglers(&self) -> bool {
+        self.panel.is_settled()
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

@@ -27,7 +27,7 @@ use super::{checkup, reply};
 use crate::counted::CountedMap;
 use crate::engine::Jitter;
 use crate::store::target::Options;
-use crate::store::{Failure, LockStore, OpId, Request, Retry, StoreEvent};
+use crate::store::{Attention, Failure, LockStore, OpId, Request, Retry, StoreEvent};
 use crate::{CheckReport, LockError};
 
 mod requests;
@@ -212,14 +212,10 @@ impl RedisStore {
 
     /// Does what is due; whether anything was.
     fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        // What there is to send, before bytes are moved; and what has been answered, after that.
+        let mut moved = self.poll_running(cx);
         self.move_bytes(cx);
-        let mut moved = false;
-        while let Poll::Ready(Some(batch)) = self.running.poll_next_unpin(cx) {
-            self.answered(batch);
-            moved = true;
-        }
-        // What these have to send.
-        self.move_bytes(cx);
+        moved |= self.poll_running(cx);
         if let Some(epoch) = self.poll_pushes(cx) {
             self.lost(epoch, disconnected());
             moved = true;
@@ -229,6 +225,15 @@ impl RedisStore {
             moved = true;
         }
         moved | self.poll_timer(cx)
+    }
+
+    fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(batch)) = self.running.poll_next_unpin(cx) {
+            self.answered(batch);
+            moved = true;
+        }
+        moved
     }
 
     fn move_bytes(&mut self, cx: &mut Context<'_>) {
@@ -295,9 +300,9 @@ impl LockStore for RedisStore {
         self.line.as_ref().is_some_and(Line::reads_anywhere)
     }
 
-    fn attend(&mut self, here: bool) {
+    fn attend(&mut self, attention: Attention) {
         for line in self.line.iter().chain(&self.retired) {
-            line.attend(here);
+            line.attend(attention);
         }
     }
 
