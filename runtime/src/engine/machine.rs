@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::core::{Core, Limits, Load, Signal};
+use super::core::{Core, Limits, Signal};
 use super::home::Home;
 use super::inbox::{Command, Inbox};
 use super::lookout::{self, Lookout};
@@ -24,6 +24,7 @@ use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
 use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
 
+mod attention;
 mod caller;
 
 /// How many of the store's events are taken before what follows from them is carried out.
@@ -39,10 +40,6 @@ const TICK: Duration = Duration::from_millis(1);
 /// So much later than it was to wake the engine's task is taken to be asleep: it wakes to the millisecond, and other threads
 /// may have the processors.
 const LATE: Duration = Duration::from_millis(5);
-
-/// So much later than a caller began to look for an answer alone the engine's task looks after it at the latest: until then that
-/// task hears of nothing.
-const WATCH: Duration = Duration::from_millis(2);
 
 /// The sleep while nothing is held or waiting: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
@@ -129,13 +126,7 @@ impl Machine {
         inbox.take(&mut self.inbox);
         let now = self.clock.now();
         self.replace_absent(now);
-        if self.watch_at.is_some_and(|at| at <= now) {
-            self.watch_at = None;
-            match self.asker {
-                Some(_) => self.attend(self.asker, self.attention),
-                None => self.attend(None, Attention::Runtime),
-            }
-        }
+        self.watch(now);
         let told = self.poll_store();
         if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
             return false;
@@ -156,15 +147,6 @@ impl Machine {
             self.poll_store();
         }
         true
-    }
-
-    /// Whose caller looks for the answers, and until when it [goes on](Self::look) without hearing anything.
-    pub(super) fn asker(&self) -> Option<(TicketId, Instant)> {
-        self.asker.zip(self.looks_until())
-    }
-
-    fn looks_until(&self) -> Option<Instant> {
-        self.lookout.until().or(self.spin.until())
     }
 
     /// Whether there is anything for the engine's task to do now that it does not know of.
@@ -331,76 +313,6 @@ impl Machine {
             self.store.attend(self.attention);
         }
         lone
-    }
-
-    /// Whose caller looks for the answers from now on, and who hears of them.
-    fn attend(&mut self, asker: Option<TicketId>, attention: Attention) {
-        if attention != self.attention {
-            self.store.attend(attention);
-        }
-        self.attention = attention;
-        self.asker = asker;
-        if attention == Attention::Caller {
-            self.watch_at = Some(self.clock.now() + WATCH);
-        }
-    }
-
-    /// Others wait besides the caller that looks alone: if that stays away they must not wait for it.
-    fn share_attention(&mut self) {
-        if self.attention != Attention::Caller {
-            return;
-        }
-        if self.asker.is_some() && self.store.suits_lookout() {
-            self.attend(self.asker, Attention::Both);
-        } else {
-            self.attend(None, Attention::Runtime);
-        }
-    }
-
-    /// Nobody looks for the answers any more.
-    fn unattend(&mut self) {
-        self.lookout.ends();
-        if self.attention == Attention::Caller && self.store.awaits_stragglers() {
-            // The next caller takes them in on its way, without waking the engine's thread for them.
-            self.asker = None;
-        } else {
-            self.attend(None, Attention::Runtime);
-        }
-    }
-
-    /// Sees to it that one of those who wait for an answer looks for all, if that is worth while, and that nobody who has an answer does.
-    fn appoint(&mut self, now: Instant) {
-        self.replace_absent(now);
-        if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
-            return;
-        }
-        let Load { unsent, sent } = self.core.load();
-        let wanted = self.store.suits_lookout() && self.lookout.is_wanted(unsent + sent);
-        let next = if wanted { self.next_asker() } else { None };
-        if let Some((next, slot)) = next {
-            self.news.asker = Some(slot);
-            self.lookout.begins(now);
-            self.attend(Some(next), Attention::Both);
-        } else if self.asker.is_some() {
-            self.unattend();
-        }
-    }
-
-    /// Somebody who waits for an answer and can be woken to look.
-    fn next_asker(&self) -> Option<(TicketId, Arc<Slot>)> {
-        self.core.last_askers().find_map(|next| {
-            let slot = self.slots.get(&next)?;
-            slot.is_waited_for().then(|| (next, Arc::clone(slot)))
-        })
-    }
-
-    /// Gives up waiting for whoever was to look and does not.
-    fn replace_absent(&mut self, now: Instant) {
-        let absent = |until| lookout::away_at(until) <= now;
-        if self.asker.is_some() && self.looks_until().is_none_or(absent) {
-            self.lookout.gives_up();
-            self.unattend();
-        }
     }
 
     fn tell_all(&mut self) {

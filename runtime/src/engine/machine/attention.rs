@@ -1,0 +1,109 @@
+//! Which caller looks for the answers, and who else hears of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::core::Load;
+use super::super::lookout;
+use super::super::slot::Slot;
+use super::super::ticket::TicketId;
+use super::Machine;
+use crate::clock::Instant;
+use crate::store::Attention;
+
+/// So much later than a caller began to look for an answer alone the engine's task looks after it at the latest: until then that
+/// task hears of nothing.
+const WATCH: Duration = Duration::from_millis(2);
+
+impl Machine {
+    /// Whose caller looks for the answers, and until when it [goes on](Self::look) without hearing anything.
+    pub(in crate::engine) fn asker(&self) -> Option<(TicketId, Instant)> {
+        self.asker.zip(self.looks_until())
+    }
+
+    pub(super) fn looks_until(&self) -> Option<Instant> {
+        self.lookout.until().or(self.spin.until())
+    }
+
+    /// The engine's task looks after callers that look alone, when that is due.
+    pub(super) fn watch(&mut self, now: Instant) {
+        if self.watch_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.watch_at = None;
+        match self.asker {
+            Some(_) => self.attend(self.asker, self.attention),
+            None => self.attend(None, Attention::Runtime),
+        }
+    }
+
+    /// Whose caller looks for the answers from now on, and who hears of them.
+    pub(super) fn attend(&mut self, asker: Option<TicketId>, attention: Attention) {
+        if attention != self.attention {
+            self.store.attend(attention);
+        }
+        self.attention = attention;
+        self.asker = asker;
+        if attention == Attention::Caller {
+            self.watch_at = Some(self.clock.now() + WATCH);
+        }
+    }
+
+    /// Others wait besides the caller that looks alone: if that stays away they must not wait for it.
+    pub(super) fn share_attention(&mut self) {
+        if self.attention != Attention::Caller {
+            return;
+        }
+        if self.asker.is_some() && self.store.suits_lookout() {
+            self.attend(self.asker, Attention::Both);
+        } else {
+            self.attend(None, Attention::Runtime);
+        }
+    }
+
+    /// Nobody looks for the answers any more.
+    pub(super) fn unattend(&mut self) {
+        self.lookout.ends();
+        if self.attention == Attention::Caller && self.store.awaits_stragglers() {
+            // The next caller takes them in on its way, without waking the engine's thread for them.
+            self.asker = None;
+        } else {
+            self.attend(None, Attention::Runtime);
+        }
+    }
+
+    /// Sees to it that one of those who wait for an answer looks for all, if that is worth while, and that nobody who has an answer does.
+    pub(super) fn appoint(&mut self, now: Instant) {
+        self.replace_absent(now);
+        if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
+            return;
+        }
+        let Load { unsent, sent } = self.core.load();
+        let wanted = self.store.suits_lookout() && self.lookout.is_wanted(unsent + sent);
+        let next = if wanted { self.next_asker() } else { None };
+        if let Some((next, slot)) = next {
+            self.news.asker = Some(slot);
+            self.lookout.begins(now);
+            self.attend(Some(next), Attention::Both);
+        } else if self.asker.is_some() {
+            self.unattend();
+        }
+    }
+
+    /// Somebody who waits for an answer and can be woken to look.
+    fn next_asker(&self) -> Option<(TicketId, Arc<Slot>)> {
+        self.core.last_askers().find_map(|next| {
+            let slot = self.slots.get(&next)?;
+            slot.is_waited_for().then(|| (next, Arc::clone(slot)))
+        })
+    }
+
+    /// Gives up waiting for whoever was to look and does not.
+    pub(super) fn replace_absent(&mut self, now: Instant) {
+        let absent = |until| lookout::away_at(until) <= now;
+        if self.asker.is_some() && self.looks_until().is_none_or(absent) {
+            self.lookout.gives_up();
+            self.unattend();
+        }
+    }
+}
