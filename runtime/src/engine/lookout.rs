@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::quickness::Quickness;
 use crate::clock::Instant;
 
 /// For so long somebody looks without hearing anything.
@@ -21,12 +22,6 @@ const QUIET: Duration = Duration::from_micros(250);
 
 /// When whoever looks has not given up so long after its time, it is taken to be away.
 const GRACE: Duration = Duration::from_micros(200);
-
-/// How much one long silence weighs. A short one counts in full.
-const SLOWLY: u32 = 16;
-
-/// Where it has not been worth while, it is tried all the same after so many occasions.
-const SELDOM: u32 = 16;
 
 /// With fewer under way, each caller may as well be told by itself: those who pass a lock on among processes have two at a time, and
 /// the other processes need the processors.
@@ -45,10 +40,7 @@ pub(super) struct Lookout {
     allowed: bool,
     /// Since when nothing has been heard, while somebody looks.
     silent: Option<Instant>,
-    /// How long silence has lasted lately, rather too short than too long.
-    usual: Duration,
-    /// Occasions that have gone by.
-    missed: u32,
+    server: Quickness,
     /// Occasions that are to go by, as there was a crowd.
     crowded: u32,
 }
@@ -59,8 +51,7 @@ impl Lookout {
         Self {
             allowed,
             silent: None,
-            usual: WORTHWHILE,
-            missed: 0,
+            server: Quickness::new(WORTHWHILE),
             crowded: 0,
         }
     }
@@ -82,8 +73,8 @@ impl Lookout {
             self.crowded = left;
             return false;
         }
-        self.missed += 1;
-        self.usual <= WORTHWHILE || SELDOM <= self.missed
+        self.server.occasion();
+        self.server.is_worthwhile()
     }
 
     /// Somebody begins to look, or goes on for another who did.
@@ -95,8 +86,8 @@ impl Lookout {
     pub(super) fn hears(&mut self, now: Instant) {
         if let Some(silent) = &mut self.silent {
             let silence = now.since(std::mem::replace(silent, now));
-            self.learn(silence);
-            self.missed = 0;
+            self.server.learn(silence);
+            self.server.tried();
         }
     }
 
@@ -113,24 +104,14 @@ impl Lookout {
     /// The same, and it was for nothing.
     pub(super) fn gives_up(&mut self) {
         if self.silent.take().is_some() {
-            self.learn(4 * WORTHWHILE);
-            self.missed = 0;
+            self.server.learn_too_long();
+            self.server.tried();
         }
     }
 
     /// Until when whoever looks goes on without hearing anything.
     pub(super) fn until(&self) -> Option<Instant> {
         Some(self.silent? + LONGEST)
-    }
-
-    fn learn(&mut self, silence: Duration) {
-        if silence < self.usual {
-            self.usual = silence;
-        } else {
-            // Bounded, so that one pause is not remembered for long.
-            let more = silence.min(4 * WORTHWHILE).saturating_sub(self.usual);
-            self.usual += more / SLOWLY;
-        }
     }
 }
 
@@ -146,6 +127,7 @@ pub(super) fn longest_absence() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quickness::SELDOM;
     use super::*;
 
     const MICRO: Duration = Duration::from_micros(1);

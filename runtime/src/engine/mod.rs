@@ -24,6 +24,7 @@ mod meter;
 mod news;
 mod pass;
 mod queue;
+mod quickness;
 mod release;
 mod shutdown;
 #[cfg(test)]

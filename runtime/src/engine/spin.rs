@@ -8,17 +8,11 @@
 
 use std::time::Duration;
 
+use super::quickness::Quickness;
 use crate::clock::Instant;
 
 /// The longest wait, and the longest round trip that counts as quick: a server on this machine, not one across a network.
 const LONGEST: Duration = Duration::from_micros(150);
-
-/// How much one slow answer weighs. A quick one counts in full.
-const SLOWLY: u32 = 16;
-
-/// Where answers have been slow, so many lone requests go by between two for which it is tried all the same: without it a quick server looks
-/// slow, too, as a thread has to wake up first.
-const SELDOM: u32 = 16;
 
 /// When whoever waits for an answer stays awake.
 #[derive(Debug)]
@@ -26,10 +20,7 @@ pub(super) struct Spin {
     allowed: bool,
     /// When the request left that is alone.
     asked: Option<Instant>,
-    /// The round trip as seen lately, rather too short than too long.
-    usual: Duration,
-    /// Lone requests since it was tried for one.
-    slept: u32,
+    server: Quickness,
 }
 
 impl Spin {
@@ -38,29 +29,24 @@ impl Spin {
         Self {
             allowed,
             asked: None,
-            usual: LONGEST,
-            slept: 0,
+            server: Quickness::new(LONGEST),
         }
     }
 
     /// A request has left, and nothing else is under way.
     pub(super) fn asked(&mut self, now: Instant) {
         self.asked = Some(now);
-        self.slept = if self.is_quick() { 0 } else { self.slept + 1 };
+        if self.is_quick() {
+            self.server.tried();
+        } else {
+            self.server.occasion();
+        }
     }
 
     /// An answer came.
     pub(super) fn answered(&mut self, now: Instant) {
-        let Some(asked) = self.asked.take() else {
-            return;
-        };
-        let took = now.since(asked);
-        if took < self.usual {
-            self.usual = took;
-        } else {
-            // Bounded, so that one pause is not remembered for long.
-            let more = took.min(4 * LONGEST).saturating_sub(self.usual);
-            self.usual += more / SLOWLY;
+        if let Some(asked) = self.asked.take() {
+            self.server.learn(now.since(asked));
         }
     }
 
@@ -72,17 +58,18 @@ impl Spin {
     /// Until when it is worth while to look for the answer.
     pub(super) fn until(&self) -> Option<Instant> {
         let asked = self.asked.filter(|_| self.is_quick())?;
-        Some(asked + LONGEST.min(2 * self.usual))
+        Some(asked + LONGEST.min(2 * self.server.usual()))
     }
 
     /// Whether it is worth while for a lone request.
     pub(super) fn is_quick(&self) -> bool {
-        self.allowed && (self.usual <= LONGEST || SELDOM <= self.slept)
+        self.allowed && self.server.is_worthwhile()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::quickness::SELDOM;
     use super::*;
 
     const MICRO: Duration = Duration::from_micros(1);
