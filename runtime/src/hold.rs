@@ -1,12 +1,9 @@
 //! A place in the engine: for one lock of one call.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-use tokio::task::yield_now;
 
 use crate::engine::{Command, Order, Slot, TicketId, guarded};
 use crate::{LockError, LockPool};
@@ -142,11 +139,7 @@ impl Hold {
         let told = poll(&self.slot, cx);
         // After the slot knows this task: who is chosen to look before that is not woken for it.
         if told.is_pending() && engine.is_asker(self.id) {
-            // By way of the runtime, which lets others go first, and wakes no thread for it.
-            guarded(|| {
-                let cx = &mut Context::from_waker(cx.waker());
-                let _ = pin!(yield_now()).poll(cx);
-            });
+            guarded(|| cx.waker().wake_by_ref());
         }
         told
     }

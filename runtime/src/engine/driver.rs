@@ -288,7 +288,6 @@ impl Driver {
             if self.poll_rest(stirred, cx).is_pending() {
                 return Poll::Pending;
             }
-            stirred = false;
             let Self {
                 shared,
                 timer,
@@ -305,6 +304,7 @@ impl Driver {
             let sleeps = waits && !worked && !over;
             shared.home.sleeps(timer.at);
             let spins = machine.spins();
+            stirred = machine.has_events();
             shared.leave(machine).tell();
             if over {
                 return Poll::Ready(());

@@ -124,10 +124,11 @@ impl Machine {
             return false;
         }
         inbox.take(&mut self.inbox);
+        // As long as a caller is to look, what has come is seen without the runtime.
+        let told = self.poll_store();
         let now = self.clock.now();
         self.replace_absent(now);
         self.watch(now);
-        let told = self.poll_store();
         if !told && !due && self.inbox.is_empty() && !self.core.has_requests() {
             return false;
         }
@@ -214,6 +215,11 @@ impl Machine {
         self.home.hand_back();
     }
 
+    /// Whether there is something that the store has said and nobody has heard.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     fn poll_store(&mut self) -> bool {
         let home = Waker::from(Arc::clone(&self.home));
         let cx = &mut Context::from_waker(&home);
@@ -223,7 +229,7 @@ impl Machine {
             };
             self.events.push(event);
         }
-        !self.events.is_empty()
+        self.has_events()
     }
 
     fn replies(&mut self, now: Instant) {
@@ -294,8 +300,8 @@ impl Machine {
         self.tell_all();
     }
 
-    /// The request that is alone and that somebody waits for, if there is one.
-    fn submit(&mut self, now: Instant) -> Option<OpId> {
+    /// If nothing else is under way, the first request that somebody waits for, and whether it is the only one.
+    fn submit(&mut self, now: Instant) -> Option<(OpId, bool)> {
         let requests = self.core.take_requests(now);
         let mut waited_for = requests
             .iter()
@@ -303,7 +309,8 @@ impl Machine {
             .map(|request| request.id);
         let lone = waited_for
             .next()
-            .filter(|_| self.core.is_lone(requests.len()));
+            .filter(|_| self.core.is_lone(requests.len()))
+            .map(|op| (op, waited_for.next().is_none()));
         if lone.is_some() {
             self.spin.asked(now);
         }

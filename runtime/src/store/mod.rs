@@ -77,8 +77,8 @@ pub(crate) trait LockStore: Send {
         let _ = attention;
     }
 
-    /// Whether answers are still to come, and none that anybody waits for.
-    fn awaits_stragglers(&self) -> bool {
+    /// Whether nobody waits for what may still come, so that it may be heard of a little later.
+    fn is_settled(&self) -> bool {
         false
     }
 }

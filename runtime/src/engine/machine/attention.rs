@@ -11,8 +11,8 @@ use super::Machine;
 use crate::clock::Instant;
 use crate::store::Attention;
 
-/// So much later than a caller began to look for an answer alone the engine's task looks after it at the latest: until then that
-/// task hears of nothing.
+/// So much later than a caller began to look for an answer alone it is time for the engine's task to look after it: until then that
+/// task hears of nothing. It may be late by the tick of its runtime's timers, and by one more that it is spared a call for.
 const WATCH: Duration = Duration::from_millis(2);
 
 impl Machine {
@@ -39,7 +39,8 @@ impl Machine {
 
     /// Whose caller looks for the answers from now on, and who hears of them.
     pub(super) fn attend(&mut self, asker: Option<TicketId>, attention: Attention) {
-        if attention != self.attention {
+        // A copy of the process that `fork` has made shares the sockets' bells with it.
+        if attention != self.attention && std::process::id() == self.process {
             self.store.attend(attention);
         }
         self.attention = attention;
@@ -64,7 +65,7 @@ impl Machine {
     /// Nobody looks for the answers any more.
     pub(super) fn unattend(&mut self) {
         self.lookout.ends();
-        if self.attention == Attention::Caller && self.store.awaits_stragglers() {
+        if self.attention == Attention::Caller && self.store.is_settled() {
             // The next caller takes them in on its way, without waking the engine's thread for them.
             self.asker = None;
         } else {

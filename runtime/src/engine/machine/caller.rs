@@ -94,6 +94,7 @@ impl Machine {
             if !self.is_worth_sending() {
                 break;
             }
+            self.share_attention();
             let runtime = self.runtime.clone();
             let _context = runtime.enter();
             let _ = self.submit(self.clock.now());
@@ -133,9 +134,13 @@ impl Machine {
         let _context = runtime.enter();
         let lone = self.submit(self.clock.now());
         let looks = self.spin.is_quick() && self.store.reads_anywhere();
-        match lone.and_then(|op| self.core.asker(op)).filter(|_| looks) {
-            Some(asker) => self.attend(Some(asker), Attention::Caller),
-            None => self.attend(None, Attention::Runtime),
+        let asker = lone.and_then(|(op, only)| Some((self.core.asker(op)?, only)));
+        match asker.filter(|_| looks) {
+            Some((asker, true)) => self.attend(Some(asker), Attention::Caller),
+            Some((asker, false)) if self.store.suits_lookout() => {
+                self.attend(Some(asker), Attention::Both);
+            }
+            _ => self.attend(None, Attention::Runtime),
         }
         self.listen_from_here();
     }

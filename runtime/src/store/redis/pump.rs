@@ -1,26 +1,26 @@
 //! What moves bytes between a connection and its socket.
 //!
 //! The crate `redis` leaves that to a task of the runtime. Here whoever polls the store does it, so that the thread that has a request
-//! writes it to the socket itself, without waking another, and the thread that looks for an answer reads it. With TLS it stays a task.
+//! writes it to the socket itself, without waking another, and the thread that looks for an answer reads it. With TLS it stays a task,
+//! and elsewhere than on Linux.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
-#[cfg(target_os = "linux")]
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError};
-use tokio::io::{AsyncRead, AsyncWrite};
-#[cfg(unix)]
-use tokio::net::UnixStream;
-use tokio::net::{TcpStream, lookup_host};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
+#[cfg(target_os = "linux")]
+use {
+    super::socket::{Ear, Socket, Stream},
+    futures_util::future::select_ok,
+    redis::ConnectionAddr,
+    std::net::SocketAddr,
+    std::sync::Arc,
+    tokio::net::{TcpStream, UnixStream, lookup_host},
+};
 
 use super::line::Boxed;
-#[cfg(target_os = "linux")]
-use super::socket::{Ear, Socket, Stream};
 use crate::store::Attention;
 
 /// Moves the bytes of one connection while it is polled.
@@ -34,10 +34,7 @@ pub(super) struct Pump {
 impl Pump {
     /// Whether any thread can [attend](Self::attend) to the connection.
     pub(super) fn reads_anywhere(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return self.ear.is_some() && self.moving.is_some();
-        #[cfg(not(target_os = "linux"))]
-        return false;
+        self.moving.is_some()
     }
 
     /// See [`LockStore::attend`](crate::store::LockStore::attend).
@@ -46,7 +43,8 @@ impl Pump {
         if let Some(ear) = &self.ear {
             ear.attend(attention);
         }
-        let _ = attention;
+        #[cfg(not(target_os = "linux"))]
+        let _ = (self, attention);
     }
 
     /// Writes what is to be sent and takes in what has arrived.
@@ -59,7 +57,7 @@ impl Pump {
             && moving.as_mut().poll(cx).is_ready()
         {
             // The connection has ended, and all who wait for answers have been told.
-            self.moving = None;
+            *self = Self::default();
         }
     }
 
@@ -82,31 +80,33 @@ pub(super) async fn open(
     info: ConnectionInfo,
     config: AsyncConnectionConfig,
 ) -> Result<(MultiplexedConnection, Pump), RedisError> {
-    match info.addr() {
-        ConnectionAddr::Tcp(host, port) => {
-            let stream = reach(host, *port).await?;
-            #[cfg(target_os = "linux")]
-            return attended(&info, Stream::Tcp(stream.into_std()?), config).await;
-            #[cfg(not(target_os = "linux"))]
-            pumped(&info, stream, config).await
-        }
-        #[cfg(unix)]
-        ConnectionAddr::Unix(path) => {
-            let stream = UnixStream::connect(path).await?;
-            #[cfg(target_os = "linux")]
-            return attended(&info, Stream::Unix(stream.into_std()?), config).await;
-            #[cfg(not(target_os = "linux"))]
-            pumped(&info, stream, config).await
-        }
-        _ => {
-            let client = Client::open(info)?;
-            let connecting = client.get_multiplexed_async_connection_with_config(&config);
-            Ok((connecting.await?, Pump::default()))
-        }
+    #[cfg(target_os = "linux")]
+    if let Some(socket) = socket_to(info.addr()).await? {
+        let ear = Some(socket.ear());
+        let settings = info.redis_settings();
+        let connecting = MultiplexedConnection::new_with_config(settings, socket, config);
+        let (connection, moving) = connecting.await?;
+        let moving: Option<Boxed<()>> = Some(Box::pin(moving));
+        return Ok((connection, Pump { moving, ear }));
     }
+    let client = Client::open(info)?;
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    Ok((connecting.await?, Pump::default()))
+}
+
+/// Nothing where there is more between the connection and its socket.
+#[cfg(target_os = "linux")]
+async fn socket_to(address: &ConnectionAddr) -> Result<Option<Socket>, RedisError> {
+    let stream = match address {
+        ConnectionAddr::Tcp(host, port) => Stream::Tcp(reach(host, *port).await?.into_std()?),
+        ConnectionAddr::Unix(path) => Stream::Unix(UnixStream::connect(path).await?.into_std()?),
+        _ => return Ok(None),
+    };
+    Ok(Some(Socket::new(stream)?))
 }
 
 /// The first of the host's addresses that answers.
+#[cfg(target_os = "linux")]
 async fn reach(host: &str, port: u16) -> Result<TcpStream, RedisError> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
@@ -119,32 +119,4 @@ async fn reach(host: &str, port: u16) -> Result<TcpStream, RedisError> {
     // What is ready leaves together anyway; nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-#[cfg(target_os = "linux")]
-async fn attended(
-    info: &ConnectionInfo,
-    stream: Stream,
-    config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, Pump), RedisError> {
-    let socket = Socket::new(stream)?;
-    let ear = socket.ear();
-    let (connection, pump) = pumped(info, socket, config).await?;
-    let ear = Some(ear);
-    Ok((connection, Pump { ear, ..pump }))
-}
-
-async fn pumped(
-    info: &ConnectionInfo,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, Pump), RedisError> {
-    let settings = info.redis_settings();
-    let (connection, moving) =
-        MultiplexedConnection::new_with_config(settings, stream, config).await?;
-    let pump = Pump {
-        moving: Some(Box::pin(moving)),
-        ..Pump::default()
-    };
-    Ok((connection, pump))
 }

@@ -217,7 +217,7 @@ impl LockStore for RedlockStore {
         }
     }
 
-    fn awaits_stragglers(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.panel.is_settled()
     }
 
