@@ -128,20 +128,22 @@ impl Hold {
     }
 
     /// What the engine has told this place. While the answer of the server is near, this task looks for it itself instead of sleeping: then
-    /// it need not be woken.
-    fn told<T>(
-        &self,
-        cx: &Context<'_>,
-        poll: impl FnOnce(&Slot, &Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
+    /// it need not be woken. Between looks it lets others have the thread, but within [`Engine::stretch`].
+    fn told<T>(&self, cx: &Context<'_>, poll: impl Fn(&Slot, &Context<'_>) -> Poll<T>) -> Poll<T> {
         let engine = self.pool.engine();
-        engine.look(self.id);
-        let told = poll(&self.slot, cx);
-        // After the slot knows this task: who is chosen to look before that is not woken for it.
-        if told.is_pending() && engine.is_asker(self.id) {
-            guarded(|| cx.waker().wake_by_ref());
+        let stretch = engine.stretch().map(|long| engine.clock().now() + long);
+        loop {
+            engine.look(self.id);
+            let told = poll(&self.slot, cx);
+            // After the slot knows this task: who is chosen to look before that is not woken for it.
+            if told.is_ready() || !engine.is_asker(self.id) {
+                return told;
+            }
+            if stretch.is_none_or(|until| until <= engine.clock().now()) {
+                guarded(|| cx.waker().wake_by_ref());
+                return told;
+            }
         }
-        told
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {

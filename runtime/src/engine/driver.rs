@@ -30,6 +30,10 @@ use crate::{LockError, StoreError};
 /// How often in a row a caller takes up what other callers bring meanwhile.
 const MOST_ROUNDS: usize = 16;
 
+/// Where several servers are to answer, for so long a caller looks for it in one go. To let others have the thread between two looks wakes
+/// one of the runtime's other threads each time, which takes a processor that the servers need.
+const STRETCH: Duration = Duration::from_micros(80);
+
 /// No ticket has this number.
 const NOBODY: u64 = 0;
 
@@ -38,6 +42,8 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     clock: Clock,
     last_ticket: AtomicU64,
+    /// See [`LockStore::asks_several`].
+    asks_several: bool,
 }
 
 impl Engine {
@@ -53,6 +59,11 @@ impl Engine {
         self.shared.inbox.put(command).map_err(|_| stopped())?;
         self.shared.help();
         Ok(())
+    }
+
+    /// For how long the caller that looks for answers does so in one go.
+    pub(crate) fn stretch(&self) -> Option<Duration> {
+        self.asks_several.then_some(STRETCH)
     }
 
     /// Looks for answers, if the caller of `ticket` is the one who does.
@@ -223,6 +234,7 @@ impl Driver {
         spins: bool,
     ) -> (Self, Engine) {
         let home = Arc::new(Home::default());
+        let asks_several = store.asks_several();
         let machine = Machine::new(store, limits, clock, spins, Arc::clone(&home));
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
@@ -246,6 +258,7 @@ impl Driver {
             shared,
             clock,
             last_ticket: AtomicU64::new(1),
+            asks_several,
         };
         (driver, engine)
     }

@@ -66,10 +66,9 @@ pub(crate) trait LockStore: Send {
         false
     }
 
-    /// Whether one caller does well to look for the answers to all: not where an answer is that of several servers, which need the
-    /// processors if they share a machine.
-    fn suits_lookout(&self) -> bool {
-        self.reads_anywhere()
+    /// Whether an answer is that of several servers. If they share a machine they need its processors.
+    fn asks_several(&self) -> bool {
+        false
     }
 
     /// Who looks for answers from now on.

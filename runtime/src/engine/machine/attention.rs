@@ -55,11 +55,16 @@ impl Machine {
         if self.attention != Attention::Caller {
             return;
         }
-        if self.asker.is_some() && self.store.suits_lookout() {
+        if self.asker.is_some() && self.suits_lookout() {
             self.attend(self.asker, Attention::Both);
         } else {
             self.attend(None, Attention::Runtime);
         }
+    }
+
+    /// Whether one caller does well to look for the answers to all: not where the servers need the processor that it takes.
+    pub(super) fn suits_lookout(&self) -> bool {
+        self.store.reads_anywhere() && !self.store.asks_several()
     }
 
     /// Nobody looks for the answers any more.
@@ -80,7 +85,7 @@ impl Machine {
             return;
         }
         let Load { unsent, sent } = self.core.load();
-        let wanted = self.store.suits_lookout() && self.lookout.is_wanted(unsent + sent);
+        let wanted = self.suits_lookout() && self.lookout.is_wanted(unsent + sent);
         let next = if wanted { self.next_asker() } else { None };
         if let Some((next, slot)) = next {
             self.news.asker = Some(slot);

@@ -137,7 +137,7 @@ impl Machine {
         let asker = lone.and_then(|(op, only)| Some((self.core.asker(op)?, only)));
         match asker.filter(|_| looks) {
             Some((asker, true)) => self.attend(Some(asker), Attention::Caller),
-            Some((asker, false)) if self.store.suits_lookout() => {
+            Some((asker, false)) if self.suits_lookout() => {
                 self.attend(Some(asker), Attention::Both);
             }
             _ => self.attend(None, Attention::Runtime),

@@ -207,8 +207,8 @@ impl LockStore for RedlockStore {
         self.nodes.iter().any(|node| node.store.reads_anywhere())
     }
 
-    fn suits_lookout(&self) -> bool {
-        false
+    fn asks_several(&self) -> bool {
+        true
     }
 
     fn attend(&mut self, attention: Attention) {
