@@ -35,6 +35,10 @@ impl NodeSet {
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
 }
 
 /// A question to all nodes.
@@ -217,13 +221,16 @@ impl Ballot {
         else {
             return None;
         };
-        let enough = majority(self.nodes) <= answered;
-        if !self.waiting.is_empty() && (uncertain || !enough) {
+        let quorum = majority(self.nodes);
+        let enough = quorum <= answered;
+        // A node that has refused the lock, as it still had another's, may have answered before those that had it.
+        let open = found < quorum && quorum <= found + self.waiting.count();
+        if !self.waiting.is_empty() && (uncertain || !enough || open) {
             return None;
         }
         Some(if enough {
             Ok(Reply::Released {
-                found: found >= majority(self.nodes),
+                found: quorum <= found,
                 ordered: ordered == self.nodes,
             })
         } else {

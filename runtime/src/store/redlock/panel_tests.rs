@@ -456,6 +456,27 @@ fn a_release_goes_everywhere_and_goes_on_where_it_was_not_heard() {
     assert_eq!(scene.sent(2), []);
 }
 
+/// A node that refused the lock, as another's was not yet removed there, may be the first to answer.
+#[test]
+fn a_lock_that_a_quorum_had_is_found_whoever_answers_first() {
+    let released = |found| Reply::Released {
+        found,
+        ordered: true,
+    };
+    for (had, found) in [([false, true, true], true), ([false, true, false], false)] {
+        let mut scene = Scene::new(3);
+        scene.hold(1);
+        scene.release(2, Vec::new());
+        let ids = [0, 1, 2].map(|node| scene.removal(node).0);
+        scene.answer(0, ids[0], released(had[0]));
+        scene.answer(1, ids[1], released(had[1]));
+        assert!(scene.outcome().is_none(), "the third decides");
+        scene.answer(2, ids[2], released(had[2]));
+        let (_, result) = scene.outcome().expect("all have answered");
+        assert!(matches!(result, Ok(Reply::Released { found: told, .. }) if told == found));
+    }
+}
+
 #[test]
 fn a_release_behind_acquires_in_doubt_waits_for_all_nodes() {
     let mut scene = Scene::new(3);
