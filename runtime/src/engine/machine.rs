@@ -300,7 +300,7 @@ impl Machine {
         self.tell_all();
     }
 
-    /// If nothing else is under way, the first request that somebody waits for, and whether it is the only one.
+    /// If nothing else is under way, the last request that somebody waits for, and whether it is the only one.
     fn submit(&mut self, now: Instant) -> Option<(OpId, bool)> {
         let requests = self.core.take_requests(now);
         let mut waited_for = requests
@@ -310,7 +310,12 @@ impl Machine {
         let lone = waited_for
             .next()
             .filter(|_| self.core.is_lone(requests.len()))
-            .map(|op| (op, waited_for.next().is_none()));
+            // Of several the last: who releases several waits for that first.
+            .map(|op| {
+                waited_for
+                    .next_back()
+                    .map_or((op, true), |last| (last, false))
+            });
         if lone.is_some() {
             self.spin.asked(now);
         }
