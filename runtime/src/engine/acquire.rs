@@ -34,13 +34,13 @@ impl Core {
         } else {
             budget
         };
-        self.tickets
-            .insert(id, Ticket::new(order, now, now + budget));
         let queue = self
             .queues
             .entry(Arc::clone(&key))
             .or_insert_with(KeyQueue::new);
-        queue.waiting.push_back(id);
+        queue.push(id, &order);
+        self.tickets
+            .insert(id, Ticket::new(order, now, now + budget));
         self.pump(&key, now);
         self.arm(id);
     }
@@ -226,17 +226,23 @@ impl Core {
         left: Option<Duration>,
         now: Instant,
     ) {
-        let Some(queue) = self.queues.get_mut(key) else {
+        let Some(queue) = self.queues.get_mut(key).filter(|queue| queue.tried_once) else {
             return;
         };
+        let mut tried_once = false;
         let stays = |id: &TicketId| {
-            self.tickets
-                .get(id)
-                .is_some_and(|ticket| ticket.order.waits() || !answer.refuses(&ticket.order))
+            let Some(ticket) = self.tickets.get(id) else {
+                return false;
+            };
+            let tries_once = !ticket.order.waits();
+            let refused = tries_once && answer.refuses(&ticket.order);
+            tried_once |= tries_once && !refused;
+            !refused
         };
         let (kept, refused): (VecDeque<TicketId>, VecDeque<TicketId>) =
             queue.waiting.drain(..).partition(stays);
         queue.waiting = kept;
+        queue.tried_once = tried_once;
         for id in refused {
             let error = self.tickets[&id].order.contended(left);
             self.fail(id, error, now);

@@ -300,22 +300,11 @@ impl Machine {
         self.tell_all();
     }
 
-    /// If nothing else is under way, the last request that somebody waits for, and whether it is the only one.
+    /// If nothing else is under way, the request whose caller is to look for the answers, and whether it is the only one that somebody
+    /// waits for.
     fn submit(&mut self, now: Instant) -> Option<(OpId, bool)> {
         let requests = self.core.take_requests(now);
-        let mut waited_for = requests
-            .iter()
-            .filter(|request| request.op.is_waited_for())
-            .map(|request| request.id);
-        let lone = waited_for
-            .next()
-            .filter(|_| self.core.is_lone(requests.len()))
-            // Of several the last: who releases several waits for that first.
-            .map(|op| {
-                waited_for
-                    .next_back()
-                    .map_or((op, true), |last| (last, false))
-            });
+        let lone = looked_for(&requests).filter(|_| self.core.is_lone(requests.len()));
         if lone.is_some() {
             self.spin.asked(now);
         }
@@ -376,6 +365,18 @@ impl Machine {
     }
 }
 
+/// Of requests that leave together the one whose caller is to look for the answers, and whether it is the only one that somebody waits
+/// for.
+///
+/// The first, because its caller's thread is this one: of a release and the acquire that follows it, the next caller is asleep. Who
+/// releases several locks waits for the last of them first.
+fn looked_for(requests: &[Request]) -> Option<(OpId, bool)> {
+    let waited_for = || requests.iter().filter(|request| request.op.is_waited_for());
+    let releases = waited_for().take_while(|request| request.op.is_release());
+    let chosen = releases.last().or_else(|| waited_for().next())?;
+    Some((chosen.id, waited_for().nth(1).is_none()))
+}
+
 /// The store of an engine that has stopped.
 struct Gone;
 
@@ -392,8 +393,46 @@ mod tests {
     use super::super::ticket::Order;
     use super::*;
     use crate::lease::Terms;
+    use crate::store::Op;
     use crate::store::memory::{MemoryStore, Space};
     use crate::token::{Nonce, Token};
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_caller_that_is_here_looks_for_the_answers() {
+        let request = |id, op| Request {
+            id: OpId(id),
+            op,
+            patience: LONGEST_SLEEP,
+        };
+        let release = |id: u64| {
+            let op = Op::Release {
+                key: id.to_string().into(),
+                token: Token::random(Nonce::new()),
+                keep: None,
+                after: Vec::new(),
+            };
+            request(id, op)
+        };
+        let acquire = |id: u64| {
+            let op = Op::Acquire {
+                key: id.to_string().into(),
+                token: Token::random(Nonce::new()),
+                ttl: TTL,
+                owner: "".into(),
+                queue: true,
+                spare: 0,
+            };
+            request(id, op)
+        };
+        let leave = |id| request(id, Op::Leave { key: "1".into() });
+        let chosen = |requests: &[Request]| looked_for(requests).map(|(op, only)| (op.0, only));
+        assert_eq!(chosen(&[release(1), acquire(2)]), Some((1, false)));
+        assert_eq!(chosen(&[release(1), release(2)]), Some((2, false)));
+        assert_eq!(chosen(&[leave(1), acquire(2)]), Some((2, true)));
+        assert_eq!(chosen(&[leave(1)]), None);
+    }
 
     /// Fails if answers beyond those that are taken at once are left lying in a store that wakes nobody for them.
     #[tokio::test]

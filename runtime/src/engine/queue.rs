@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::ticket::TicketId;
+use super::ticket::{Order, TicketId};
 use crate::clock::Instant;
 use crate::store::{CLAIM, FORGOTTEN};
 use crate::{Fence, LockError};
@@ -39,6 +39,8 @@ pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     pub(super) holder: Option<TicketId>,
     pub(super) waiting: VecDeque<TicketId>,
+    /// Whether calls that try once may be among them.
+    pub(super) tried_once: bool,
     /// When the head may ask.
     pub(super) ask_at: Instant,
     /// Until when another process's lease runs, as it told us last.
@@ -65,6 +67,7 @@ impl KeyQueue {
         Self {
             holder: None,
             waiting: VecDeque::new(),
+            tried_once: false,
             ask_at: Instant::ZERO,
             held_until: None,
             trouble: None,
@@ -80,6 +83,12 @@ impl KeyQueue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.holder.is_none() && self.waiting.is_empty()
+    }
+
+    /// A call joins the queue.
+    pub(super) fn push(&mut self, ticket: TicketId, order: &Order) {
+        self.tried_once |= !order.waits();
+        self.waiting.push_back(ticket);
     }
 
     /// Somebody else holds the key: look again when its lease ends, and before, after a growing pause or, if we are going to

@@ -69,7 +69,7 @@ impl Core {
         };
         for (id, order) in orders {
             let mut queue = KeyQueue::new();
-            queue.waiting.push_back(id);
+            queue.push(id, &order);
             self.queues.insert(Arc::clone(&order.key), queue);
             let stage = Stage::Asking {
                 op,

@@ -171,6 +171,11 @@ impl Op {
         !matches!(self, Self::Renew(_) | Self::Stay(_) | Self::Leave { .. })
     }
 
+    /// Whether a lock, or a share, is given back.
+    pub(crate) fn is_release(&self) -> bool {
+        matches!(self, Self::Release { .. } | Self::Part { .. })
+    }
+
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions<'_> {
