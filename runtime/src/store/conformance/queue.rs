@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Client, SHORT, TTL, acquire, scene};
+use super::{Client, SHORT, TTL, acquire, release, scene};
 use crate::Fence;
 use crate::store::{CLAIM, LockStore, Op, Reply};
 use crate::token::{Nonce, Token};
@@ -25,6 +25,9 @@ pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
     the_same_reserve(&mut one).await;
     reserves_never_meet(&mut one, &mut two).await;
     holders_are_told(&mut one, &mut two, &mut three).await;
+    a_turn_ends(&mut one, &mut two, &mut three).await;
+    a_turn_ends_that_is_over(&mut one, &mut two).await;
+    a_turn_ends_for_who_has_a_place(&mut one, &mut two).await;
 }
 
 async fn first_come_first_served(one: &mut Client, two: &mut Client, three: &mut Client) {
@@ -174,6 +177,92 @@ async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client
     one.is_free(&key).await;
 }
 
+/// A process that releases a lock and asks for it again, at once, is behind those that came before.
+async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, next) = scene("turn-ends");
+    let (second, third) = (token(), token());
+    let before = one.acquire(&key, held, TTL).await.unwrap();
+    // Nobody queues: it is taken again.
+    let Reply::Acquired { fence, wanted, .. } = one.again(&key, held, next).await else {
+        panic!("nobody else wants it");
+    };
+    assert!(Some(before) < fence, "fences grow");
+    assert_eq!(wanted, Some(false));
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    let Reply::Held { left, queued: true } = one.again(&key, next, held).await else {
+        panic!("two others come first");
+    };
+    assert!(left <= Some(CLAIM), "{left:?}");
+    two.turn(&key).await;
+    let Reply::Acquired { wanted, .. } = two.ask(queueing(&key, second, 0)).await else {
+        panic!("it is its turn");
+    };
+    assert_eq!(wanted, Some(true), "two more queue");
+    let Reply::Held { .. } = two.again(&key, second, token()).await else {
+        panic!("two others come first");
+    };
+    three.turn(&key).await;
+    three.acquire(&key, third, TTL).await.expect("its turn");
+    assert!(!one.turns.contains(&key), "it is behind the third");
+    assert!(three.release(&key, third).await);
+    one.turn(&key).await;
+    one.acquire(&key, held, TTL).await.expect("its turn");
+    two.leaves(&key).await;
+    assert!(one.release(&key, held).await);
+    three.is_free(&key).await;
+}
+
+/// Nothing of another's is released, and the place is for the lock as it is.
+async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
+    let (key, held, next) = scene("turn-over");
+    let second = token();
+    two.acquire(&key, second, TTL).await.unwrap();
+    let replies = one.ask_all(turn_of(&key, held, next)).await;
+    assert!(matches!(
+        replies[..],
+        [
+            Reply::Released { found: false, .. },
+            Reply::Held { queued: true, .. }
+        ]
+    ));
+    assert!(two.release(&key, second).await);
+    one.turn(&key).await;
+    let replies = one.ask_all(turn_of(&key, held, next)).await;
+    assert!(matches!(
+        replies[..],
+        [Reply::Released { found: false, .. }, Reply::Acquired { .. }]
+    ));
+    assert!(one.release(&key, next).await);
+    two.is_free(&key).await;
+}
+
+/// A place that the process has already is kept, and may be the first.
+async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
+    let (key, held, next) = scene("turn-place");
+    let second = token();
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(one.queues(&key, next).await);
+    assert!(two.queues(&key, second).await);
+    let Reply::Acquired { wanted, .. } = one.again(&key, held, next).await else {
+        panic!("it was the first");
+    };
+    assert_eq!(wanted, Some(true));
+    assert!(two.queues(&key, second).await);
+    let Reply::Held { queued: true, .. } = one.again(&key, next, held).await else {
+        panic!("the other was the first");
+    };
+    two.turn(&key).await;
+    two.acquire(&key, second, TTL).await.expect("its turn");
+    one.leaves(&key).await;
+    assert!(two.release(&key, second).await);
+    one.is_free(&key).await;
+}
+
+fn turn_of(key: &Arc<str>, held: Token, next: Token) -> Vec<Op> {
+    vec![release(key, held, Vec::new()), queueing(key, next, 0)]
+}
+
 fn token() -> Token {
     Token::random(Nonce::new())
 }
@@ -203,6 +292,13 @@ impl Client {
         while !self.turns.remove(key) {
             self.listen().await;
         }
+    }
+
+    /// Releases a lock that it has and asks for it again, in one go.
+    async fn again(&mut self, key: &Arc<str>, held: Token, next: Token) -> Reply {
+        let mut replies = self.ask_all(turn_of(key, held, next)).await;
+        assert!(matches!(replies[0], Reply::Released { found: true, .. }));
+        replies.remove(1)
     }
 
     async fn leaves(&mut self, key: &Arc<str>) {

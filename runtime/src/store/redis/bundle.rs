@@ -1,7 +1,8 @@
 //! Puts requests that are ready together into as few scripts as their order allows.
 //!
 //! A script costs a server more to begin than to take one lock more, so acquires that are ready together leave as one, and
-//! releases as another. Between different locks order has no meaning. For one lock it is kept: a release may go before
+//! releases as another. Where a process has passed a lock on among its own calls until its turn is over, it releases the lock and asks for it again, which leaves as
+//! one script, too. Between different locks order has no meaning. For one lock it is kept: a release may go before
 //! acquires that came earlier, and never before one of its own lock.
 
 use std::collections::HashSet;
@@ -20,6 +21,8 @@ pub(super) type Bundle = Vec<Sent>;
 /// Bundles in the making.
 pub(super) struct Packer {
     most: usize,
+    /// Whether a release and an acquire of the same lock may leave as one.
+    turns: bool,
     releases: Half,
     acquires: Half,
     packed: Vec<Bundle>,
@@ -33,9 +36,10 @@ struct Half {
 }
 
 impl Packer {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize, turns: bool) -> Self {
         Self {
             most,
+            turns,
             releases: Half::default(),
             acquires: Half::default(),
             packed: Vec::new(),
@@ -80,8 +84,28 @@ impl Packer {
 
     /// What is released may be what others in line wait for, so it goes first.
     fn close(&mut self) {
+        if self.turns && self.is_turn() {
+            let mut turn = mem::take(&mut self.releases).bundle;
+            turn.append(&mut mem::take(&mut self.acquires).bundle);
+            self.packed.push(turn);
+            return;
+        }
         self.releases.close(&mut self.packed);
         self.acquires.close(&mut self.packed);
+    }
+}
+
+impl Packer {
+    /// Whether nothing is there but a release and an acquire of the same lock.
+    fn is_turn(&self) -> bool {
+        let ([released], [acquired]) = (&self.releases.bundle[..], &self.acquires.bundle[..])
+        else {
+            return false;
+        };
+        matches!(
+            (&released.op, &acquired.op),
+            (Op::Release { key, keep: None, .. }, Op::Acquire { key: next, .. }) if key == next
+        )
     }
 }
 
@@ -152,7 +176,7 @@ mod tests {
     }
 
     fn packed(most: usize, requests: Vec<Sent>) -> Vec<Vec<u64>> {
-        let mut packer = Packer::new(most);
+        let mut packer = Packer::new(most, false);
         for request in requests {
             packer.add(request);
         }
@@ -194,6 +218,34 @@ mod tests {
         alone.manner.alone = true;
         let requests = vec![acquire(1, "a"), alone, acquire(3, "c"), release(4, "d")];
         assert_eq!(packed(64, requests), [vec![1], vec![2], vec![4], vec![3]]);
+    }
+
+    #[test]
+    fn a_release_and_an_acquire_of_the_same_lock_are_one_script() {
+        let packed = |requests: Vec<Sent>| {
+            let mut packer = Packer::new(64, true);
+            for request in requests {
+                packer.add(request);
+            }
+            let ids = |bundle: &Bundle| bundle.iter().map(|sent| sent.id.0).collect();
+            packer.finish().iter().map(ids).collect::<Vec<Vec<u64>>>()
+        };
+        let round_about = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            release(3, "a"),
+            acquire(4, "a"),
+        ];
+        assert_eq!(packed(round_about), [[1, 2], [3, 4]]);
+        let of_two = vec![release(1, "a"), acquire(2, "b")];
+        assert_eq!(packed(of_two), [[1], [2]]);
+        let among_others = vec![release(1, "a"), acquire(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(among_others), [vec![1], vec![2, 3]]);
+        let mut kept = release(1, "a");
+        if let Op::Release { keep, .. } = &mut kept.op {
+            *keep = Some(Duration::from_secs(1));
+        }
+        assert_eq!(packed(vec![kept, acquire(2, "a")]), [[1], [2]]);
     }
 
     #[test]

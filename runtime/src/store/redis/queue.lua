@@ -69,13 +69,19 @@ local function tell(channel, message)
   return type(heard) == 'number' and heard or 1
 end
 
--- Hands a key to the first process of its queue; false if nobody takes it.
-local function hand_on(key, queue, line, now, channels)
+-- How a process stands in a queue.
+local function record(process, place, now)
+  return process .. place .. string.format('%013.0f', now)
+end
+
+-- Hands a key to the first process of its queue, and puts `behind` at the queue's end; false if nobody takes it.
+local function hand_on(key, queue, line, now, channels, behind)
   local pool, listens
   repeat
     pool, listens, line = first(line, now)
     if pool and (not listens or tell(channels .. pool, 't' .. key) > 0) then
       local set = redis.pcall('SET', key, pool .. ':claim', 'PX', CLAIM)
+      line = line .. (behind or '')
       store(queue, line)
       return not set['err']
     end
@@ -120,11 +126,10 @@ end
 -- Gives a process a place in a queue, or renews its sign of life there. A holder that is told knows that its turn has an end.
 local function enter(key, queue, line, process, place, value, now, channels)
   local at = string.find(line, process, 1, true)
-  local record = process .. place .. string.format('%013.0f', now)
   if at then
-    line = string.sub(line, 1, at - 1) .. record .. string.sub(line, at + RECORD)
+    line = string.sub(line, 1, at - 1) .. record(process, place, now) .. string.sub(line, at + RECORD)
   else
-    line = line .. record
+    line = line .. record(process, place, now)
   end
   store(queue, line)
   -- Each time: a holder that missed it would pass the lock on among its own calls for long.

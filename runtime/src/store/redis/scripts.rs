@@ -19,11 +19,13 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "queue.lua" "acquire_queue.lua");
+const ACQUIRE_CODE: &str =
+    script!("fence.lua" "acquire.lua" "queue.lua" "take.lua" "acquire_queue.lua");
 const ACQUIRE_ALL_CODE: &str =
     script!("fence.lua" "acquire_all.lua" "queue.lua" "acquire_all_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
+const TURN_CODE: &str = script!("fence.lua" "queue.lua" "take.lua" "turn.lua");
 const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
 const RELEASE_PLAIN_CODE: &str = script!("release_plain.lua");
 const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
@@ -35,6 +37,7 @@ static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CO
 static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
+static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(TURN_CODE)));
 static ACQUIRE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_PLAIN_CODE)));
 static RELEASE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_PLAIN_CODE)));
 static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(LEAVE_CODE)));
@@ -43,12 +46,13 @@ static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-pub(super) fn all() -> [(&'static Script, &'static str); 10] {
+pub(super) fn all() -> [(&'static Script, &'static str); 11] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&ACQUIRE_ALL, ACQUIRE_ALL_CODE),
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
+        (&TURN, TURN_CODE),
         (&ACQUIRE_PLAIN, ACQUIRE_PLAIN_CODE),
         (&RELEASE_PLAIN, RELEASE_PLAIN_CODE),
         (&LEAVE, LEAVE_CODE),
@@ -140,6 +144,9 @@ pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bo
     match ops {
         // To the script, a set of shares is a queue without anybody in it.
         [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, Names::shares),
+        [Op::Release { token, .. }, next @ Op::Acquire { .. }] => {
+            turn(*token, next, names, listening)
+        }
         [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
         [Op::Release { .. }, ..] => release(ops, names),
         [op, ..] => command(op, names, listening),
@@ -270,6 +277,34 @@ fn release(ops: &[&Op], names: &Names) -> Cmd {
             _ => command.arg(""),
         };
         tokens(&mut command, group);
+    }
+    command
+}
+
+/// A release of the lock that `next` is to take, and that.
+fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
+    let mut command = call(&TURN, 3);
+    if let Op::Acquire {
+        key,
+        token,
+        ttl,
+        owner,
+        queue,
+        spare,
+    } = next
+    {
+        command
+            .arg(&*names.fences(key))
+            .arg(&**key)
+            .arg(names.queue(key))
+            .arg(names.process())
+            .arg(names.channels())
+            .arg(*spare)
+            .arg(&released.digits())
+            .arg(&token.digits())
+            .arg(millis(*ttl))
+            .arg(&**owner)
+            .arg(place(*queue, listening));
     }
     command
 }

@@ -17,6 +17,7 @@ impl RedisStore {
         } else {
             bundle::MOST
         };
+        let turns = self.names.have_companions() && !self.names.in_cluster();
         let Some(line) = &mut self.line else {
             if self.opening {
                 self.held_back.extend(batch);
@@ -31,7 +32,7 @@ impl RedisStore {
             return;
         }
         let mut patience = self.io_timeout;
-        let mut packer = Packer::new(together);
+        let mut packer = Packer::new(together, turns);
         let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {
