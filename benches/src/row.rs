@@ -4,8 +4,8 @@ use clap::ValueEnum as _;
 
 use crate::args::Pace;
 use crate::contestants::Contestant::{
-    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle, NodeRedlock,
-    Poll50ms, RedisPy, Redisson, Redsync, Rslock,
+    self, Baton, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle,
+    NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Rslock,
 };
 use crate::plan::Work;
 
@@ -79,6 +79,17 @@ const HOT: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
+const HANDED_OVER: &[Contestant] = &[
+    Leasehold,
+    Baton,
+    Poll50ms,
+    Rslock,
+    DistributedLock,
+    Redisson,
+    Redsync,
+    NodeRedlock,
+    RedisPy,
+];
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
@@ -124,13 +135,16 @@ pub(crate) const ROWS: &[Row] = &[
         64,
         0,
     ),
-    hot(
-        "hot_4x16_0ms",
-        "one key, 4 processes of 16 tasks, empty section",
-        4,
-        16,
-        0,
-    ),
+    Row {
+        contestants: HANDED_OVER,
+        ..hot(
+            "hot_4x16_0ms",
+            "one key, 4 processes of 16 tasks, empty section",
+            4,
+            16,
+            0,
+        )
+    },
     hot(
         "hot_4x16_1ms",
         "one key, 4 processes of 16 tasks, section of 1 ms, pause of 5 ms",

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::contestants::baton::Baton;
 use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
@@ -54,6 +55,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         }
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,
+        Contestant::Baton => lock(Baton::connect(plan).await?, plan).await,
         Contestant::Rslock => lock(Rslock::new(plan), plan).await,
         Contestant::DistributedLock => lock(DistributedLock::connect(plan).await?, plan).await,
         Contestant::SeededOverlap => lock(SeededOverlap, plan).await,

@@ -1,5 +1,6 @@
 //! Who is measured. Each one takes a lock, runs a body inside it, and gives the lock back.
 
+pub(crate) mod baton;
 pub(crate) mod distributed_lock;
 pub(crate) mod hand_written;
 pub(crate) mod leasehold;
@@ -31,6 +32,8 @@ pub(crate) enum Contestant {
     Rslock,
     /// The crate distributed-lock.
     DistributedLock,
+    /// No lock: the least that passing one on among processes takes.
+    Baton,
     /// Redisson, Java.
     Redisson,
     /// redsync, Go.

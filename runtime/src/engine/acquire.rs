@@ -226,23 +226,27 @@ impl Core {
         left: Option<Duration>,
         now: Instant,
     ) {
-        let Some(queue) = self.queues.get_mut(key).filter(|queue| queue.tried_once) else {
+        let queue = self.queues.get_mut(key);
+        let Some(queue) = queue.filter(|queue| queue.single_tries > 0) else {
             return;
         };
-        let mut tried_once = false;
+        queue.single_tries = 0;
         let stays = |id: &TicketId| {
             let Some(ticket) = self.tickets.get(id) else {
                 return false;
             };
-            let tries_once = !ticket.order.waits();
-            let refused = tries_once && answer.refuses(&ticket.order);
-            tried_once |= tries_once && !refused;
-            !refused
+            if ticket.order.waits() {
+                return true;
+            }
+            let stays = !answer.refuses(&ticket.order);
+            queue.single_tries += usize::from(stays);
+            stays
         };
         let (kept, refused): (VecDeque<TicketId>, VecDeque<TicketId>) =
-            queue.waiting.drain(..).partition(stays);
+            std::mem::take(&mut queue.waiting)
+                .into_iter()
+                .partition(stays);
         queue.waiting = kept;
-        queue.tried_once = tried_once;
         for id in refused {
             let error = self.tickets[&id].order.contended(left);
             self.fail(id, error, now);

@@ -39,8 +39,8 @@ pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     pub(super) holder: Option<TicketId>,
     pub(super) waiting: VecDeque<TicketId>,
-    /// Whether calls that try once may be among them.
-    pub(super) tried_once: bool,
+    /// How many of them at most try once; some may have gone.
+    pub(super) single_tries: usize,
     /// When the head may ask.
     pub(super) ask_at: Instant,
     /// Until when another process's lease runs, as it told us last.
@@ -67,7 +67,7 @@ impl KeyQueue {
         Self {
             holder: None,
             waiting: VecDeque::new(),
-            tried_once: false,
+            single_tries: 0,
             ask_at: Instant::ZERO,
             held_until: None,
             trouble: None,
@@ -87,7 +87,7 @@ impl KeyQueue {
 
     /// A call joins the queue.
     pub(super) fn push(&mut self, ticket: TicketId, order: &Order) {
-        self.tried_once |= !order.waits();
+        self.single_tries += usize::from(!order.waits());
         self.waiting.push_back(ticket);
     }
 
