@@ -27,6 +27,7 @@ impl Hold {
         slot: Arc<Slot>,
         order: Box<Order>,
     ) -> Result<Self, LockError> {
+        give_way(&pool).await;
         let mut hold = Self::new(pool, slot);
         hold.tell(Command::Acquire {
             id: hold.id,
@@ -51,6 +52,7 @@ impl Hold {
         wanted: Vec<(Arc<Slot>, Order)>,
         wait: Duration,
     ) -> Result<Option<Vec<Self>>, LockError> {
+        give_way(pool).await;
         let mut holds = Vec::with_capacity(wanted.len());
         let mut orders = Vec::with_capacity(wanted.len());
         for (slot, order) in wanted {
@@ -149,6 +151,19 @@ impl Hold {
     fn tell(&self, command: Command) -> Result<(), LockError> {
         self.pool.engine().send(command)
     }
+}
+
+/// Lets the other tasks of this runtime go first, now and then.
+async fn give_way(pool: &LockPool) {
+    let mut gives_way = pool.engine().gives_way();
+    poll_fn(|cx| {
+        if !std::mem::take(&mut gives_way) {
+            return Poll::Ready(());
+        }
+        guarded(|| cx.waker().wake_by_ref());
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Drop for Hold {

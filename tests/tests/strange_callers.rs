@@ -363,3 +363,22 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
     }
     other.shutdown_background();
 }
+
+/// Fails if calls that are answered before they have to wait keep the thread to themselves.
+#[tokio::test]
+async fn calls_that_are_answered_at_once_let_other_tasks_run() {
+    let pool = LockPool::connect("memory://gives-way")
+        .await
+        .expect("a pool");
+    let ran = Arc::new(AtomicBool::new(false));
+    let other = Arc::clone(&ran);
+    // It waits for a poll of the only thread that there is.
+    tokio::spawn(async move { other.store(true, Ordering::SeqCst) });
+    for _ in 0..1_000 {
+        is_free(&pool, "key").await;
+    }
+    assert!(
+        ran.load(Ordering::SeqCst),
+        "1,000 calls, and nobody else ran"
+    );
+}
