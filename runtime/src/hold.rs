@@ -34,7 +34,16 @@ impl Hold {
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        let granted = poll_fn(|cx| hold.told(cx, Slot::poll_granted)).await;
+        let mut waited = false;
+        let granted = poll_fn(|cx| {
+            let told = hold.told(cx, Slot::poll_granted);
+            waited |= told.is_pending();
+            told
+        });
+        let granted = granted.await;
+        if !waited {
+            hold.pool.engine().answered_at_once();
+        }
         // Refused: the engine has forgotten the ticket already.
         hold.let_go = granted.is_err();
         granted?;
@@ -52,7 +61,6 @@ impl Hold {
         wanted: Vec<(Arc<Slot>, Order)>,
         wait: Duration,
     ) -> Result<Option<Vec<Self>>, LockError> {
-        give_way(pool).await;
         let mut holds = Vec::with_capacity(wanted.len());
         let mut orders = Vec::with_capacity(wanted.len());
         for (slot, order) in wanted {

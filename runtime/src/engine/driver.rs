@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -34,9 +34,9 @@ const MOST_ROUNDS: usize = 16;
 /// one of the runtime's other threads each time, which takes a processor that the servers need.
 const STRETCH: Duration = Duration::from_micros(80);
 
-/// After so many calls one lets the other tasks of its runtime go first. Those that are answered before they have to wait never would: on a
-/// store in the process, and within a [`STRETCH`].
-const GIVES_WAY: u64 = 64;
+/// After so many calls that were answered before their callers had to wait, one lets the other tasks of its runtime go first. They never
+/// would otherwise: on a store in the process, and within a [`STRETCH`].
+const GIVES_WAY: u32 = 64;
 
 /// No ticket has this number.
 const NOBODY: u64 = 0;
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     clock: Clock,
     last_ticket: AtomicU64,
+    /// How many were answered at once since somebody has given way.
+    at_once: AtomicU32,
     /// See [`LockStore::asks_several`].
     asks_several: bool,
 }
@@ -61,9 +63,16 @@ impl Engine {
 
     /// Whether the caller who asks now is to let other tasks go first.
     pub(crate) fn gives_way(&self) -> bool {
-        self.last_ticket
-            .load(Ordering::Relaxed)
-            .is_multiple_of(GIVES_WAY)
+        let due = GIVES_WAY <= self.at_once.load(Ordering::Relaxed);
+        if due {
+            self.at_once.store(0, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// A caller was answered before it had to wait.
+    pub(crate) fn answered_at_once(&self) {
+        self.at_once.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
@@ -269,6 +278,7 @@ impl Driver {
             shared,
             clock,
             last_ticket: AtomicU64::new(1),
+            at_once: AtomicU32::new(0),
             asks_several,
         };
         (driver, engine)
