@@ -28,6 +28,8 @@ pub(crate) struct Baton {
 struct Shared {
     connection: MultiplexedConnection,
     name: String,
+    /// The others, beginning with the next, and whether this process is the first.
+    ring: OnceCell<(Vec<String>, bool)>,
     place: Mutex<Place>,
 }
 
@@ -36,8 +38,8 @@ struct Place {
     /// What is left of this process's turn.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// The others, beginning with the next.
-    others: Vec<String>,
+    /// Whether it is here and nobody is inside, as there is nobody to pass it to.
+    idle: bool,
 }
 
 impl Baton {
@@ -56,6 +58,7 @@ impl Baton {
         let shared = Arc::new(Shared {
             connection,
             name,
+            ring: OnceCell::new(),
             place: Mutex::default(),
         });
         tokio::spawn(listen(Arc::clone(&shared), pushes));
@@ -64,27 +67,14 @@ impl Baton {
             begun: OnceCell::new(),
         })
     }
-
-    /// By now all processes have come; the first of them begins.
-    async fn begin(&self) -> Result<(), Fault> {
-        let mut connection = self.shared.connection.clone();
-        let ring: Vec<String> = connection.lrange(RING, 0, -1).await?;
-        let at = ring.iter().position(|name| *name == self.shared.name);
-        let at = at.ok_or("the ring has been emptied")?;
-        let (before, after) = (&ring[..at], &ring[at + 1..]);
-        self.shared.place().others = after.iter().chain(before).cloned().collect();
-        if at == 0 {
-            self.shared.take_turn().await;
-        }
-        Ok(())
-    }
 }
 
 /// Takes the turns of this process.
 async fn listen(shared: Arc<Shared>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     while let Some(push) = pushes.recv().await {
         if push.kind == PushKind::Message && shared.confirm().await.is_ok() {
-            shared.take_turn().await;
+            // An error ends the turns of all, which is reported as waiters that were lost.
+            let _ = shared.take_turn().await;
         }
     }
 }
@@ -94,42 +84,80 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asked for when the work has begun: by then all processes have come.
+    async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
+        let load = async || {
+            let mut connection = self.connection.clone();
+            let ring: Vec<String> = connection.lrange(RING, 0, -1).await?;
+            let at = ring.iter().position(|name| *name == self.name);
+            let at = at.ok_or("the ring has been emptied")?;
+            let others = ring[at + 1..].iter().chain(&ring[..at]);
+            Ok((others.cloned().collect(), at == 0))
+        };
+        self.ring.get_or_try_init(load).await
+    }
+
+    /// The first begins.
+    async fn begin(&self) -> Result<(), Fault> {
+        if self.ring().await?.1 {
+            self.take_turn().await?;
+        }
+        Ok(())
+    }
+
     /// The request that a lease would be counted from.
     async fn confirm(&self) -> Result<Value, redis::RedisError> {
         let mut connection = self.connection.clone();
         cmd("PING").query_async(&mut connection).await
     }
 
-    async fn take_turn(&self) {
+    async fn take_turn(&self) -> Result<(), Fault> {
         self.place().left = TURN;
-        self.go_on().await;
+        self.go_on().await
     }
 
     /// The next of this process; where there is none, or the turn is over, the next process.
-    async fn go_on(&self) {
-        let others = {
-            let mut place = self.place();
-            while place.left > 0
-                && let Some(next) = place.waiting.pop_front()
-            {
-                place.left -= 1;
-                if next.send(()).is_ok() {
-                    return;
-                }
-            }
-            place.left = 0;
-            place.others.clone()
-        };
+    async fn go_on(&self) -> Result<(), Fault> {
+        if self.next_of_own() {
+            return Ok(());
+        }
         let mut connection = self.connection.clone();
-        for other in others {
+        for other in &self.ring().await?.0 {
             // Nobody hears where a process has ended.
-            let heard: Result<u32, _> = connection.publish(other, "").await;
-            if heard.is_ok_and(|heard| heard > 0) {
-                return;
+            let heard: u32 = connection.publish(other, "").await?;
+            if heard > 0 {
+                return Ok(());
             }
         }
-        // The last one is alone.
-        self.place().left = u32::MAX;
+        let mut place = self.place();
+        (place.left, place.idle) = (u32::MAX, true);
+        drop(place);
+        self.wake();
+        Ok(())
+    }
+
+    fn next_of_own(&self) -> bool {
+        let mut place = self.place();
+        while place.left > 0
+            && let Some(next) = place.waiting.pop_front()
+        {
+            place.left -= 1;
+            if next.send(()).is_ok() {
+                return true;
+            }
+        }
+        place.left = 0;
+        false
+    }
+
+    /// Where the others have ended, those who come are let in at once.
+    fn wake(&self) {
+        let mut place = self.place();
+        if place.idle
+            && let Some(next) = place.waiting.pop_front()
+        {
+            place.idle = next.send(()).is_err();
+        }
     }
 }
 
@@ -141,10 +169,11 @@ impl Locks for Baton {
     {
         let (sender, turn) = oneshot::channel();
         self.shared.place().waiting.push_back(sender);
-        self.begun.get_or_try_init(|| self.begin()).await?;
+        self.shared.wake();
+        self.begun.get_or_try_init(|| self.shared.begin()).await?;
         turn.await?;
         let output = body.await;
-        self.shared.go_on().await;
+        self.shared.go_on().await?;
         Ok(output)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold::LockError;
 use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use redis::cmd;
 
@@ -48,6 +49,27 @@ async fn a_release_with_a_process_waiting() {
     let request = pool.lock("full").ttl(TTL).wait(LONG);
     let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
     again.expect("nobody has it").release().await.expect("held");
+}
+
+/// Fails if a release is refused that leaves together with the next call of the same process: one whose ttl is another, so that the lock
+/// is not passed on to it. What the release frees is enough for that call.
+#[tokio::test]
+async fn a_release_with_a_call_of_the_same_process_waiting() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    let held = take(&pool, "turn").await;
+    let before = held.fence();
+    let request = pool.lock("turn").ttl(2 * TTL).wait(LONG);
+    let waiting = tokio::spawn(wait::started(request.acquire()).await);
+
+    max_memory(&probe, 1);
+    held.release().await.expect("still held");
+    let next = wait::within("it is served", LONG, waiting).await;
+    let next = next.expect("no panic").expect("the lock was free");
+    assert!(before < next.fence());
+    next.release().await.expect("still held");
+    assert_eq!(probe.get("lock:turn"), None);
 }
 
 /// Fails if calls that need memory have others refused that need none: those that come together leave in one script.
