@@ -1,6 +1,7 @@
-//! No lock, but the least that one among processes takes: it is passed on in turn, by a message of the server that is confirmed by
+//! No lock, but what passing one on among processes takes with the crate redis: it goes round in turn, by a message of the server that is confirmed by
 //! one request, after as many sections as a process may have in a row. There is no lease, no ttl, no loss and no fence, and
-//! nothing is promised when a process ends. How often this changes hands is a bound for every lock that keeps those rules.
+//! nothing is promised when a process ends. It is a measure for locks that keep those rules, and no lower bound: a client that reads its
+//! socket itself may need less.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -32,7 +32,7 @@ pub(crate) enum Contestant {
     Rslock,
     /// The crate distributed-lock.
     DistributedLock,
-    /// No lock: the least that passing one on among processes takes.
+    /// No lock: what passing one on among processes takes with the crate redis.
     Baton,
     /// Redisson, Java.
     Redisson,

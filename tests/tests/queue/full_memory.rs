@@ -52,7 +52,8 @@ async fn a_release_with_a_process_waiting() {
 }
 
 /// Fails if a release is refused that leaves together with the next call of the same process: one whose ttl is another, so that the lock
-/// is not passed on to it. What the release frees is enough for that call.
+/// is not passed on to it. A server looks at its memory before the
+/// first write of a script, and that was the removal: so the call is served.
 #[tokio::test]
 async fn a_release_with_a_call_of_the_same_process_waiting() {
     let server = Server::start();
