@@ -137,7 +137,7 @@ impl Taken {
             Place::Entered(_) => None,
         });
         Hold::begin_release_all(held.collect(), keep);
-        // The last one first, as the caller of the request that left last may be chosen to look for the answers of all.
+        // The last one first, as the caller of the last release may be chosen to look for the answers of all.
         for place in self.places.iter().rev() {
             if let Place::Held(hold) = place {
                 hold.released().await;

@@ -73,6 +73,67 @@ async fn a_release_with_a_call_of_the_same_process_waiting() {
     assert_eq!(probe.get("lock:turn"), None);
 }
 
+/// Fails if such a release is refused, or somebody kept waiting, where another process queues besides.
+#[tokio::test]
+async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
+    let server = Server::start();
+    let probe = server.probe();
+    let (pool, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let held = take(&pool, "turn").await;
+    let token = probe.value("lock:turn").expect("it is held").token;
+    let mut waiting = Vec::new();
+    for pool in [&other, &pool] {
+        let request = pool.lock("turn").ttl(2 * TTL).wait(LONG);
+        waiting.push(tokio::spawn(wait::started(request.acquire()).await));
+    }
+    wait::until_async("it waits", LONG, || queued(&probe, "turn") == 1).await;
+
+    max_memory(&probe, 1);
+    held.release().await.expect("still held");
+    let left = probe.get("lock:turn");
+    assert!(
+        left.as_ref().is_none_or(|value| !value.starts_with(&token)),
+        "{left:?}"
+    );
+    // Each is served or refused, and whoever is served gives the lock back.
+    for call in waiting {
+        let got = wait::within("it is told", LONG, call).await;
+        match got.expect("no panic") {
+            Ok(guard) => guard.release().await.expect("still held"),
+            Err(error) => assert!(error.is_unavailable(), "{error}"),
+        }
+    }
+
+    max_memory(&probe, 0);
+    let request = pool.lock("turn").ttl(TTL).wait(LONG);
+    let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
+    again.expect("nobody has it").release().await.expect("held");
+}
+
+/// Fails if a call is refused because the release that leaves together with it is.
+#[tokio::test]
+async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
+    let server = Server::start();
+    let probe = server.probe();
+    let replicas = |count: u32| {
+        let mut set = cmd("CONFIG");
+        set.arg("SET").arg("min-replicas-to-write").arg(count);
+        probe.run::<()>(&set);
+    };
+    let pool = connect(&server.url()).await;
+    let held = take(&pool, "refused").await;
+    let request = pool.lock("refused").ttl(2 * TTL).wait(LONG);
+    let waiting = tokio::spawn(wait::started(request.acquire()).await);
+
+    replicas(1);
+    // It is tried again in the background, whatever it says.
+    let _ = held.release().await;
+    replicas(0);
+    let next = wait::within("the release is repeated", LONG, waiting).await;
+    let next = next.expect("no panic").expect("it goes on to wait");
+    next.release().await.expect("still held");
+}
+
 /// Fails if calls that need memory have others refused that need none: those that come together leave in one script.
 #[tokio::test]
 async fn calls_that_need_no_memory_are_told_the_truth() {

@@ -204,6 +204,7 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     };
     three.turn(&key).await;
     three.acquire(&key, third, TTL).await.expect("its turn");
+    assert!(one.queues(&key, held).await, "it keeps its place");
     assert!(!one.turns.contains(&key), "it is behind the third");
     assert!(three.release(&key, third).await);
     one.turn(&key).await;

@@ -1,8 +1,8 @@
 //! Puts requests that are ready together into as few scripts as their order allows.
 //!
 //! A script costs a server more to begin than to take one lock more, so acquires that are ready together leave as one, and
-//! releases as another. Where a process has passed a lock on among its own calls until its turn is over, it releases the lock and asks for it again, which leaves as
-//! one script, too. Between different locks order has no meaning. For one lock it is kept: a release may go before
+//! releases as another. A release and an acquire of the same lock, with nothing else beside them, are one script, too: so a process ends its
+//! turn with a lock and queues for the next. Between different locks order has no meaning. For one lock it is kept: a release may go before
 //! acquires that came earlier, and never before one of its own lock.
 
 use std::collections::HashSet;
@@ -93,9 +93,7 @@ impl Packer {
         self.releases.close(&mut self.packed);
         self.acquires.close(&mut self.packed);
     }
-}
 
-impl Packer {
     /// Whether nothing is there but a release and an acquire of the same lock.
     fn is_turn(&self) -> bool {
         let ([released], [acquired]) = (&self.releases.bundle[..], &self.acquires.bundle[..])

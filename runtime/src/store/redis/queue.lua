@@ -74,7 +74,8 @@ local function record(process, place, now)
   return process .. place .. string.format('%013.0f', now)
 end
 
--- Hands a key to the first process of its queue, and puts `behind` at the queue's end; false if nobody takes it.
+-- Hands a key to the first process of its queue, and puts `behind` at the queue's end; false if nobody takes it, or if the server refused to
+-- set the key: then the queue may have changed or not.
 local function hand_on(key, queue, line, now, channels, behind)
   local pool, listens
   repeat

@@ -139,14 +139,15 @@ pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     }
 }
 
-/// The command for requests that leave together, which are all of one kind.
+/// The command for requests that leave together: of one kind, or a turn's end.
 pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     match ops {
         // To the script, a set of shares is a queue without anybody in it.
         [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, Names::shares),
-        [Op::Release { token, .. }, next @ Op::Acquire { .. }] => {
-            turn(*token, next, names, listening)
-        }
+        [
+            Op::Release { key, token, .. },
+            next @ Op::Acquire { key: wanted, .. },
+        ] if key == wanted => turn(*token, next, names, listening),
         [Op::Acquire { .. }, ..] => acquire(ops, names, listening),
         [Op::Release { .. }, ..] => release(ops, names),
         [op, ..] => command(op, names, listening),

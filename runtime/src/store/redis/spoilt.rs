@@ -23,7 +23,10 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "local value = values[i]\n",
             "redis.call('SET', KEYS[i], ARGV[token])\n    local value = ARGV[token]\n",
         )],
-        Bug::DeleteWithoutCompare => &[("string.sub(value, 1, 32) ~= ARGV[token]", "false")],
+        Bug::DeleteWithoutCompare => &[
+            ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
+            ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
+        ],
         Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),

@@ -5,35 +5,50 @@
 -- ARGV[1] the process, 32 characters; ARGV[2] prefix of the channels; ARGV[3] how many fences more than one there may be need for;
 -- ARGV[4] the token to release; ARGV[5] the token to take the lock with; ARGV[6] ttl in ms; ARGV[7] owner, for people; ARGV[8] `+` or `-`
 -- to queue, listening or not, else ``
--- Returns {released, answer} as those two do for one lock.
+-- Returns two answers: 1 if the lock carried its token, 0 if it did not; and {1, fence, reserve, wanted} or {0, pttl, queued}, as `acquire.lua`
+-- does for a lock that is not free. Either is {-1, error} if the server refused a command for it.
 --
--- Guarantees: theirs. In one script because that is what the process waits for that is next: every command before its message is sent
--- keeps it waiting.
-local released, behind = 0, ''
+-- Guarantees: those of `release.lua` and of `acquire.lua`. Both leave in one script because the server sends the message to the process that is
+-- next when it has carried out all that came together.
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)
 local value, line = found[1], as_line(found[2])
+local answers, queued = {}, nil
 
-if value and string.sub(value, 1, 32) == ARGV[4] then
-  released, value = 1, false
-  local now = milliseconds()
-  if place ~= '' and not string.find(line, process, 1, true) then
-    behind = record(process, place, now)
+local function release()
+  if not value or string.sub(value, 1, 32) ~= ARGV[4] then
+    return 0
   end
   if line == '' then
     redis.call('DEL', key)
-  elseif not hand_on(key, queue, line, now, channels, behind) then
-    redis.call('DEL', key)
-    line = read(queue)
-  elseif behind ~= '' then
-    return {1, {0, CLAIM, place == '+' and 1 or 0}}
-  else
-    value, line = redis.call('GET', key), read(queue)
+    value = false
+    return 1
   end
+  local now, behind = milliseconds(), ''
+  if place ~= '' and not string.find(line, process, 1, true) then
+    behind = record(process, place, now)
+  end
+  local handed = hand_on(key, queue, line, now, channels, behind)
+  if handed and behind ~= '' then
+    queued = {0, CLAIM, place == '+' and 1 or 0}
+    return 1
+  end
+  if not handed then
+    redis.call('DEL', key)
+  end
+  value, line = redis.call('GET', key), read(queue)
+  return 1
 end
 
-local answers = {}
-each({1}, answers, function()
+each({1}, answers, release)
+if type(answers[1]) == 'table' then
+  found = redis.call('MGET', key, queue)
+  value, line = found[1], as_line(found[2])
+end
+if queued then
+  return {1, queued}
+end
+each({2}, answers, function()
   return take(key, queue, value, line, ARGV[5], ARGV[6], ARGV[7], place, more)
 end)
-return {released, answers[1]}
+return answers
