@@ -69,19 +69,9 @@ const ALONE: &[Contestant] = &[
     RedisPy,
 ];
 const RUST: &[Contestant] = &[Leasehold, HandWritten, Rslock, DistributedLock];
-const HOT: &[Contestant] = &[
-    Leasehold,
-    Poll50ms,
-    Rslock,
-    DistributedLock,
-    Redisson,
-    Redsync,
-    NodeRedlock,
-    RedisPy,
-];
 const HANDED_OVER: &[Contestant] = &[
-    Leasehold,
     Baton,
+    Leasehold,
     Poll50ms,
     Rslock,
     DistributedLock,
@@ -90,6 +80,8 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
+/// In one process nothing is passed on among processes.
+const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];

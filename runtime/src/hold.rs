@@ -27,21 +27,14 @@ impl Hold {
         slot: Arc<Slot>,
         order: Box<Order>,
     ) -> Result<Self, LockError> {
-        give_way(&pool).await;
         let mut hold = Self::new(pool, slot);
         hold.tell(Command::Acquire {
             id: hold.id,
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        let mut waited = false;
-        let granted = poll_fn(|cx| {
-            let told = hold.told(cx, Slot::poll_granted);
-            waited |= told.is_pending();
-            told
-        });
-        let granted = granted.await;
-        if !waited {
+        let (granted, slept) = hold.granted().await;
+        if !slept {
             hold.pool.engine().answered_at_once();
         }
         // Refused: the engine has forgotten the ticket already.
@@ -69,10 +62,15 @@ impl Hold {
             holds.push(hold);
         }
         pool.engine().send(Command::AcquireAll { orders, wait })?;
+        let mut any_slept = false;
         for hold in &mut holds {
-            let granted = poll_fn(|cx| hold.told(cx, Slot::poll_granted)).await;
+            let (granted, slept) = hold.granted().await;
+            any_slept |= slept;
             hold.let_go = granted.is_err();
             granted?;
+        }
+        if !any_slept {
+            pool.engine().answered_at_once();
         }
         let held = holds.iter().all(|hold| hold.slot.is_live());
         Ok(held.then_some(holds))
@@ -86,6 +84,17 @@ impl Hold {
             slot,
             let_go: false,
         }
+    }
+
+    /// How the order was answered, and whether this task had to wait for that.
+    async fn granted(&self) -> (Result<(), LockError>, bool) {
+        let mut slept = false;
+        let granted = poll_fn(|cx| {
+            let told = self.told(cx, Slot::poll_granted);
+            slept |= told.is_pending();
+            told
+        });
+        (granted.await, slept)
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -159,19 +168,6 @@ impl Hold {
     fn tell(&self, command: Command) -> Result<(), LockError> {
         self.pool.engine().send(command)
     }
-}
-
-/// Lets the other tasks of this runtime go first, now and then.
-async fn give_way(pool: &LockPool) {
-    let mut gives_way = pool.engine().gives_way();
-    poll_fn(|cx| {
-        if !std::mem::take(&mut gives_way) {
-            return Poll::Ready(());
-        }
-        guarded(|| cx.waker().wake_by_ref());
-        Poll::Pending
-    })
-    .await;
 }
 
 impl Drop for Hold {

@@ -195,7 +195,8 @@ impl LockRequest {
 
     /// Takes the lock; of several keys all or none.
     ///
-    /// Cancel safe: a dropped future leaves no place in the queue and no lock.
+    /// Cancel safe: a dropped future leaves no place in the queue and no lock. Nothing need have been asked when the first poll returns: now and
+    /// then a call lets the other tasks of its runtime go first, within its wait.
     ///
     /// # Errors
     ///

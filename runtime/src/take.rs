@@ -1,6 +1,7 @@
 //! Taking the locks of a call: all of them or none.
 
 use std::future::{Future, pending, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::engine::{Command, Order, Slot};
+use crate::engine::{Command, Order, Slot, guarded};
 use crate::hold::Hold;
 use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
@@ -38,13 +39,14 @@ pub(crate) async fn take(
         .iter()
         .map(|lock| taking.want(lock, settings.reentrant))
         .collect::<Result<_, _>>()?;
+    let wait = taking.give_way(&wants).await?;
     let places = match wants.as_slice() {
         [only] if only.holder.is_none() => {
-            let order = taking.order(only, taking.plan.wait);
+            let order = taking.order(only, wait);
             vec![Place::Held(taking.ask(only, order).await?)]
         }
         // Boxed, because its future is larger and it is rarer.
-        wants => Box::pin(taking.all(wants)).await?,
+        wants => Box::pin(taking.all(wants, wait)).await?,
     };
     let leases = wants.into_iter().zip(&places).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
@@ -109,8 +111,29 @@ impl Taking {
         })
     }
 
-    async fn all(&self, wants: &[Want]) -> Result<Vec<Place>, LockError> {
-        if let Some(places) = self.at_once(wants).await? {
+    /// Lets the other tasks of this runtime go first, now and then; what is left of the call's budget after that.
+    async fn give_way(&self, wants: &[Want]) -> Result<Duration, LockError> {
+        if !self.pool.engine().gives_way() {
+            return Ok(self.plan.wait);
+        }
+        let mut gone = false;
+        poll_fn(|cx| {
+            if mem::replace(&mut gone, true) {
+                return Poll::Ready(());
+            }
+            guarded(|| cx.waker().wake_by_ref());
+            Poll::Pending
+        })
+        .await;
+        let left = self.left();
+        match wants.first() {
+            Some(want) if left < self.plan.wait && left.is_zero() => Err(self.timed_out(want)),
+            _ => Ok(left),
+        }
+    }
+
+    async fn all(&self, wants: &[Want], wait: Duration) -> Result<Vec<Place>, LockError> {
+        if let Some(places) = self.at_once(wants, wait).await? {
             return Ok(places);
         }
         loop {
@@ -123,7 +146,11 @@ impl Taking {
     }
 
     /// In one request, where nothing stands in the way of that: nobody has one of the keys, and the store can take all in one step.
-    async fn at_once(&self, wants: &[Want]) -> Result<Option<Vec<Place>>, LockError> {
+    async fn at_once(
+        &self,
+        wants: &[Want],
+        wait: Duration,
+    ) -> Result<Option<Vec<Place>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
         }
@@ -131,7 +158,7 @@ impl Taking {
             let slot = Slot::new(Arc::clone(&want.name));
             (slot, *self.order(want, Duration::ZERO))
         });
-        match Hold::take_all(&self.pool, orders.collect(), self.plan.wait).await {
+        match Hold::take_all(&self.pool, orders.collect(), wait).await {
             Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
             // One by one they can wait for what is away or held.

@@ -378,6 +378,12 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
 /// Fails if calls that are answered before they have to wait keep the thread to themselves.
 #[tokio::test]
 async fn calls_that_are_answered_at_once_let_other_tasks_run() {
+    for keys in [&["one"][..], &["one", "two"]] {
+        others_run_beside_calls_for(keys).await;
+    }
+}
+
+async fn others_run_beside_calls_for(keys: &[&str]) {
     const CALLS: usize = 20_000;
     let pool = LockPool::connect("memory://gives-way")
         .await
@@ -392,10 +398,40 @@ async fn calls_that_are_answered_at_once_let_other_tasks_run() {
         }
     });
     for _ in 0..CALLS {
-        let guard = acquire(&pool, "key").await.expect("free");
+        let request = pool.lock_all(keys.iter().copied()).ttl(TTL).wait(LIMIT);
+        let guard = request.acquire().await.expect("free");
         guard.release().await.expect("held");
     }
     other.abort();
     let ran = ran.load(Ordering::SeqCst);
     assert!(CALLS / 128 <= ran, "{ran} times in {CALLS} calls");
+}
+
+/// Fails if the time for which other tasks go first is not a part of a call's wait.
+#[tokio::test]
+async fn a_call_that_lets_others_go_first_waits_no_longer_for_that() {
+    const WAIT: Duration = Duration::from_millis(800);
+    let pool = LockPool::connect("memory://budget").await.expect("a pool");
+    let held = acquire(&pool, "held").await.expect("free");
+    let mut waiting = loop {
+        let request = pool.lock("held").ttl(TTL).wait(WAIT);
+        let mut call: Acquire = Box::pin(request.acquire());
+        let woken = Woken::new();
+        let waker = Waker::from(Arc::clone(&woken));
+        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending(), "it is held");
+        // One that has asked is woken by others.
+        if 0 < woken.looks() {
+            break call;
+        }
+        drop(call);
+        is_free(&pool, "other").await;
+    };
+    thread::sleep(WAIT);
+    let began = Instant::now();
+    let error = waiting.as_mut().await.expect_err("it is held");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
+    let longer = began.elapsed();
+    assert!(longer < WAIT / 2, "{longer:?} longer");
+    held.release().await.expect("held");
 }

@@ -34,8 +34,8 @@ const MOST_ROUNDS: usize = 16;
 /// one of the runtime's other threads each time, which takes a processor that the servers need.
 const STRETCH: Duration = Duration::from_micros(80);
 
-/// After so many calls that were answered before their callers had to wait, one lets the other tasks of its runtime go first. They never
-/// would otherwise: on a store in the process, and within a [`STRETCH`].
+/// After so many calls of the pool that were answered before their callers had to wait, one lets the other tasks of its runtime go first. They
+/// never would otherwise: on a store in the process, and within a [`STRETCH`].
 const GIVES_WAY: u32 = 64;
 
 /// No ticket has this number.

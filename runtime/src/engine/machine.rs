@@ -368,12 +368,12 @@ impl Machine {
 /// Of requests that leave together the one whose caller is to look for the answers, and whether it is the only one that somebody waits
 /// for.
 ///
-/// The first, because its caller's thread is this one: of a release and the acquire that follows it, the next caller is asleep. Who
-/// releases several locks waits for the last of them first.
+/// The last release: who releases several locks waits for that first, while the next caller for one of them sleeps. Where nothing is
+/// released, the first.
 fn looked_for(requests: &[Request]) -> Option<(OpId, bool)> {
     let waited_for = || requests.iter().filter(|request| request.op.is_waited_for());
-    let releases = waited_for().take_while(|request| request.op.is_release());
-    let chosen = releases.last().or_else(|| waited_for().next())?;
+    let mut releases = waited_for().filter(|request| request.op.is_release());
+    let chosen = releases.next_back().or_else(|| waited_for().next())?;
     Some((chosen.id, waited_for().nth(1).is_none()))
 }
 
@@ -400,7 +400,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     #[test]
-    fn the_caller_that_is_here_looks_for_the_answers() {
+    fn the_last_release_is_looked_for_or_else_the_first_request() {
         let request = |id, op| Request {
             id: OpId(id),
             op,
@@ -430,6 +430,9 @@ mod tests {
         let chosen = |requests: &[Request]| looked_for(requests).map(|(op, only)| (op.0, only));
         assert_eq!(chosen(&[release(1), acquire(2)]), Some((1, false)));
         assert_eq!(chosen(&[release(1), release(2)]), Some((2, false)));
+        let several = [release(1), acquire(2), release(3)];
+        assert_eq!(chosen(&several), Some((3, false)));
+        assert_eq!(chosen(&[acquire(1), acquire(2)]), Some((1, false)));
         assert_eq!(chosen(&[leave(1), acquire(2)]), Some((2, true)));
         assert_eq!(chosen(&[leave(1)]), None);
     }
