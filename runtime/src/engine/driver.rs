@@ -6,15 +6,12 @@
 //! commands after giving it up. While a caller looks for the answers to all the engine's task rests, but for what is due.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use super::core::Limits;
 use super::home::Home;
@@ -23,6 +20,7 @@ use super::lookout;
 use super::machine::Machine;
 use super::news::News;
 use super::ticket::TicketId;
+use super::timer::Timer;
 use crate::clock::{Clock, Instant};
 use crate::store::LockStore;
 use crate::{LockError, StoreError};
@@ -309,7 +307,7 @@ impl Driver {
             }
             let rest = lookout::longest_absence().min(self.due_at.since(now));
             let waits = self.timer.set(rest, cx).is_pending();
-            shared.home.sleeps(self.timer.at);
+            shared.home.sleeps(self.timer.at());
             if waits {
                 return Poll::Pending;
             }
@@ -336,7 +334,7 @@ impl Driver {
             *due_at = shared.clock.now() + sleep;
             let waits = timer.set(sleep, cx).is_pending();
             let sleeps = waits && !worked && !over;
-            shared.home.sleeps(timer.at);
+            shared.home.sleeps(timer.at());
             let spins = machine.spins();
             stirred = machine.has_events();
             shared.leave(machine).tell();
@@ -360,42 +358,6 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.shared.stop();
-    }
-}
-
-/// Wakes the engine's task when something is due.
-struct Timer {
-    clock: Clock,
-    sleep: Pin<Box<Sleep>>,
-    /// When it goes off, by the pool's clock.
-    at: Instant,
-}
-
-impl Timer {
-    fn new(clock: Clock) -> Self {
-        Self {
-            clock,
-            sleep: Box::pin(sleep(Duration::ZERO)),
-            at: Instant::ZERO,
-        }
-    }
-
-    /// Lets it go off after `sleep`, or before.
-    ///
-    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the pool's clock a timer that was set before
-    /// that would seem to have gone off.
-    fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        let now = TokioInstant::now();
-        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
-        if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
-            self.sleep.as_mut().reset(now + sleep);
-        }
-        self.at = self.clock.now() + self.sleep.deadline().saturating_duration_since(now);
-        self.poll(cx)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.sleep.as_mut().poll(cx)
     }
 }
 
@@ -505,18 +467,5 @@ mod tests {
             assert!(clock.now().since(now) < LONG, "it is still looking");
         }
         assert!(until <= clock.now(), "it gave up after {looks} looks");
-    }
-
-    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the machine is suspended.
-    #[tokio::test(start_paused = true)]
-    async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
-        let mut timer = Timer::new(Clock::System);
-        let cx = &mut Context::from_waker(std::task::Waker::noop());
-        assert!(timer.poll(cx).is_ready());
-        assert!(timer.set(LONG * 60 * 24, cx).is_pending());
-        // By the pool's clock the day is over.
-        timer.at = Instant::from_nanos(1);
-        assert!(timer.set(LONG, cx).is_pending());
-        assert_eq!(timer.sleep.deadline(), TokioInstant::now() + LONG);
     }
 }

@@ -33,6 +33,7 @@ mod slot;
 mod spin;
 mod thread;
 mod ticket;
+mod timer;
 mod timers;
 mod together;
 

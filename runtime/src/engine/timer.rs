@@ -1,0 +1,73 @@
+//! The one timer of the engine's own task.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant as TokioInstant, Sleep, sleep};
+
+use crate::clock::{Clock, Instant};
+
+/// Wakes the engine's task when something is due.
+pub(super) struct Timer {
+    clock: Clock,
+    sleep: Pin<Box<Sleep>>,
+    /// When it goes off, by the pool's clock.
+    at: Instant,
+}
+
+impl Timer {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            sleep: Box::pin(sleep(Duration::ZERO)),
+            at: Instant::ZERO,
+        }
+    }
+
+    /// When it goes off, by the pool's clock.
+    pub(super) fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// Lets it go off after `sleep`, or before.
+    ///
+    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the pool's clock a timer that was set before
+    /// that would seem to have gone off.
+    pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let now = TokioInstant::now();
+        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
+            self.sleep.as_mut().reset(now + sleep);
+        }
+        self.at = self.clock.now() + self.sleep.deadline().saturating_duration_since(now);
+        self.poll(cx)
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the machine is suspended.
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
+        let mut timer = Timer::new(Clock::System);
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(timer.poll(cx).is_ready());
+        assert!(timer.set(LONG * 60 * 24, cx).is_pending());
+        // By the pool's clock the day is over.
+        timer.at = Instant::from_nanos(1);
+        assert!(timer.set(LONG, cx).is_pending());
+        assert_eq!(timer.sleep.deadline(), TokioInstant::now() + LONG);
+    }
+}
