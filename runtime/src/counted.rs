@@ -7,16 +7,22 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// the standard hasher slow: it was a twelfth of the engine's time.
 pub(crate) type CountedMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Spreads consecutive numbers over all bits.
+/// Spreads numbers, and leaves sixteen that follow each other together: what was asked for together is renewed together, and is found
+/// with fewer looks at memory that no cache holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 
 /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4: multiplicative hashing).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
+const PLACES: u64 = 16;
+
 impl Hasher for Spread {
     fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(GOLDEN);
+        let number = self.0 ^ number;
+        let (block, place) = (number >> PLACES.trailing_zeros(), number % PLACES);
+        // A map takes the last bits for the place, and compares the first before it looks at the number itself.
+        self.0 = ((block.wrapping_mul(GOLDEN) << PLACES.trailing_zeros() | place)) ^ place.rotate_right(PLACES.trailing_zeros());
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -31,14 +31,18 @@ pub(crate) fn check_hold(hold: Duration) -> Result<Duration, LockError> {
 /// A ttl and what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    ttl: Duration,
+    /// The ttl in nanoseconds: for each renewal it is divided several times.
+    nanos: u64,
 }
+
+const MILLI: u64 = 1_000_000;
 
 impl Terms {
     /// The terms of `ttl`, or what is wrong with it.
     pub(crate) fn new(ttl: Duration) -> Result<Self, LockError> {
         if (MIN_TTL..=MAX_TTL).contains(&ttl) {
-            return Ok(Self { ttl });
+            let nanos = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
+            return Ok(Self { nanos });
         }
         Err(LockError::config(format!(
             "a ttl of {ttl:?} is not possible; choose one from 100 ms to 24 h, longer than the work usually takes"
@@ -46,24 +50,23 @@ impl Terms {
     }
 
     pub(crate) fn ttl(self) -> Duration {
-        self.ttl
+        Duration::from_nanos(self.nanos)
     }
 
     /// How much earlier than the server we let a lease end.
-    fn drift(self) -> Duration {
-        self.ttl / 100 + Duration::from_millis(2)
+    fn drift(self) -> u64 {
+        self.nanos / 100 + 2 * MILLI
     }
 
     /// The time between giving up and the end, in which the body is told and dropped.
     fn margin(self) -> Duration {
-        (self.ttl / 20)
-            .max(Duration::from_millis(50))
-            .min(self.ttl / 4)
+        let margin = (self.nanos / 20).max(50 * MILLI).min(self.nanos / 4);
+        Duration::from_nanos(margin)
     }
 
     /// The end of a lease confirmed by a request sent at `sent`: at and after it the body is not polled.
     pub(crate) fn hard(self, sent: Instant) -> Instant {
-        sent + self.ttl.saturating_sub(self.drift())
+        sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
 
     /// When to give up on renewing and tell the body.
@@ -73,7 +76,7 @@ impl Terms {
 
     /// The default time between renewals.
     pub(crate) fn interval(self) -> Duration {
-        self.ttl / 3
+        self.ttl() / 3
     }
 
     /// Refuses a renewal interval that would come too late.
@@ -85,18 +88,18 @@ impl Terms {
         Err(LockError::config(format!(
             "a watchdog interval of {interval:?} does not fit a ttl of {:?}: it must be at least {MIN_INTERVAL:?} and less than {latest:?}; \
              leave it out for a third of the ttl",
-            self.ttl
+            self.ttl()
         )))
     }
 
     /// How long one renewal or release may take before it is tried again.
     pub(crate) fn attempt(self) -> Duration {
-        (self.ttl / 10).min(MAX_ATTEMPT)
+        (self.ttl() / 10).min(MAX_ATTEMPT)
     }
 
     /// The mean time between tries after an error.
     pub(crate) fn retry(self) -> Duration {
-        self.ttl / 20
+        self.ttl() / 20
     }
 }
 

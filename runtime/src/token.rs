@@ -51,11 +51,13 @@ impl Token {
         Self(number)
     }
 
-    /// 32 hexadecimal digits.
+    pub(crate) const DIGITS: usize = 32;
+
+    /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
     #[cfg(feature = "redis")]
-    pub(crate) fn digits(self) -> [u8; 32] {
+    pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // For each request: `{:032x}` takes ten times as long.
-        let mut digits = [0; 32];
+        let mut digits = [0; Self::DIGITS];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
             let half = |half: u8| b"0123456789abcdef"[usize::from(half)];
             pair.copy_from_slice(&[half(byte >> 4), half(byte & 15)]);

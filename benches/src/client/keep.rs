@@ -72,7 +72,7 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> (Vec<Record>, u
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
     let mut records = Vec::new();
     while clock::now() < end {
-        sleep((plan.ttl() / 5).min(clock::until(end))).await;
+        sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
         for (task, (lease, before)) in leases.iter().zip(&mut seen).enumerate() {
             let sent = lease.sent();
             if let (Some(last), Some(sent)) = (*before, sent)

@@ -162,6 +162,7 @@ impl Core {
             fence,
             hurried: false,
             renewing: false,
+            leaving: false,
         };
         let deadline = if seeded!(self, NoMargin) {
             sent + ticket.order.terms.ttl()

@@ -9,11 +9,14 @@ use super::jitter::Jitter;
 use super::queue::KeyQueue;
 use super::shutdown::{Shutdown, ShutdownReport};
 use super::ticket::{Order, Stage, Ticket, TicketId};
-use super::timers::Timers;
+use super::timers::{Due, Timers};
 use crate::clock::Instant;
 use crate::counted::CountedMap;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 use crate::{Fence, LockError};
+
+/// Space for so many signals is kept.
+const KEPT_SIGNALS: usize = 1024;
 
 /// So many timers without a ticket may be kept.
 const STALE_TIMERS: usize = 64;
@@ -91,6 +94,8 @@ pub(super) enum Flight {
         /// Whether they were renewed as shares.
         shares: bool,
         sent: Instant,
+        /// The timer that is set for all of them while the answer is awaited.
+        armed: Option<Instant>,
     },
     Release {
         ticket: TicketId,
@@ -144,7 +149,7 @@ impl Core {
             held_back: VecDeque::new(),
             shutdown: None,
             jitter: Jitter::new(seed),
-            phase: Duration::from_nanos(seed % 10_000_000),
+            phase: Duration::from_nanos(seed & u64::from(u32::MAX)),
             renewals: Vec::new(),
             timers: Timers::default(),
             requests: Vec::new(),
@@ -196,6 +201,7 @@ impl Core {
                 tickets,
                 shares,
                 sent,
+                ..
             }) => self.renew_replied(&tickets, shares, sent, result, now),
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
@@ -225,18 +231,24 @@ impl Core {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some((at, id)) = self.timers.pop(now) {
-            let Some(ticket) = self.tickets.get_mut(&id) else {
-                continue;
-            };
-            if ticket.armed != Some(at) {
-                continue;
+        while let Some((at, due)) = self.timers.pop(now) {
+            match due {
+                Due::Ticket(id) => self.ticket_due(id, at, now),
+                Due::Batch(op) => self.batch_due(op, now),
             }
+        }
+        self.shutdown_due(now);
+    }
+
+    fn ticket_due(&mut self, id: TicketId, at: Instant, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        if ticket.armed == Some(at) {
             ticket.armed = None;
             self.due(id, now);
             self.arm(id);
         }
-        self.shutdown_due(now);
     }
 
     /// When to call [`tick`](Self::tick) next.
@@ -334,6 +346,13 @@ impl Core {
         mem::take(&mut self.signals)
     }
 
+    /// Takes back the space of signals that have been told.
+    pub(crate) fn reuse(&mut self, signals: Vec<Signal>) {
+        if self.signals.is_empty() && signals.capacity() <= KEPT_SIGNALS {
+            self.signals = signals;
+        }
+    }
+
     pub(super) fn signal(&mut self, signal: Signal) {
         self.signals.push(signal);
     }
@@ -363,10 +382,9 @@ impl Core {
         let due = match &ticket.stage {
             Stage::Queued => Some(self.queued_due(id, ticket)),
             Stage::Asking { until, .. } => Some(ticket.budget.min(*until)),
-            Stage::Held(lease) => {
-                let end = ticket.end(lease);
-                Some(lease.renew_at.map_or(end, |renew| renew.min(end)))
-            }
+            // It leaves now, and the timer of its batch is its own.
+            Stage::Held(lease) if lease.leaving => None,
+            Stage::Held(lease) => Some(ticket.next_due(lease)),
             Stage::Releasing(cleanup) => {
                 let next = cleanup.next_try.min(cleanup.until);
                 Some(cleanup.awaited.map_or(next, |awaited| next.min(awaited)))
@@ -378,7 +396,15 @@ impl Core {
         };
         if ticket.armed.is_none_or(|armed| due < armed) {
             ticket.armed = Some(due);
-            self.timers.push((due, id));
+            self.timers.push((due, Due::Ticket(id)));
+            self.drop_stale_timers();
+        }
+    }
+
+    /// Sets the timer of many leases that are renewed by one request.
+    pub(super) fn arm_batch(&mut self, op: OpId, due: Option<Instant>) {
+        if let Some(due) = due {
+            self.timers.push((due, Due::Batch(op)));
             self.drop_stale_timers();
         }
     }
@@ -389,8 +415,13 @@ impl Core {
         if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
             return;
         }
-        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| (at, *id));
-        self.timers = self.tickets.iter().filter_map(armed).collect();
+        let tickets = self.tickets.iter();
+        let tickets = tickets.filter_map(|(id, ticket)| Some((ticket.armed?, Due::Ticket(*id))));
+        let batches = self.flights.iter().filter_map(|(op, flight)| match flight {
+            Flight::Renew { armed, .. } => Some(((*armed)?, Due::Batch(*op))),
+            _ => None,
+        });
+        self.timers = tickets.chain(batches).collect();
     }
 
     fn retry_now(&mut self, id: TicketId, now: Instant) {
@@ -405,6 +436,7 @@ impl Core {
                 if let Some(renew_at) = &mut lease.renew_at {
                     *renew_at = now;
                 }
+                lease.leaving = false;
             }
             Stage::Releasing(cleanup) => cleanup.next_try = now,
             Stage::Lost => {}

@@ -7,7 +7,7 @@ use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
-use crate::store::{Failure, Op, Renewal, Reply, Retry};
+use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
 /// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of everybody else on
 /// the server; one of 200 is hardly seen, and costs the client no more.
@@ -40,7 +40,30 @@ impl Core {
             if seeded!(self, WatchdogAsleep) {
                 return;
             }
+            lease.leaving = true;
             self.renewals.push(id);
+        }
+    }
+
+    /// A renewal of many has gone unanswered for so long that one of them may have something to do.
+    pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
+        let Some(Flight::Renew { tickets, armed, .. }) = self.flights.get_mut(&op) else {
+            return;
+        };
+        *armed = None;
+        for id in tickets.clone() {
+            if self.has_left(id) {
+                self.hold_due(id, now);
+                self.arm(id);
+            }
+        }
+    }
+
+    /// From now on the lease has a timer of its own again, if it had none.
+    fn has_left(&mut self, id: TicketId) -> bool {
+        match self.tickets.get_mut(&id).map(|ticket| &mut ticket.stage) {
+            Some(Stage::Held(lease)) => std::mem::take(&mut lease.leaving),
+            _ => false,
         }
     }
 
@@ -61,11 +84,17 @@ impl Core {
             let mut tickets = Vec::with_capacity(batch.len());
             let mut renewals = Vec::with_capacity(batch.len());
             let mut patience = Duration::MAX;
+            let mut armed = None;
             for id in batch {
-                // Released in the same instant: nothing to renew.
-                let Some(ticket) = self.tickets.get(id).filter(|ticket| is_held(ticket)) else {
+                let Some(ticket) = self.tickets.get(id) else {
                     continue;
                 };
+                // Released in the same instant: nothing to renew.
+                let Stage::Held(lease) = &ticket.stage else {
+                    continue;
+                };
+                let due = ticket.next_due(lease);
+                armed = armed.map_or(Some(due), |armed| Some(due.min(armed)));
                 tickets.push(*id);
                 renewals.push(Renewal {
                     key: Arc::clone(&ticket.order.key),
@@ -79,9 +108,11 @@ impl Core {
                     tickets,
                     shares,
                     sent: now,
+                    armed,
                 };
                 let op = if shares { Op::Stay } else { Op::Renew };
-                self.send(op(renewals), patience, flight);
+                let op = self.send(op(renewals), patience, flight);
+                self.arm_batch(op, armed);
             }
         }
     }
@@ -154,6 +185,7 @@ impl Core {
             return;
         };
         lease.renewing = false;
+        lease.leaving = false;
         if lease.sent < sent {
             lease.sent = sent;
             lease.renew_at = watchdog.map(|dog| dog.due(sent, self.phase));
@@ -177,6 +209,7 @@ impl Core {
         let Stage::Held(lease) = &mut ticket.stage else {
             return;
         };
+        lease.leaving = false;
         let pause = if retry == Retry::Now && !std::mem::replace(&mut lease.hurried, true) {
             Duration::ZERO
         } else {
@@ -220,10 +253,6 @@ impl Core {
         }
         self.pump(key, now);
     }
-}
-
-fn is_held(ticket: &Ticket) -> bool {
-    matches!(ticket.stage, Stage::Held(_))
 }
 
 fn held_deadline(ticket: &Ticket) -> Option<Instant> {

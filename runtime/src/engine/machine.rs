@@ -317,9 +317,11 @@ impl Machine {
     }
 
     fn tell_all(&mut self) {
-        for signal in self.core.take_signals() {
+        let mut signals = self.core.take_signals();
+        for signal in signals.drain(..) {
             self.tell(signal);
         }
+        self.core.reuse(signals);
     }
 
     fn tell(&mut self, signal: Signal) {

@@ -21,9 +21,9 @@ pub(crate) struct Watchdog {
     pub(crate) max_hold: Option<Duration>,
 }
 
-/// Leases are renewed together if they are due within a 256th of their interval, and no more than 10 ms.
-const TOGETHER: u32 = 256;
-const LONGEST_TOGETHER: Duration = Duration::from_millis(10);
+/// Leases are renewed together if they are due within a 128th of their interval, and no more than 20 ms.
+const TOGETHER: u32 = 128;
+const LONGEST_TOGETHER: Duration = Duration::from_millis(20);
 
 impl Watchdog {
     /// When to renew a lease that is counted from `sent`: after the interval or a little before, at a time that many leases share, so that
@@ -119,6 +119,8 @@ pub(super) struct Lease {
     pub(super) hurried: bool,
     /// Whether a renewal has been sent that was not confirmed.
     pub(super) renewing: bool,
+    /// Whether it is to be sent, or was and its batch has the timer.
+    pub(super) leaving: bool,
 }
 
 /// A lock that is being removed from the store.
@@ -184,6 +186,12 @@ impl Ticket {
     pub(super) fn deadline(&self, lease: &Lease) -> Instant {
         let hard = self.order.terms.hard(lease.sent);
         lease.ceiling.map_or(hard, |ceiling| hard.min(ceiling))
+    }
+
+    /// When a held lease is looked at next.
+    pub(super) fn next_due(&self, lease: &Lease) -> Instant {
+        let end = self.end(lease);
+        lease.renew_at.map_or(end, |renew| renew.min(end))
     }
 
     /// When the caller is told that the lease is over.

@@ -5,12 +5,20 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::ticket::TicketId;
 use crate::clock::Instant;
+use crate::store::OpId;
 
 /// How much time a bin spans, in nanoseconds.
 const BIN: u64 = 1_000_000;
 
-/// A timer for a ticket.
-pub(super) type Timer = (Instant, TicketId);
+/// A timer for a ticket, or for all that were renewed by one request.
+pub(super) type Timer = (Instant, Due);
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Ticket(TicketId),
+    Batch(OpId),
+}
 
 /// Timers, the earliest first.
 ///
@@ -108,8 +116,9 @@ mod tests {
                     }
                     prop_assert!(model.iter().all(|(at, _)| now < *at));
                 } else {
-                    timers.push((at, TicketId(number)));
-                    model.push((at, TicketId(number)));
+                    let due = Due::Ticket(TicketId(number));
+                    timers.push((at, due));
+                    model.push((at, due));
                 }
                 prop_assert_eq!(timers.next(), model.iter().map(|(at, _)| *at).min());
                 prop_assert_eq!(timers.len(), model.len());
