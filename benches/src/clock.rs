@@ -6,7 +6,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds since some start that all processes of the machine share.
 pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
+    read(ClockId::Monotonic)
+}
+
+/// The CPU time that this thread has used, in nanoseconds.
+pub(crate) fn of_thread() -> u64 {
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
     seconds * 1_000_000_000 + nanos

@@ -56,6 +56,8 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     if shape.keeps()
         && let Some(cpu) = outcome.cpu
     {
+        let looking: u64 = outcome.reports.iter().map(|one| one.looking_ns).sum();
+        let cpu = cpu.saturating_sub(Duration::from_nanos(looking));
         figures.insert("cpu_cores", cpu.as_secs_f64() / seconds(&outcome));
     }
     figures
@@ -234,6 +236,17 @@ mod tests {
         let figures = of(&SHAPE, outcome(sections.collect()));
         assert!((figures["client_us"] - 5_000.0).abs() < 1e-6);
         assert!((figures["server_us"] - 2_500.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn looking_at_the_leases_is_no_part_of_renewing_them() {
+        let shape = Clients {
+            work: Work::Keep,
+            ..SHAPE
+        };
+        let mut outcome = outcome(vec![section(0, 1_100_000_000, 1_100_000_000, 0)]);
+        outcome.reports[0].looking_ns = 5_000_000;
+        assert!((of(&shape, outcome)["cpu_cores"] - 0.015).abs() < 1e-9);
     }
 
     #[test]

@@ -20,10 +20,11 @@ pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Faul
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
     sleep(clock::until(from)).await;
-    let (records, lost) = watch(&leases, plan, from).await;
-    record::write(&plan.file, records)?;
+    let watched = watch(&leases, plan, from).await;
+    record::write(&plan.file, watched.records)?;
     Ok(Report {
-        lost,
+        lost: watched.lost,
+        looking_ns: watched.looking_ns,
         ..Report::default()
     })
 }
@@ -64,27 +65,42 @@ fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
     cut(part)..cut(part + 1)
 }
 
-/// Looks at every lease often enough to see each renewal once, and seldom enough not to count in the client's CPU
-/// time. A record's `asked` is when the renewal was due, `entered` when it was sent.
-async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> (Vec<Record>, u64) {
+#[derive(Default)]
+struct Watched {
+    records: Vec<Record>,
+    /// Leases that were not held any more.
+    lost: u64,
+    /// The CPU time of the looks that began in the window. It is no part of what renewing takes.
+    looking_ns: u64,
+}
+
+/// Looks at every lease just often enough to see each renewal once. A record's `asked` is when the renewal was due, `entered` when it was
+/// sent.
+async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
+    let mut watched = Watched::default();
+    let began = clock::of_thread();
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
-    let mut records = Vec::new();
+    watched.looking_ns += clock::of_thread() - began;
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
+        let (in_window, began) = (clock::now() < end, clock::of_thread());
         for (task, (lease, before)) in leases.iter().zip(&mut seen).enumerate() {
             let sent = lease.sent();
             if let (Some(last), Some(sent)) = (*before, sent)
                 && let Some(record) = renewal(task, last, sent, interval)
             {
-                records.push(record);
+                watched.records.push(record);
             }
             *before = sent.filter(|_| before.is_some());
         }
+        if in_window {
+            watched.looking_ns += clock::of_thread() - began;
+        }
     }
-    let lost = seen.iter().filter(|sent| sent.is_none()).count();
-    (records, lost as u64)
+    watched.lost = seen.iter().filter(|sent| sent.is_none()).count() as u64;
+    watched
 }
 
 /// The renewal between two looks, if there was one. Two readings of one stamp differ by some nanoseconds.

@@ -29,6 +29,9 @@ use crate::plan::{Plan, Work};
 pub(crate) struct Report {
     /// Waiters that were never served.
     pub(crate) lost: u64,
+    /// CPU time in the window that was spent on looking at what is measured.
+    #[serde(default)]
+    pub(crate) looking_ns: u64,
     /// What went wrong, a few of them.
     #[serde(default)]
     pub(crate) errors: Vec<String>,

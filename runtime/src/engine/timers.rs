@@ -1,7 +1,6 @@
 //! When what is due, of a hundred thousand locks.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use super::ticket::TicketId;
 use crate::clock::Instant;
@@ -26,8 +25,8 @@ pub(super) enum Due {
 /// renewing 100,000 leases took.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// The bins that have come up.
-    near: BinaryHeap<Reverse<Timer>>,
+    /// The bins that have come up, the earliest timer last.
+    near: Vec<Timer>,
     bins: BTreeMap<u64, Bin>,
     len: usize,
 }
@@ -52,7 +51,7 @@ impl Timers {
 
     /// The time of the first.
     pub(super) fn next(&self) -> Option<Instant> {
-        let near = self.near.peek().map(|Reverse((at, _))| *at);
+        let near = self.near.last().map(|(at, _)| *at);
         let first = self.bins.first_key_value().map(|(_, bin)| bin.first);
         match (near, first) {
             (Some(near), Some(first)) => Some(near.min(first)),
@@ -62,18 +61,18 @@ impl Timers {
 
     /// The first, if its time has come.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Timer> {
+        let before = self.near.len();
         while let Some(bin) = self.bins.first_entry()
             && bin.get().first <= now
         {
-            self.near
-                .extend(bin.remove().timers.into_iter().map(Reverse));
+            self.near.append(&mut bin.remove().timers);
         }
-        let Reverse((at, _)) = self.near.peek()?;
-        if now < *at {
-            return None;
+        if self.near.len() != before {
+            self.near.sort_unstable_by(|one, other| other.cmp(one));
         }
+        let timer = self.near.pop_if(|(at, _)| *at <= now)?;
         self.len -= 1;
-        self.near.pop().map(|Reverse(timer)| timer)
+        Some(timer)
     }
 
     pub(super) fn len(&self) -> usize {
