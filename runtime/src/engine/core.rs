@@ -1,6 +1,6 @@
 //! The pure core: events and the time go in, requests and signals come out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::jitter::Jitter;
 use super::queue::KeyQueue;
 use super::shutdown::{Shutdown, ShutdownReport};
 use super::ticket::{Order, Stage, Ticket, TicketId};
-use super::timers::{Due, Timers};
+use super::timers::Timers;
 use crate::clock::Instant;
 use crate::counted::CountedMap;
 use crate::store::{Failure, Op, OpId, Reply, Request};
@@ -94,8 +94,8 @@ pub(super) enum Flight {
         /// Whether they were renewed as shares.
         shares: bool,
         sent: Instant,
-        /// The timer that is set for all of them while the answer is awaited.
-        armed: Option<Instant>,
+        /// When the first of them has something to do, should there be no answer.
+        due: Instant,
     },
     Release {
         ticket: TicketId,
@@ -131,6 +131,8 @@ pub(crate) struct Core {
     pub(super) phase: Duration,
     /// Leases that are due now; they leave together.
     pub(super) renewals: Vec<TicketId>,
+    /// Renewals that were sent, and when each is looked at if it has not been answered by then.
+    pub(super) unanswered: BTreeSet<(Instant, OpId)>,
     timers: Timers,
     requests: Vec<Request>,
     signals: Vec<Signal>,
@@ -151,6 +153,7 @@ impl Core {
             jitter: Jitter::new(seed),
             phase: Duration::from_nanos(seed & u64::from(u32::MAX)),
             renewals: Vec::new(),
+            unanswered: BTreeSet::new(),
             timers: Timers::default(),
             requests: Vec::new(),
             signals: Vec::new(),
@@ -201,8 +204,11 @@ impl Core {
                 tickets,
                 shares,
                 sent,
-                ..
-            }) => self.renew_replied(&tickets, shares, sent, result, now),
+                due,
+            }) => {
+                self.unanswered.remove(&(due, op));
+                self.renew_replied(&tickets, shares, sent, result, now);
+            }
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
             }
@@ -231,34 +237,32 @@ impl Core {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some((at, due)) = self.timers.pop(now) {
-            match due {
-                Due::Ticket(id) => self.ticket_due(id, at, now),
-                Due::Batch(op) => self.batch_due(op, now),
-            }
+        while let Some((due, op)) = self.unanswered.first().copied()
+            && due <= now
+        {
+            self.unanswered.pop_first();
+            self.batch_due(op, now);
         }
-        self.shutdown_due(now);
-    }
-
-    fn ticket_due(&mut self, id: TicketId, at: Instant, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
-            return;
-        };
-        if ticket.armed == Some(at) {
+        while let Some((at, id)) = self.timers.pop(now) {
+            let Some(ticket) = self.tickets.get_mut(&id) else {
+                continue;
+            };
+            if ticket.armed != Some(at) {
+                continue;
+            }
             ticket.armed = None;
             self.due(id, now);
             self.arm(id);
         }
+        self.shutdown_due(now);
     }
 
     /// When to call [`tick`](Self::tick) next.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let timer = self.timers.next();
+        let unanswered = self.unanswered.first().map(|(due, _)| *due);
         let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
-        match (timer, shutdown) {
-            (Some(one), Some(two)) => Some(one.min(two)),
-            (one, two) => one.or(two),
-        }
+        [timer, unanswered, shutdown].into_iter().flatten().min()
     }
 
     /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
@@ -396,15 +400,7 @@ impl Core {
         };
         if ticket.armed.is_none_or(|armed| due < armed) {
             ticket.armed = Some(due);
-            self.timers.push((due, Due::Ticket(id)));
-            self.drop_stale_timers();
-        }
-    }
-
-    /// Sets the timer of many leases that are renewed by one request.
-    pub(super) fn arm_batch(&mut self, op: OpId, due: Option<Instant>) {
-        if let Some(due) = due {
-            self.timers.push((due, Due::Batch(op)));
+            self.timers.push((due, id));
             self.drop_stale_timers();
         }
     }
@@ -415,13 +411,8 @@ impl Core {
         if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
             return;
         }
-        let tickets = self.tickets.iter();
-        let tickets = tickets.filter_map(|(id, ticket)| Some((ticket.armed?, Due::Ticket(*id))));
-        let batches = self.flights.iter().filter_map(|(op, flight)| match flight {
-            Flight::Renew { armed, .. } => Some(((*armed)?, Due::Batch(*op))),
-            _ => None,
-        });
-        self.timers = tickets.chain(batches).collect();
+        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| (at, *id));
+        self.timers = self.tickets.iter().filter_map(armed).collect();
     }
 
     fn retry_now(&mut self, id: TicketId, now: Instant) {

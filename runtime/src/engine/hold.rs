@@ -47,10 +47,9 @@ impl Core {
 
     /// A renewal of many has gone unanswered for so long that one of them may have something to do.
     pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
-        let Some(Flight::Renew { tickets, armed, .. }) = self.flights.get_mut(&op) else {
+        let Some(Flight::Renew { tickets, .. }) = self.flights.get(&op) else {
             return;
         };
-        *armed = None;
         for id in tickets.clone() {
             if self.has_left(id) {
                 self.hold_due(id, now);
@@ -84,7 +83,7 @@ impl Core {
             let mut tickets = Vec::with_capacity(batch.len());
             let mut renewals = Vec::with_capacity(batch.len());
             let mut patience = Duration::MAX;
-            let mut armed = None;
+            let mut first = now + Duration::MAX;
             for id in batch {
                 let Some(ticket) = self.tickets.get(id) else {
                     continue;
@@ -93,8 +92,7 @@ impl Core {
                 let Stage::Held(lease) = &ticket.stage else {
                     continue;
                 };
-                let due = ticket.next_due(lease);
-                armed = armed.map_or(Some(due), |armed| Some(due.min(armed)));
+                first = first.min(ticket.next_due(lease));
                 tickets.push(*id);
                 renewals.push(Renewal {
                     key: Arc::clone(&ticket.order.key),
@@ -108,11 +106,11 @@ impl Core {
                     tickets,
                     shares,
                     sent: now,
-                    armed,
+                    due: first,
                 };
                 let op = if shares { Op::Stay } else { Op::Renew };
                 let op = self.send(op(renewals), patience, flight);
-                self.arm_batch(op, armed);
+                self.unanswered.insert((first, op));
             }
         }
     }

@@ -4,20 +4,12 @@ use std::collections::BTreeMap;
 
 use super::ticket::TicketId;
 use crate::clock::Instant;
-use crate::store::OpId;
 
 /// How much time a bin spans, in nanoseconds.
 const BIN: u64 = 1_000_000;
 
-/// A timer for a ticket, or for all that were renewed by one request.
-pub(super) type Timer = (Instant, Due);
-
-/// What a timer is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
-    Ticket(TicketId),
-    Batch(OpId),
-}
+/// A timer for a ticket.
+pub(super) type Timer = (Instant, TicketId);
 
 /// Timers, the earliest first.
 ///
@@ -115,9 +107,8 @@ mod tests {
                     }
                     prop_assert!(model.iter().all(|(at, _)| now < *at));
                 } else {
-                    let due = Due::Ticket(TicketId(number));
-                    timers.push((at, due));
-                    model.push((at, due));
+                    timers.push((at, TicketId(number)));
+                    model.push((at, TicketId(number)));
                 }
                 prop_assert_eq!(timers.next(), model.iter().map(|(at, _)| *at).min());
                 prop_assert_eq!(timers.len(), model.len());

@@ -12,6 +12,7 @@ use crate::token::Token;
 use crate::{Fence, LockError, StoreError};
 
 mod passing;
+mod renewing;
 mod together;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
