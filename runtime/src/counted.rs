@@ -22,7 +22,8 @@ impl Hasher for Spread {
         let number = self.0 ^ number;
         let (block, place) = (number >> PLACES.trailing_zeros(), number % PLACES);
         // A map takes the last bits for the place, and compares the first before it looks at the number itself.
-        self.0 = ((block.wrapping_mul(GOLDEN) << PLACES.trailing_zeros() | place)) ^ place.rotate_right(PLACES.trailing_zeros());
+        self.0 = (block.wrapping_mul(GOLDEN) << PLACES.trailing_zeros() | place)
+            ^ place.rotate_right(PLACES.trailing_zeros());
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -1,5 +1,6 @@
 //! Keeping a lock, and noticing that it is lost.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,15 +126,12 @@ impl Core {
     ) {
         match result {
             Ok(Reply::Renewed(kept)) => {
-                for (id, kept) in tickets.iter().zip(kept) {
-                    self.renewal_said(*id, shares, sent, Some(kept), now);
-                }
+                let kept = kept.into_iter().map(Some);
+                self.renewals_said(tickets, shares, sent, kept, now);
             }
             #[cfg(feature = "redis")]
             Ok(Reply::RenewedInPart(kept)) => {
-                for (id, kept) in tickets.iter().zip(kept) {
-                    self.renewal_said(*id, shares, sent, kept, now);
-                }
+                self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
             }
             // Not known: the lease runs on as it was, and the same token is tried again.
             unknown => {
@@ -145,6 +143,20 @@ impl Core {
                     self.renew_soon(*id, retry, now);
                 }
             }
+        }
+    }
+
+    /// Of each whether its key was kept, as far as that is known: all of them have a timer of their own again after this.
+    fn renewals_said(
+        &mut self,
+        tickets: &[TicketId],
+        shares: bool,
+        sent: Instant,
+        kept: impl Iterator<Item = Option<bool>>,
+        now: Instant,
+    ) {
+        for (id, kept) in tickets.iter().zip(kept.chain(iter::repeat(None))) {
+            self.renewal_said(*id, shares, sent, kept, now);
         }
     }
 

@@ -100,6 +100,26 @@ fn an_answered_renewal_leaves_nothing_to_look_at() {
     renewal(&mut core, next);
 }
 
+/// Fails if leases that an answer says nothing of are forgotten.
+#[test]
+fn what_an_answer_leaves_out_is_asked_again() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    let op = renewal(&mut core, due);
+    core.reply(op, Ok(Reply::Renewed(vec![true])), due);
+    let mut again = 0;
+    while again < 2 {
+        let next = go_on(&mut core);
+        assert!(next < due + INTERVAL / 2, "{again} at {next:?}");
+        for request in core.take_requests(next) {
+            match request.op {
+                Op::Renew(renewals) => again += renewals.len(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
 /// Fails if leases whose renewal was under way when the connection broke wait for their next turn.
 #[test]
 fn a_new_connection_renews_what_is_unanswered_at_once() {

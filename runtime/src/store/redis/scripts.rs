@@ -341,10 +341,7 @@ fn renew(renewals: &[Renewal]) -> Cmd {
     let keys: usize = renewals.iter().map(|renewal| renewal.key.len()).sum();
     let count = renewals.len();
     let mut command = Cmd::with_capacity(5 + 2 * count, keys + (2 + count) * Token::DIGITS);
-    command
-        .arg("EVALSHA")
-        .arg(RENEW.get_hash())
-        .arg(count);
+    command.arg("EVALSHA").arg(RENEW.get_hash()).arg(count);
     for renewal in renewals {
         command.arg(&*renewal.key);
     }
