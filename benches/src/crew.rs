@@ -80,10 +80,10 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// What comes before the window. Those that keep leases have them when they are ready.
+/// What comes before the window. Those that keep leases have them when they are ready, and look at them first in this time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
-        Duration::ZERO
+        setting.ttl / 50
     } else {
         setting.window / 2
     }

@@ -51,6 +51,7 @@ impl Token {
         Self(number)
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) const DIGITS: usize = 32;
 
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.

@@ -19,7 +19,6 @@ pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Faul
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
-    sleep(clock::until(from)).await;
     let watched = watch(&leases, plan, from).await;
     record::write(&plan.file, watched.records)?;
     Ok(Report {
@@ -80,9 +79,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
     let mut watched = Watched::default();
-    let began = clock::of_thread();
+    // In the warm-up.
     let mut seen: Vec<Option<u64>> = leases.iter().map(L::sent).collect();
-    watched.looking_ns += clock::of_thread() - began;
     while clock::now() < end {
         sleep((plan.ttl() * 3 / 10).min(clock::until(end))).await;
         let (in_window, began) = (clock::now() < end, clock::of_thread());

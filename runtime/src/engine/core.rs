@@ -151,7 +151,7 @@ impl Core {
             held_back: VecDeque::new(),
             shutdown: None,
             jitter: Jitter::new(seed),
-            phase: Duration::from_nanos(seed & u64::from(u32::MAX)),
+            phase: Duration::from_nanos(seed % 10_000_000),
             renewals: Vec::new(),
             unanswered: BTreeSet::new(),
             timers: Timers::default(),
@@ -237,12 +237,6 @@ impl Core {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some((due, op)) = self.unanswered.first().copied()
-            && due <= now
-        {
-            self.unanswered.pop_first();
-            self.batch_due(op, now);
-        }
         while let Some((at, id)) = self.timers.pop(now) {
             let Some(ticket) = self.tickets.get_mut(&id) else {
                 continue;
@@ -253,6 +247,13 @@ impl Core {
             ticket.armed = None;
             self.due(id, now);
             self.arm(id);
+        }
+        // After those whose time to wait is over: none of them is to be asked for because a lease is.
+        while let Some((due, op)) = self.unanswered.first().copied()
+            && due <= now
+        {
+            self.unanswered.pop_first();
+            self.batch_due(op, now);
         }
         self.shutdown_due(now);
     }

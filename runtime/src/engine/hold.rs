@@ -59,6 +59,28 @@ impl Core {
         }
     }
 
+    /// A lease that is held and that nobody looks at when it is due.
+    #[cfg(test)]
+    pub(super) fn unwatched(&self) -> Option<TicketId> {
+        let in_batch = |id: TicketId, due: Instant| {
+            let mut batches = self.unanswered.iter().filter(|(at, _)| *at <= due);
+            batches.any(|(_, op)| match self.flights.get(op) {
+                Some(Flight::Renew { tickets, .. }) => tickets.contains(&id),
+                _ => false,
+            })
+        };
+        let unwatched = |(id, ticket): (&TicketId, &Ticket)| {
+            let Stage::Held(lease) = &ticket.stage else {
+                return None;
+            };
+            let due = ticket.next_due(lease);
+            let armed = ticket.armed.is_some_and(|at| at <= due);
+            let watched = armed || (lease.leaving && in_batch(*id, due));
+            (!watched).then_some(*id)
+        };
+        self.tickets.iter().find_map(unwatched)
+    }
+
     /// From now on the lease has a timer of its own again, if it had none.
     fn has_left(&mut self, id: TicketId) -> bool {
         match self.tickets.get_mut(&id).map(|ticket| &mut ticket.stage) {

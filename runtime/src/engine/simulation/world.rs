@@ -338,6 +338,9 @@ impl World {
         for signal in signals {
             self.told(node, signal);
         }
+        if let Some(id) = self.nodes[node].core.unwatched() {
+            self.violation(format!("nobody looks after the lease of {id:?}"));
+        }
         let due = self.nodes[node].core.next_due();
         if let Some(due) = due
             && self.nodes[node].next_tick.is_none_or(|at| due < at)
