@@ -113,8 +113,8 @@ fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
 
 /// What `late` means: when a renewal was sent, against when it was due.
 fn keep(outcome: &Outcome, figures: &mut Figures) {
-    let late = outcome.records.iter().flatten();
-    let mut late: Vec<u64> = late
+    let mut late: Vec<u64> = in_window(outcome)
+        .iter()
         .map(|record| record.entered.saturating_sub(record.asked))
         .collect();
     late.sort_unstable();

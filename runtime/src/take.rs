@@ -42,7 +42,7 @@ pub(crate) async fn take(
     let wait = taking.give_way(&wants).await?;
     let places = match wants.as_slice() {
         [only] if only.holder.is_none() => {
-            let order = taking.order(only, wait);
+            let order = Box::new(taking.order(only, wait));
             vec![Place::Held(taking.ask(only, order).await?)]
         }
         // Boxed, because its future is larger and it is rarer.
@@ -156,7 +156,7 @@ impl Taking {
         }
         let orders = wants.iter().map(|want| {
             let slot = Slot::new(Arc::clone(&want.name));
-            (slot, *self.order(want, Duration::ZERO))
+            (slot, self.order(want, Duration::ZERO))
         });
         match Hold::take_all(&self.pool, orders.collect(), wait).await {
             Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
@@ -235,7 +235,7 @@ impl Taking {
         if waits && fresh.is_zero() {
             return Err(Setback::Stale);
         }
-        let order = self.order(want, left.min(fresh));
+        let order = Box::new(self.order(want, left.min(fresh)));
         match self.ask(want, order).await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
             Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
@@ -248,8 +248,8 @@ impl Taking {
         Hold::take(self.pool.clone(), slot, order)
     }
 
-    fn order(&self, want: &Want, budget: Duration) -> Box<Order> {
-        Box::new(Order {
+    fn order(&self, want: &Want, budget: Duration) -> Order {
+        Order {
             key: Arc::clone(&want.key),
             name: Arc::clone(&want.name),
             token: self.pool.token(),
@@ -258,7 +258,7 @@ impl Taking {
             watchdog: self.plan.watchdog,
             wait: budget,
             share: self.plan.share,
-        })
+        }
     }
 
     /// What is left of the call's one budget.

@@ -385,8 +385,8 @@ mod tests {
     const TASKS: u32 = 8;
     const SECTIONS: u32 = 5_000;
 
-    fn order() -> Box<Order> {
-        Box::new(Order {
+    fn order() -> Order {
+        Order {
             key: "hot".into(),
             name: "hot".into(),
             token: Token::random(Nonce::new()),
@@ -395,7 +395,7 @@ mod tests {
             watchdog: None,
             wait: LONG,
             share: None,
-        })
+        }
     }
 
     /// Takes and releases the key, and counts inside.
@@ -405,7 +405,7 @@ mod tests {
             slot.set_clock(engine.clock());
             let acquire = Command::Acquire {
                 id,
-                order: order(),
+                order: Box::new(order()),
                 slot: Arc::clone(&slot),
             };
             engine.send(acquire).expect("it works");
