@@ -15,6 +15,7 @@ pub(crate) struct Spread(u64);
 /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4: multiplicative hashing).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// So many numbers are left together.
 const PLACES: u64 = 16;
 
 impl Hasher for Spread {
@@ -51,5 +52,17 @@ mod tests {
         let low: HashSet<_> = (0..256).map(|number| hash(number) & 0xff).collect();
         let high: HashSet<_> = (0..256).map(|number| hash(number) >> 57).collect();
         assert_eq!((low.len(), high.len()), (256, 128));
+    }
+
+    #[test]
+    fn sixteen_that_follow_each_other_lie_together() {
+        let hash = |number| BuildHasherDefault::<Spread>::default().hash_one(OpId(number));
+        for first in [0, PLACES, 1000 * PLACES] {
+            let places: Vec<_> = (first..first + PLACES).map(|id| hash(id) & 0xfff).collect();
+            assert!(
+                places.is_sorted() && places[0] + PLACES - 1 == places[15],
+                "{places:?}"
+            );
+        }
     }
 }

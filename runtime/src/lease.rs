@@ -53,7 +53,7 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// How much earlier than the server we let a lease end.
+    /// How much earlier than the server we let a lease end, in nanoseconds.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }

@@ -427,6 +427,7 @@ async fn a_call_that_lets_others_go_first_waits_no_longer_for_that() {
         drop(call);
         is_free(&pool, "other").await;
     };
+    // Nothing happens while it is left alone: what the call has to notice is the time.
     thread::sleep(WAIT);
     let began = Instant::now();
     let error = waiting.as_mut().await.expect_err("it is held");
