@@ -77,7 +77,6 @@ impl Hold {
     }
 
     fn new(pool: LockPool, slot: Arc<Slot>) -> Self {
-        slot.set_clock(pool.engine().clock());
         Self {
             id: pool.engine().next_ticket(),
             pool,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::engine::Slot;
+use crate::full_key::FullKey;
 use crate::pool::PoolId;
 use crate::site::At;
 use crate::{Fence, LockError, key};
@@ -32,7 +33,7 @@ pub(crate) struct Lock {
 pub(crate) struct Lease {
     pub(crate) pool: PoolId,
     /// The key on the server.
-    pub(crate) key: Arc<str>,
+    pub(crate) key: FullKey,
     pub(crate) slot: Arc<Slot>,
     /// Where the lock was taken.
     pub(crate) at: At,
@@ -203,7 +204,7 @@ impl Lock {
 }
 
 impl Lease {
-    pub(crate) fn new(pool: PoolId, key: Arc<str>, slot: Arc<Slot>, at: At, shared: bool) -> Self {
+    pub(crate) fn new(pool: PoolId, key: FullKey, slot: Arc<Slot>, at: At, shared: bool) -> Self {
         Self {
             pool,
             key,
@@ -216,7 +217,7 @@ impl Lease {
 
     /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
     pub(crate) fn entered(&self) -> Self {
-        let (key, slot) = (Arc::clone(&self.key), Arc::clone(&self.slot));
+        let (key, slot) = (self.key.clone(), Arc::clone(&self.slot));
         Self::new(self.pool, key, slot, self.at, self.shared)
     }
 

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::LockError;
+use crate::full_key::FullKey;
 use crate::locks::{Lease, Lock, Locks};
 use crate::pool::PoolId;
 
@@ -41,13 +42,13 @@ pub(crate) enum Standing {
 }
 
 /// Where the code that runs now stands with a key.
-pub(crate) fn standing(pool: PoolId, key: &str) -> Standing {
+pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
     let found = PATH.try_with(|path| look(&path.borrow(), pool, key));
     found.unwrap_or(Standing::Outside)
 }
 
-fn look(path: &[Locks], pool: PoolId, key: &str) -> Standing {
-    let same = |lease: &&Arc<Lease>| lease.pool == pool && *lease.key == *key;
+fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
+    let same = |lease: &&Arc<Lease>| lease.pool == pool && lease.key == *key;
     let inwards = path.iter().rev().flat_map(Locks::iter);
     let mut lost = None;
     for lease in inwards.filter_map(Lock::lease).filter(same) {

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
+use crate::full_key::FullKey;
 use crate::token::{Nonce, Token};
 use crate::{CheckReport, LockError, LockRequest, Replicas, installed, store};
 
@@ -191,9 +192,9 @@ impl LockPool {
     }
 
     /// The key on the server.
-    pub(crate) fn full_key(&self, name: &Arc<str>) -> Arc<str> {
+    pub(crate) fn full_key(&self, name: &Arc<str>) -> FullKey {
         if self.inner.namespace.is_empty() {
-            return Arc::clone(name);
+            return Arc::clone(name).into();
         }
         [&self.inner.namespace, ":", name].concat().into()
     }

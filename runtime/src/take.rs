@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Instant;
 use crate::engine::{Command, Order, Slot, guarded};
+use crate::full_key::FullKey;
 use crate::hold::Hold;
 use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
@@ -63,7 +64,7 @@ pub(crate) async fn take(
 /// One lock that a call wants.
 struct Want {
     name: Arc<str>,
-    key: Arc<str>,
+    key: FullKey,
     /// The lease of the call further out that holds it.
     holder: Option<Arc<Lease>>,
 }
@@ -155,7 +156,7 @@ impl Taking {
             return Ok(None);
         }
         let orders = wants.iter().map(|want| {
-            let slot = Slot::new(Arc::clone(&want.name));
+            let slot = Slot::new(Arc::clone(&want.name), self.pool.engine().clock());
             (slot, self.order(want, Duration::ZERO))
         });
         match Hold::take_all(&self.pool, orders.collect(), wait).await {
@@ -244,13 +245,13 @@ impl Taking {
     }
 
     fn ask(&self, want: &Want, order: Box<Order>) -> impl Future<Output = Result<Hold, LockError>> {
-        let slot = Slot::new(Arc::clone(&want.name));
+        let slot = Slot::new(Arc::clone(&want.name), self.pool.engine().clock());
         Hold::take(self.pool.clone(), slot, order)
     }
 
     fn order(&self, want: &Want, budget: Duration) -> Order {
         Order {
-            key: Arc::clone(&want.key),
+            key: want.key.clone(),
             name: Arc::clone(&want.name),
             token: self.pool.token(),
             owner: Arc::clone(&self.owner),

@@ -1,13 +1,13 @@
 //! Waiting for a lock and asking for it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Signal};
 use super::queue::{KeyQueue, Passing, Place};
 use super::ticket::{Lease, Order, Share, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::seeded::seeded;
 use crate::store::{Failure, OpId, Reply, Retry};
 use crate::{Fence, LockError, StoreError};
@@ -22,7 +22,7 @@ impl Core {
             self.signal(Signal::Failed(id, error));
             return;
         }
-        let key = Arc::clone(&order.key);
+        let key = order.key.clone();
         // A single try must still be able to cross the network.
         let budget = if order.waits() {
             order.wait
@@ -34,10 +34,7 @@ impl Core {
         } else {
             budget
         };
-        let queue = self
-            .queues
-            .entry(Arc::clone(&key))
-            .or_insert_with(KeyQueue::new);
+        let queue = self.queues.entry(key.clone()).or_insert_with(KeyQueue::new);
         queue.push(id, &order);
         self.tickets
             .insert(id, Ticket::new(order, now, now + budget));
@@ -115,7 +112,7 @@ impl Core {
                 spare,
                 wanted,
             }) if in_time && now < ticket.order.terms.soft(sent) => {
-                let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
+                let (key, share) = (ticket.order.key.clone(), ticket.order.share);
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.passing = Passing::begin(fence, spare, wanted, now);
                     queue.granted(id, share.is_some(), now);
@@ -169,7 +166,7 @@ impl Core {
         } else {
             ticket.deadline(&lease)
         };
-        let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
+        let (key, share) = (ticket.order.key.clone(), ticket.order.share);
         ticket.stage = Stage::Held(lease);
         self.signal(Signal::Granted {
             ticket: id,
@@ -190,7 +187,7 @@ impl Core {
     pub(super) fn ask_again(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get_mut(&id) {
             ticket.stage = Stage::Queued;
-            let key = Arc::clone(&ticket.order.key);
+            let key = ticket.order.key.clone();
             self.hurry(&key, now);
         }
     }
@@ -201,7 +198,7 @@ impl Core {
             return;
         };
         ticket.stage = Stage::Queued;
-        let (key, share) = (Arc::clone(&ticket.order.key), ticket.order.share);
+        let (key, share) = (ticket.order.key.clone(), ticket.order.share);
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.held(left, queued, now, |pause| self.jitter.around(pause));
             if queued && seeded!(self, MessageBelieved) {
@@ -222,7 +219,7 @@ impl Core {
     /// One answer serves all calls of this process that asked for the same key and do not queue.
     fn refuse_single_tries(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         answer: Answer,
         left: Option<Duration>,
         now: Instant,
@@ -259,7 +256,7 @@ impl Core {
             return;
         };
         ticket.stage = Stage::Queued;
-        let key = Arc::clone(&ticket.order.key);
+        let key = ticket.order.key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
             // Once: what comes back at once would come back at the speed of the network.
@@ -273,7 +270,7 @@ impl Core {
         }
     }
 
-    fn may_hurry(&mut self, key: &Arc<str>) -> bool {
+    fn may_hurry(&mut self, key: &FullKey) -> bool {
         let queue = self.queues.get_mut(key);
         queue.is_some_and(|queue| !std::mem::replace(&mut queue.hurried, true))
     }
@@ -297,7 +294,7 @@ impl Core {
             self.fail(id, error, now);
             return;
         }
-        let key = Arc::clone(&ticket.order.key);
+        let key = ticket.order.key.clone();
         if let Stage::Asking { until, .. } = ticket.stage
             && until <= now
         {

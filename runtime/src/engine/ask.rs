@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::core::{Core, Flight};
-use super::queue::{KeyQueue, MOST_SPARE, Place};
+use super::queue::{MOST_SPARE, Place};
 use super::ticket::{Stage, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::Op;
 
 /// So many calls that share a lock ask for it at once.
@@ -13,7 +14,7 @@ const MOST_TOGETHER: usize = 64;
 
 impl Core {
     /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it.
-    pub(super) fn pump(&mut self, key: &Arc<str>, now: Instant) {
+    pub(super) fn pump(&mut self, key: &FullKey, now: Instant) {
         let Some(queue) = self.queues.get(key) else {
             return;
         };
@@ -35,20 +36,24 @@ impl Core {
     }
 
     /// Asks, unless so much is under way that what is asked now would only grow old behind it.
-    fn ask_together(&mut self, key: &Arc<str>, now: Instant) {
+    fn ask_together(&mut self, key: &FullKey, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
         if self.limits.in_flight <= self.flights.len() {
             queue.held_back = true;
-            self.held_back.push_back(Arc::clone(key));
+            self.held_back.push_back(key.clone());
             return;
         }
-        let Some(queue) = self.queues.get(key) else {
+        let Some(&head) = queue.waiting.front() else {
             return;
         };
-        for id in self.asking_together(queue) {
-            self.ask(id, now);
+        if self.tickets[&head].order.share.is_some() {
+            for id in self.asking_together(key) {
+                self.ask(id, now);
+            }
+        } else if self.is_queued(head) {
+            self.ask(head, now);
         }
     }
 
@@ -65,22 +70,20 @@ impl Core {
         }
     }
 
-    fn asking_together(&self, queue: &KeyQueue) -> Vec<TicketId> {
-        let shares = |id: &&TicketId| self.tickets[*id].order.share.is_some();
-        let together = queue.waiting.iter().take(MOST_TOGETHER).take_while(shares);
-        let together = together.count().max(1);
-        let queued = |id: &TicketId| matches!(self.tickets[id].stage, Stage::Queued);
-        queue
-            .waiting
-            .iter()
-            .copied()
-            .take(together)
-            .filter(queued)
-            .collect()
+    /// Those at the head of the queue that would share the lock and have not asked.
+    fn asking_together(&self, key: &FullKey) -> Vec<TicketId> {
+        let queue = self.queues.get(key).map(|queue| queue.waiting.iter());
+        let first = queue.into_iter().flatten().copied().take(MOST_TOGETHER);
+        let share = first.take_while(|id| self.tickets[id].order.share.is_some());
+        share.filter(|id| self.is_queued(*id)).collect()
+    }
+
+    fn is_queued(&self, id: TicketId) -> bool {
+        matches!(self.tickets[&id].stage, Stage::Queued)
     }
 
     /// The key is likely free: the next in its queue asks at once.
-    pub(super) fn hurry(&mut self, key: &Arc<str>, now: Instant) {
+    pub(super) fn hurry(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.freed(now);
         }
@@ -88,7 +91,7 @@ impl Core {
     }
 
     /// The store says that the key was handed to this process.
-    pub(super) fn turn(&mut self, key: &Arc<str>, now: Instant) {
+    pub(super) fn turn(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
             // Nobody wants it any more.
             None => self.leave_line(key),
@@ -102,15 +105,15 @@ impl Core {
     }
 
     /// The store says that another process queues for a key that this process has, or had.
-    pub(super) fn wanted(&mut self, key: &Arc<str>, now: Instant) {
+    pub(super) fn wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.passing.wanted(now);
         }
     }
 
     /// Gives up the place in the store's queue. A failure costs those that follow a claim's time at most.
-    fn leave_line(&mut self, key: &Arc<str>) {
-        let key = Arc::clone(key);
+    fn leave_line(&mut self, key: &FullKey) {
+        let key = key.clone();
         let patience = self.limits.io_timeout;
         self.send(Op::Leave { key }, patience, Flight::Leave);
     }
@@ -131,7 +134,7 @@ impl Core {
             spare =
                 u32::try_from(local.waiting.len() - 1).map_or(MOST_SPARE, |n| n.min(MOST_SPARE));
         }
-        let (key, token, ttl) = (Arc::clone(&order.key), order.token, order.terms.ttl());
+        let (key, token, ttl) = (order.key.clone(), order.token, order.terms.ttl());
         let op = match order.share {
             Some(kind) => Op::Join {
                 key,

@@ -1,8 +1,7 @@
 //! The pure core: events and the time go in, requests and signals come out.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::jitter::Jitter;
@@ -12,6 +11,7 @@ use super::ticket::{Order, Stage, Ticket, TicketId};
 use super::timers::Timers;
 use crate::clock::Instant;
 use crate::counted::CountedMap;
+use crate::full_key::{FullKey, KeyMap};
 use crate::store::{Failure, Op, OpId, Reply, Request};
 use crate::{Fence, LockError};
 
@@ -121,10 +121,10 @@ pub(crate) struct Load {
 pub(crate) struct Core {
     pub(super) limits: Limits,
     pub(super) tickets: CountedMap<TicketId, Ticket>,
-    pub(super) queues: HashMap<Arc<str>, KeyQueue>,
+    pub(super) queues: KeyMap<KeyQueue>,
     pub(super) flights: CountedMap<OpId, Flight>,
     /// Keys whose turn to ask has come while too much was under way.
-    pub(super) held_back: VecDeque<Arc<str>>,
+    pub(super) held_back: VecDeque<FullKey>,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) jitter: Jitter,
     /// See [`Watchdog::due`](super::ticket::Watchdog::due).
@@ -146,7 +146,7 @@ impl Core {
         Self {
             limits,
             tickets: CountedMap::default(),
-            queues: HashMap::new(),
+            queues: KeyMap::default(),
             flights: CountedMap::default(),
             held_back: VecDeque::new(),
             shutdown: None,
@@ -218,12 +218,12 @@ impl Core {
     }
 
     /// A key was handed to this process.
-    pub(crate) fn called(&mut self, key: &Arc<str>, now: Instant) {
+    pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         self.turn(key, now);
     }
 
     /// Another process queues for a key.
-    pub(crate) fn key_wanted(&mut self, key: &Arc<str>, now: Instant) {
+    pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         self.wanted(key, now);
     }
 

@@ -4,8 +4,6 @@
 //! repeated like any renewal until the answer is known or the lease is over; from the first request on the call counts as a reader, so
 //! that whatever the outcome is, its renewals and its removal fit.
 
-use std::sync::Arc;
-
 use super::core::{Core, Signal};
 use super::ticket::{Share, Stage, TicketId};
 use crate::clock::Instant;
@@ -32,7 +30,7 @@ impl Core {
         let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
-        let key = Arc::clone(&ticket.order.key);
+        let key = ticket.order.key.clone();
         let was_alone = self
             .queues
             .get(&key)

@@ -330,8 +330,9 @@ impl Driver {
             let worked = machine.turn(&shared.inbox, due, cx.waker());
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
-            let sleep = machine.sleep();
-            *due_at = shared.clock.now() + sleep;
+            let now = shared.clock.now();
+            let sleep = machine.sleep(now);
+            *due_at = now + sleep;
             let waits = timer.set(sleep, cx).is_pending();
             let sleeps = waits && !worked && !over;
             shared.home.sleeps(timer.at());
@@ -401,8 +402,8 @@ mod tests {
     /// Takes and releases the key, and counts inside.
     async fn sections(engine: Arc<Engine>, inside: Arc<AtomicU64>, count: Arc<AtomicU64>) {
         for _ in 0..SECTIONS {
-            let (id, slot) = (engine.next_ticket(), Slot::new("hot".into()));
-            slot.set_clock(engine.clock());
+            let id = engine.next_ticket();
+            let slot = Slot::new("hot".into(), engine.clock());
             let acquire = Command::Acquire {
                 id,
                 order: Box::new(order()),

@@ -1,12 +1,12 @@
 //! Keeping a lock, and noticing that it is lost.
 
 use std::iter;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
@@ -90,6 +90,9 @@ impl Core {
     }
 
     pub(super) fn send_renewals(&mut self, now: Instant) {
+        if self.renewals.is_empty() {
+            return;
+        }
         let due = std::mem::take(&mut self.renewals);
         let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(|id| self.is_share(*id));
         self.send_batches(&locks, false, now);
@@ -118,7 +121,7 @@ impl Core {
                 first = first.min(ticket.next_due(lease));
                 tickets.push(*id);
                 renewals.push(Renewal {
-                    key: Arc::clone(&ticket.order.key),
+                    key: ticket.order.key.clone(),
                     token: ticket.order.token,
                     ttl: ticket.order.terms.ttl(),
                 });
@@ -263,7 +266,7 @@ impl Core {
             return;
         };
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
-        let (key, fence) = (Arc::clone(&ticket.order.key), lease.fence);
+        let (key, fence) = (ticket.order.key.clone(), lease.fence);
         tracing::warn!(
             key = ?ticket.order.name,
             fence = fence.map(crate::Fence::get),
@@ -277,7 +280,7 @@ impl Core {
     }
 
     /// The local holder of `key` is gone.
-    pub(super) fn vacate(&mut self, id: TicketId, key: &Arc<str>, now: Instant) {
+    pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {

@@ -13,16 +13,17 @@ impl Jitter {
 
     /// A span from `mean / 2` to `mean * 3 / 2`.
     pub(crate) fn around(&mut self, mean: Duration) -> Duration {
-        mean / 2 + mean.mul_f64(self.unit())
+        let mean = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
+        let part = (u128::from(mean) * u128::from(self.bits())) >> u32::BITS;
+        let part = u64::try_from(part).unwrap_or(mean);
+        Duration::from_nanos((mean / 2).saturating_add(part))
     }
 
-    /// From 0 to 1, without 1.
-    fn unit(&mut self) -> f64 {
+    fn bits(&mut self) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        let bits = u32::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32).unwrap_or(0);
-        f64::from(bits) / 4_294_967_296.0
+        u32::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32).unwrap_or(0)
     }
 }
 

@@ -135,8 +135,7 @@ impl Machine {
         let now = self.clock.now();
         // Replies first: a lease that they prolong is not due.
         self.replies(now);
-        self.commands();
-        let now = self.clock.now();
+        let now = self.commands().unwrap_or(now);
         self.core.tick(now);
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
@@ -151,11 +150,11 @@ impl Machine {
     }
 
     /// Whether there is anything for the engine's task to do now that it does not know of.
-    fn calls(&mut self) -> bool {
-        let (now, wakes_at) = (self.clock.now(), self.home.wakes_at());
+    fn calls(&mut self, now: Instant) -> bool {
+        let wakes_at = self.home.wakes_at();
         // Due by its own clock, the task may still be asleep after a suspend.
         let late = wakes_at + LATE <= now;
-        let early = now + self.sleep() + TICK < wakes_at;
+        let early = now + self.sleep(now) + TICK < wakes_at;
         // What is left to a caller that looks is left to it as long as the task would see that it stays away.
         let seen_to = |(_, until): (TicketId, Instant)| wakes_at <= lookout::away_at(until) + TICK;
         let left = self.core.has_requests() && !self.asker().is_some_and(seen_to);
@@ -168,10 +167,10 @@ impl Machine {
     }
 
     /// How long the engine's task may sleep from now on.
-    pub(super) fn sleep(&self) -> Duration {
+    pub(super) fn sleep(&self, now: Instant) -> Duration {
         let next = [self.core.next_due(), self.alarms.next_due(), self.watch_at];
         match next.into_iter().flatten().min() {
-            Some(due) => due.since(self.clock.now()).min(LONGEST_SLEEP),
+            Some(due) => due.since(now).min(LONGEST_SLEEP),
             None => IDLE_SLEEP,
         }
     }
@@ -247,17 +246,21 @@ impl Machine {
         }
     }
 
-    fn commands(&mut self) {
+    /// When the last was taken up, if there was one.
+    fn commands(&mut self) -> Option<Instant> {
         // What is not handled yet stays where `stop` finds it, should handling one panic.
         self.inbox.reverse();
+        let mut last = None;
         while let Some(command) = self.inbox.pop() {
-            self.command(command);
+            // Read for each command: an order's budget starts when it is taken, not when the batch was.
+            let now = self.clock.now();
+            self.command(command, now);
+            last = Some(now);
         }
+        last
     }
 
-    fn command(&mut self, command: Command) {
-        // Read for each command: an order's budget starts when it is taken, not when the batch was.
-        let now = self.clock.now();
+    fn command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Acquire { id, order, slot } => {
                 self.slots.insert(id, slot);
@@ -452,12 +455,11 @@ mod tests {
         let inbox = Inbox::default();
         let mut slots = Vec::new();
         for number in 0..3 * LIMIT {
-            let key: Arc<str> = number.to_string().into();
-            let slot = Slot::new(Arc::clone(&key));
-            slot.set_clock(clock);
+            let name: Arc<str> = number.to_string().into();
+            let slot = Slot::new(Arc::clone(&name), clock);
             let order = Order {
-                name: Arc::clone(&key),
-                key,
+                key: Arc::clone(&name).into(),
+                name,
                 token: Token::random(Nonce::new()),
                 owner: "".into(),
                 terms: Terms::new(Duration::from_secs(60)).expect("a ttl"),

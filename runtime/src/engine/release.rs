@@ -5,7 +5,6 @@
 //! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
 //! would have expired by itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
@@ -26,7 +25,7 @@ impl Core {
         let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
-        let key = Arc::clone(&ticket.order.key);
+        let key = ticket.order.key.clone();
         match &ticket.stage {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
@@ -94,7 +93,7 @@ impl Core {
         let pause = pause(cleanup.tries);
         cleanup.tries += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
-        let (key, token) = (Arc::clone(&ticket.order.key), ticket.order.token);
+        let (key, token) = (ticket.order.key.clone(), ticket.order.token);
         let after = ticket.open.clone();
         let op = match ticket.order.share {
             Some(_) => Op::Part { key, token, after },

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{Fence, LockError};
 /// the store has confirmed.
 pub(crate) struct Slot {
     name: Arc<str>,
-    clock: OnceLock<Clock>,
+    clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
     /// The deadline that was confirmed last, which the oracle of the tests asks for when the lock is not held any more, too.
@@ -51,10 +51,11 @@ enum Phase {
 }
 
 impl Slot {
-    pub(crate) fn new(name: Arc<str>) -> Arc<Self> {
+    /// `clock`: the one that the deadline is on.
+    pub(crate) fn new(name: Arc<str>, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             name,
-            clock: OnceLock::new(),
+            clock,
             deadline: AtomicU64::new(0),
             #[cfg(feature = "__test")]
             confirmed: AtomicU64::new(0),
@@ -68,22 +69,13 @@ impl Slot {
         })
     }
 
-    /// Sets the clock that the deadline is on, before anything is granted.
-    pub(crate) fn set_clock(&self, clock: Clock) {
-        // A slot belongs to one call and so to one pool: the first clock stays.
-        let _ = self.clock.set(clock);
-    }
-
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.state().fence
     }
 
     /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
     pub(crate) fn remaining(&self) -> Duration {
-        match self.clock.get() {
-            Some(clock) => self.deadline().since(clock.now()),
-            None => Duration::ZERO,
-        }
+        self.deadline().since(self.clock.now())
     }
 
     /// The end of the lease; `Instant::ZERO` while none is held.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::lease::Terms;
 use crate::store::OpId;
 use crate::token::Token;
@@ -41,7 +42,7 @@ impl Watchdog {
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     /// The key on the server, namespace included.
-    pub(crate) key: Arc<str>,
+    pub(crate) key: FullKey,
     /// The key as the caller knows it.
     pub(crate) name: Arc<str>,
     pub(crate) token: Token,

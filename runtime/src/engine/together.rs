@@ -51,7 +51,7 @@ impl Core {
         let request = Op::AcquireAll {
             keys: orders
                 .iter()
-                .map(|(_, order)| (Arc::clone(&order.key), order.token))
+                .map(|(_, order)| (order.key.clone(), order.token))
                 .collect(),
             ttl,
             owner: Arc::clone(&first.owner),
@@ -70,7 +70,7 @@ impl Core {
         for (id, order) in orders {
             let mut queue = KeyQueue::new();
             queue.push(id, &order);
-            self.queues.insert(Arc::clone(&order.key), queue);
+            self.queues.insert(order.key.clone(), queue);
             let stage = Stage::Asking {
                 op,
                 until: now + io_timeout,

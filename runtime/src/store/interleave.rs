@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
 use crate::clock::Clock;
+use crate::full_key::FullKey;
 use crate::token::{Nonce, Token};
 
 /// Nothing expires meanwhile.
@@ -27,7 +27,7 @@ pub struct Counts {
 
 /// Who has which key, and with which fence.
 struct Model {
-    keys: Vec<Arc<str>>,
+    keys: Vec<FullKey>,
     clients: Vec<Token>,
     owners: HashMap<usize, (usize, Option<Fence>)>,
     seed: u64,
@@ -99,7 +99,7 @@ impl Model {
     }
 
     fn op(&mut self, key: usize, client: usize) -> Op {
-        let (key, token) = (Arc::clone(&self.keys[key]), self.clients[client]);
+        let (key, token) = (self.keys[key].clone(), self.clients[client]);
         match self.below(3) {
             0 => Op::Acquire {
                 key,

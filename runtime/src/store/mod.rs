@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::full_key::FullKey;
 use crate::token::Token;
 use crate::{Fence, LockError};
 
@@ -113,7 +114,7 @@ pub(crate) struct Request {
 pub(crate) enum Op {
     /// Take `key` if it is free, was handed to this process, or carries `token`.
     Acquire {
-        key: Arc<str>,
+        key: FullKey,
         token: Token,
         ttl: Duration,
         owner: Arc<str>,
@@ -126,7 +127,7 @@ pub(crate) enum Op {
     /// with [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or [`Reply::Apart`].
     AcquireAll {
         /// Each key once, with its token.
-        keys: Vec<(Arc<str>, Token)>,
+        keys: Vec<(FullKey, Token)>,
         ttl: Duration,
         owner: Arc<str>,
     },
@@ -134,7 +135,7 @@ pub(crate) enum Op {
     Renew(Vec<Renewal>),
     /// Remove `key` if it carries `token`, or let it expire.
     Release {
-        key: Arc<str>,
+        key: FullKey,
         token: Token,
         /// Let the key stay for so long instead. It is not handed on; the first process in its queue is told to look.
         keep: Option<Duration>,
@@ -143,7 +144,7 @@ pub(crate) enum Op {
     },
     /// Take a share of `key` if it is free, was handed to this process, or is shared and has room, or if `token` has a share.
     Join {
-        key: Arc<str>,
+        key: FullKey,
         token: Token,
         ttl: Duration,
         /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares exclude each other.
@@ -156,13 +157,13 @@ pub(crate) enum Op {
     Stay(Vec<Renewal>),
     /// Give up the share of `key` that `token` has, or the lock where it has not become a share yet.
     Part {
-        key: Arc<str>,
+        key: FullKey,
         token: Token,
         /// Joins with this token whose outcome is not known; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
     /// This process wants no place in the queue of `key` any more; if the key was handed to it, the next gets it.
-    Leave { key: Arc<str> },
+    Leave { key: FullKey },
 }
 
 impl Op {
@@ -218,7 +219,7 @@ pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 /// One key of a batch of renewals.
 #[derive(Debug, Clone)]
 pub(crate) struct Renewal {
-    pub(crate) key: Arc<str>,
+    pub(crate) key: FullKey,
     pub(crate) token: Token,
     pub(crate) ttl: Duration,
 }
@@ -318,7 +319,7 @@ pub(crate) enum StoreEvent {
     Connected,
     /// The key was handed to this process, for [`CLAIM`]; or something has changed about it, and this process is the first to
     /// ask again.
-    Turn(Arc<str>),
+    Turn(FullKey),
     /// Another process has begun to queue for a key that this one holds.
-    Wanted(Arc<str>),
+    Wanted(FullKey),
 }

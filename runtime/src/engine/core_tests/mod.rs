@@ -27,10 +27,10 @@ fn core() -> Core {
 }
 
 fn order(number: u64, wait: Duration) -> Order {
-    let key: Arc<str> = "key".into();
+    let name: Arc<str> = "key".into();
     Order {
-        name: Arc::clone(&key),
-        key,
+        key: Arc::clone(&name).into(),
+        name,
         token: Token::fixed(number.into()),
         owner: "test".into(),
         terms: Terms::new(TTL).expect("a usual ttl"),

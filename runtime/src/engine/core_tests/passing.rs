@@ -1,6 +1,5 @@
 //! Passing a lock on, and the process's place in the store's queue.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, TTL, asked, core, enter, held, order, silent};
@@ -8,6 +7,7 @@ use crate::Fence;
 use crate::clock::Instant;
 use crate::engine::core::{Core, Signal};
 use crate::engine::ticket::{TicketId, Watchdog};
+use crate::full_key::FullKey;
 use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 use crate::{LockError, StoreError};
 
@@ -78,7 +78,7 @@ fn a_turn_is_as_long_as_others_allow() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
         let mut core = core();
         holding(&mut core, 40, false);
-        let key: Arc<str> = "key".into();
+        let key: FullKey = "key".into();
         let passed = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::super::ticket::Watchdog;
 use super::*;
+use crate::full_key::FullKey;
 
 const INTERVAL: Duration = Duration::from_secs(3);
 
@@ -58,7 +59,7 @@ fn renewal(core: &mut Core, now: Instant) -> OpId {
 
 /// The keys that are renewed now, and nothing else is sent.
 #[track_caller]
-fn renewed(core: &mut Core, now: Instant) -> Vec<Arc<str>> {
+fn renewed(core: &mut Core, now: Instant) -> Vec<FullKey> {
     let keys = |request: Request| match request.op {
         Op::Renew(renewals) => renewals.into_iter().map(|renewal| renewal.key),
         other => panic!("a renewal was expected: {other:?}"),

@@ -5,10 +5,10 @@ use super::*;
 fn all(core: &mut Core, wait: Duration, now: Instant) -> [TicketId; 2] {
     let ids = [TicketId(1), TicketId(2)];
     let orders = ids.map(|id| {
-        let key: Arc<str> = format!("key {}", id.0).into();
+        let name: Arc<str> = format!("key {}", id.0).into();
         let order = Order {
-            name: Arc::clone(&key),
-            key,
+            key: Arc::clone(&name).into(),
+            name,
             ..order(id.0, ONE_TRY)
         };
         (id, order)

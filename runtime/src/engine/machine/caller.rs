@@ -10,6 +10,7 @@ use tokio::task::unconstrained;
 use super::super::core::Load;
 use super::super::inbox::Inbox;
 use super::{LIMIT, Life, Machine};
+use crate::clock::Instant;
 use crate::store::Attention;
 
 /// How often a caller's thread looks at the store again because something has stirred, before it leaves that to the engine's task.
@@ -29,10 +30,10 @@ impl Machine {
             return false;
         }
         inbox.take(&mut self.inbox);
-        self.commands();
+        let mut now = self.commands().unwrap_or_else(|| self.clock.now());
         let mut calls = false;
         if self.store.answers_at_once() {
-            self.ask_at_once();
+            self.ask_at_once(now);
         } else if self.core.has_requests()
             && self.store.works_anywhere()
             && self.may_ask_from_here()
@@ -43,17 +44,18 @@ impl Machine {
                 calls |= self.spin.is_quick() && self.asker.is_none();
             } else {
                 self.share_attention();
-                self.appoint(self.clock.now());
+                self.appoint(now);
                 if self.asker.is_some() {
                     self.send_on();
                 }
             }
+            now = self.clock.now();
         }
         self.tell_all();
         if self.asker.is_some() {
-            self.appoint(self.clock.now());
+            self.appoint(now);
         }
-        calls || self.calls()
+        calls || self.calls(now)
     }
 
     /// A look of a caller's thread for answers, on behalf of all.
@@ -84,7 +86,7 @@ impl Machine {
             self.unattend();
             return true;
         }
-        self.calls()
+        self.calls(now)
     }
 
     /// Sends what others have asked meanwhile, when there is enough of it for the server to be kept busy; whether anything has come.
@@ -111,11 +113,16 @@ impl Machine {
     }
 
     /// Asks a store that answers at once, until nothing is left to ask.
-    fn ask_at_once(&mut self) {
+    fn ask_at_once(&mut self, now: Instant) {
         while self.core.has_requests() {
-            let _ = self.submit(self.clock.now());
+            let requests = self.core.take_requests(now);
+            self.store.submit(requests);
             while self.poll_store() {
-                self.replies(self.clock.now());
+                let all = self.events.len() < LIMIT;
+                self.replies(now);
+                if all {
+                    break;
+                }
             }
         }
     }

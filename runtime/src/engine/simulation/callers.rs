@@ -7,6 +7,7 @@ use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
 use crate::clock::Instant;
 use crate::engine::core::Signal;
 use crate::engine::ticket::{Order, Share, TicketId, Watchdog};
+use crate::full_key::FullKey;
 use crate::lease::Terms;
 use crate::token::Token;
 use crate::{Fence, LockError};
@@ -28,12 +29,13 @@ impl World {
             0 => Duration::ZERO,
             _ => self.random.millis(1, 3_000),
         };
-        let key: Arc<str> = format!("key{}", self.random.below(KEYS)).into();
+        let name: Arc<str> = format!("key{}", self.random.below(KEYS)).into();
+        let key = FullKey::from(Arc::clone(&name));
         let reads = self.random.one_in(4);
         let token = Token::fixed(u128::from(self.random.next()));
         let order = Order {
-            key: Arc::clone(&key),
-            name: Arc::clone(&key),
+            key: key.clone(),
+            name: Arc::clone(&name),
             token,
             owner: "simulation".into(),
             terms,
@@ -159,7 +161,7 @@ impl World {
         // The lock may have been passed on by another call, under its token.
         self.outcome.passed += usize::from(caller.token != token);
         caller.token = token;
-        let (key, reads) = (Arc::clone(&caller.key), caller.reads);
+        let (key, reads) = (caller.key.clone(), caller.reads);
         self.at(now + length, Happening::End(node, ticket));
         if downgrades {
             self.at(now + length / 2, Happening::Downgrade(node, ticket));
@@ -194,8 +196,8 @@ impl World {
         let (Some(fence), false) = (fence, unordered) else {
             return;
         };
-        let key = Arc::clone(&caller.key);
-        let before = self.granted.insert(Arc::clone(&key), fence);
+        let key = caller.key.clone();
+        let before = self.granted.insert(key.clone(), fence);
         if Some(fence) <= before {
             self.violation(format!("{key} was given with {fence:?} after {before:?}"));
         }

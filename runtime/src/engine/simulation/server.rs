@@ -1,11 +1,11 @@
 //! The server: one key, one value, one expiry, one queue of processes.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{Caller, Entry, Holder, Message, SERVER_TTL_PER_MILLE, State, World};
 use crate::Fence;
+use crate::full_key::FullKey;
 use crate::store::{CLAIM, FORGOTTEN, Op, Renewal, Reply};
 use crate::token::Token;
 
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    fn serve_release(&mut self, key: &Arc<str>, token: Token, keep: Option<Duration>) -> bool {
+    fn serve_release(&mut self, key: &FullKey, token: Token, keep: Option<Duration>) -> bool {
         let now = self.now;
         let held = |entry: &&mut Entry| entry.token() == Some(token);
         let held = self.live(key).filter(held);
@@ -119,8 +119,8 @@ impl World {
             node,
             expires: now + on_server(*ttl),
         };
-        self.entries.insert(Arc::clone(key), entry);
-        let before = self.fences.insert(Arc::clone(key), fence);
+        self.entries.insert(key.clone(), entry);
+        let before = self.fences.insert(key.clone(), fence);
         assert!(before < Some(fence));
         Reply::Acquired {
             fence: Some(fence),
@@ -165,7 +165,7 @@ impl World {
         }
         self.check_free(key, *token, true);
         if first == Some(node) {
-            self.queues.entry(Arc::clone(key)).or_default().pop_front();
+            self.queues.entry(key.clone()).or_default().pop_front();
         }
         shares.insert(*token, now + on_server(*ttl));
         let entry = Entry {
@@ -174,7 +174,7 @@ impl World {
             node,
             expires,
         };
-        self.entries.insert(Arc::clone(key), entry);
+        self.entries.insert(key.clone(), entry);
         self.last_fence += 1;
         let next = self.first(key);
         self.invite(key, next);
@@ -186,9 +186,9 @@ impl World {
     }
 
     /// Tells a node that there may be room; one that does not hear loses its place.
-    fn invite(&mut self, key: &Arc<str>, node: Option<usize>) {
+    fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
-            && !self.publish(node, Message::Turn(Arc::clone(key)))
+            && !self.publish(node, Message::Turn(key.clone()))
         {
             self.serve_leave(node, key);
         }
@@ -217,12 +217,12 @@ impl World {
         true
     }
 
-    fn first(&self, key: &Arc<str>) -> Option<usize> {
+    fn first(&self, key: &FullKey) -> Option<usize> {
         let first = self.queues.get(key).and_then(VecDeque::front);
         first.map(|(node, _)| *node)
     }
 
-    fn serve_part(&mut self, key: &Arc<str>, token: Token) -> bool {
+    fn serve_part(&mut self, key: &FullKey, token: Token) -> bool {
         if self.serve_release(key, token, None) {
             return true;
         }
@@ -243,19 +243,19 @@ impl World {
         found
     }
 
-    fn line_up(&mut self, node: usize, key: &Arc<str>, holder: usize) {
+    fn line_up(&mut self, node: usize, key: &FullKey, holder: usize) {
         let now = self.now;
-        let queue = self.queues.entry(Arc::clone(key)).or_default();
+        let queue = self.queues.entry(key.clone()).or_default();
         if let Some((_, seen)) = queue.iter_mut().find(|(queued, _)| *queued == node) {
             *seen = now;
         } else {
             queue.push_back((node, now));
         }
-        self.publish(holder, Message::Wanted(Arc::clone(key)));
+        self.publish(holder, Message::Wanted(key.clone()));
     }
 
     /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.
-    pub(super) fn hand_on(&mut self, key: &Arc<str>, asks: Option<usize>) -> bool {
+    pub(super) fn hand_on(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
             if FORGOTTEN < now.since(seen) {
@@ -264,21 +264,21 @@ impl World {
             if asks == Some(node) {
                 return false;
             }
-            if self.publish(node, Message::Turn(Arc::clone(key))) {
+            if self.publish(node, Message::Turn(key.clone())) {
                 let entry = Entry {
                     kept: false,
                     holder: Holder::Handed,
                     node,
                     expires: now + CLAIM,
                 };
-                self.entries.insert(Arc::clone(key), entry);
+                self.entries.insert(key.clone(), entry);
                 return true;
             }
         }
         false
     }
 
-    fn serve_leave(&mut self, node: usize, key: &Arc<str>) {
+    fn serve_leave(&mut self, node: usize, key: &FullKey) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.retain(|(queued, _)| *queued != node);
         }
@@ -290,7 +290,7 @@ impl World {
     }
 
     /// The server gives the key away: nobody else may still run inside it, now or later.
-    pub(super) fn check_free(&mut self, key: &Arc<str>, token: Token, to_reader: bool) {
+    pub(super) fn check_free(&mut self, key: &FullKey, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {
             caller.key == *key
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    pub(super) fn live(&mut self, key: &Arc<str>) -> Option<&mut Entry> {
+    pub(super) fn live(&mut self, key: &FullKey) -> Option<&mut Entry> {
         let now = self.now;
         let entry = self.entries.get_mut(key)?;
         if let Holder::Shared(shares) = &mut entry.holder {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
 use crate::engine::ticket::{Order, TicketId, Watchdog};
+use crate::full_key::FullKey;
 use crate::lease::Terms;
 use crate::store::{Op, Reply};
 use crate::token::Token;
@@ -32,11 +33,12 @@ impl World {
         let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
         let mut orders = Vec::new();
         for (number, id) in mates.iter().enumerate() {
-            let key: Arc<str> = format!("key{number}").into();
+            let name: Arc<str> = format!("key{number}").into();
+            let key = FullKey::from(Arc::clone(&name));
             let token = Token::fixed(u128::from(self.random.next()));
             let order = Order {
-                key: Arc::clone(&key),
-                name: Arc::clone(&key),
+                key: key.clone(),
+                name: Arc::clone(&name),
                 token,
                 owner: "simulation".into(),
                 terms,
@@ -103,7 +105,7 @@ impl World {
     pub(super) fn serve_all(
         &mut self,
         node: usize,
-        keys: &[(Arc<str>, Token)],
+        keys: &[(FullKey, Token)],
         ttl: Duration,
         owner: &Arc<str>,
     ) -> Reply {
@@ -121,7 +123,7 @@ impl World {
         }
         let all = keys.iter().map(|(key, token)| {
             let op = Op::Acquire {
-                key: Arc::clone(key),
+                key: key.clone(),
                 token: *token,
                 ttl,
                 owner: Arc::clone(owner),

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::random::Random;
@@ -10,6 +9,7 @@ use crate::Fence;
 use crate::clock::Instant;
 use crate::engine::core::{Core, Limits};
 use crate::engine::ticket::TicketId;
+use crate::full_key::{FullKey, KeyMap};
 use crate::seeded::Bug;
 use crate::store::{Failure, OpId, Reply, Request};
 use crate::token::Token;
@@ -72,8 +72,8 @@ pub(super) enum Happening {
 /// What the server says unasked.
 #[derive(Debug, Clone)]
 pub(super) enum Message {
-    Turn(Arc<str>),
-    Wanted(Arc<str>),
+    Turn(FullKey),
+    Wanted(FullKey),
 }
 
 pub(super) struct Entry {
@@ -116,7 +116,7 @@ impl Entry {
 
 /// A caller, as its slot shows it.
 pub(super) struct Caller {
-    pub(super) key: Arc<str>,
+    pub(super) key: FullKey,
     pub(super) token: Token,
     pub(super) budget_end: Instant,
     pub(super) ttl: Duration,
@@ -158,13 +158,13 @@ pub(super) struct World {
     pub(super) bodies: HashMap<u64, Happening>,
     pub(super) last: u64,
     pub(super) nodes: Vec<Node>,
-    pub(super) entries: HashMap<Arc<str>, Entry>,
+    pub(super) entries: KeyMap<Entry>,
     /// The nodes that queue for a key, and when each asked last.
-    pub(super) queues: HashMap<Arc<str>, VecDeque<(usize, Instant)>>,
+    pub(super) queues: KeyMap<VecDeque<(usize, Instant)>>,
     pub(super) last_fence: u64,
-    pub(super) fences: HashMap<Arc<str>, Fence>,
+    pub(super) fences: KeyMap<Fence>,
     /// The last fence that a caller was given.
-    pub(super) granted: HashMap<Arc<str>, Fence>,
+    pub(super) granted: KeyMap<Fence>,
     /// Tokens whose keys an operator deleted: no lock service keeps two holders apart then.
     pub(super) stolen: HashSet<Token>,
     pub(super) outcome: Outcome,
@@ -193,11 +193,11 @@ impl World {
             bodies: HashMap::new(),
             last: 0,
             nodes: (0..CORES).map(node).collect(),
-            entries: HashMap::new(),
-            queues: HashMap::new(),
-            granted: HashMap::new(),
+            entries: KeyMap::default(),
+            queues: KeyMap::default(),
+            granted: KeyMap::default(),
             last_fence: 0,
-            fences: HashMap::new(),
+            fences: KeyMap::default(),
             stolen: HashSet::new(),
             outcome: Outcome::default(),
         };
@@ -263,7 +263,7 @@ impl World {
         match happening {
             Happening::Arrive(node, epoch, request) => return self.arrive(node, epoch, &request),
             Happening::Steal(key) => {
-                if let Some(entry) = self.entries.remove(&*format!("key{key}")) {
+                if let Some(entry) = self.entries.remove(&format!("key{key}").into()) {
                     self.stolen.extend(entry.token());
                     if let Holder::Shared(shares) = entry.holder {
                         self.stolen.extend(shares.into_keys());

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
 use super::whole::{Part, Wholes};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::redis::{Manner, reply, slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 use crate::token::Token;
@@ -344,7 +344,7 @@ impl Router {
 }
 
 /// One of the keys, if all are in one slot: then one script may touch them.
-fn together(keys: &[(Arc<str>, Token)]) -> Option<&Arc<str>> {
+fn together(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;
     let home = slot::of(first);

@@ -1,11 +1,11 @@
 //! The router's decisions, without a server.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint, Router};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::redis::{Manner, reply, slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 use crate::token::{Nonce, Token};
@@ -33,7 +33,7 @@ fn owner(slot: u16) -> NodeId {
     usize::from(slot % 3)
 }
 
-fn key(text: &str) -> Arc<str> {
+fn key(text: &str) -> FullKey {
     text.into()
 }
 

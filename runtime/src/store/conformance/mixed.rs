@@ -1,10 +1,10 @@
 //! What is asked for together is answered as if each had been asked for alone, however the requests differ.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, acquire, release};
 use crate::Fence;
+use crate::full_key::FullKey;
 use crate::store::{Op, Renewal, Reply};
 use crate::token::{Nonce, Token};
 
@@ -13,7 +13,7 @@ const KEYS: usize = 70;
 
 /// A lock of the scene, and what is asked for with it.
 struct Lock {
-    key: Arc<str>,
+    key: FullKey,
     token: Token,
     /// Each third has the short ttl.
     ttl: Duration,
@@ -58,7 +58,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
 }
 
 /// Takes all but the one that is taken; the fence of each.
-async fn acquired(client: &mut Client, locks: &[Lock], taken: &Arc<str>) -> Vec<Had> {
+async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
         if let Op::Acquire { spare, .. } = &mut op {
@@ -107,10 +107,10 @@ async fn last(client: &mut Client, locks: &[Lock]) {
 }
 
 /// All change their ttl.
-async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc<str>) {
+async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &FullKey) {
     let longest = one.promises.ttl;
     let other = |lock: &Lock| Lock {
-        key: Arc::clone(&lock.key),
+        key: lock.key.clone(),
         ttl: if lock.ttl == longest && lock.key != *taken {
             longest / 2
         } else {
@@ -120,7 +120,7 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Arc
     };
     let changed: Vec<Lock> = locks.iter().map(other).collect();
     let renewals = changed.iter().map(|lock| Renewal {
-        key: Arc::clone(&lock.key),
+        key: lock.key.clone(),
         token: lock.token,
         ttl: lock.ttl,
     });

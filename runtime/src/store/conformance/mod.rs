@@ -1,12 +1,11 @@
 //! What every store must do, as one suite that runs against each of them.
 
-use std::collections::HashSet;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 use crate::Fence;
+use crate::full_key::{FullKey, KeySet};
 use crate::token::{Nonce, Token};
 
 mod mixed;
@@ -172,8 +171,8 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
-    let keep = |key: &Arc<str>, token: Token| Op::Release {
-        key: Arc::clone(key),
+    let keep = |key: &FullKey, token: Token| Op::Release {
+        key: key.clone(),
         token,
         keep: Some(short),
         after: Vec::new(),
@@ -212,7 +211,7 @@ async fn order(one: &mut Client, two: &mut Client) {
 
 async fn batches(one: &mut Client) {
     let Promises { ttl, .. } = one.promises;
-    let keys: Vec<Arc<str>> = (0..450)
+    let keys: Vec<FullKey> = (0..450)
         .map(|n| format!("lock:conf:batch:{n}").into())
         .collect();
     let token = Token::random(Nonce::new());
@@ -231,7 +230,7 @@ async fn batches(one: &mut Client) {
     }
 }
 
-fn scene(name: &str) -> (Arc<str>, Token, Token) {
+fn scene(name: &str) -> (FullKey, Token, Token) {
     (
         format!("lock:conf:{name}").into(),
         Token::random(Nonce::new()),
@@ -239,9 +238,9 @@ fn scene(name: &str) -> (Arc<str>, Token, Token) {
     )
 }
 
-fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
+fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
     Op::Acquire {
-        key: Arc::clone(key),
+        key: key.clone(),
         token,
         ttl,
         owner: "conformance".into(),
@@ -250,10 +249,10 @@ fn acquire(key: &Arc<str>, token: Token, ttl: Duration) -> Op {
     }
 }
 
-fn release(key: &Arc<str>, token: Token, after: Vec<OpId>) -> Op {
+fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     Op::Release {
         keep: None,
-        key: Arc::clone(key),
+        key: key.clone(),
         token,
         after,
     }
@@ -266,9 +265,9 @@ struct Client {
     last: u64,
     early: Vec<(OpId, Reply)>,
     /// Keys of which the store said that they were handed to this client.
-    turns: HashSet<Arc<str>>,
+    turns: KeySet,
     /// Keys of which the store said that others queue for them.
-    wanted: HashSet<Arc<str>>,
+    wanted: KeySet,
 }
 
 impl Client {
@@ -282,8 +281,8 @@ impl Client {
             store,
             last: 0,
             early: Vec::new(),
-            turns: HashSet::new(),
-            wanted: HashSet::new(),
+            turns: KeySet::default(),
+            wanted: KeySet::default(),
         }
     }
 
@@ -345,7 +344,7 @@ impl Client {
         self.reply(id).await
     }
 
-    async fn acquire(&mut self, key: &Arc<str>, token: Token, ttl: Duration) -> Option<Fence> {
+    async fn acquire(&mut self, key: &FullKey, token: Token, ttl: Duration) -> Option<Fence> {
         match self.ask(acquire(key, token, ttl)).await {
             Reply::Acquired { fence, .. } => {
                 assert_eq!(fence.is_some(), self.promises.fences, "{fence:?}");
@@ -356,18 +355,18 @@ impl Client {
         }
     }
 
-    async fn release(&mut self, key: &Arc<str>, token: Token) -> bool {
+    async fn release(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(release(key, token, Vec::new())).await {
             Reply::Released { found, .. } => found,
             other => panic!("a release was answered by {other:?}"),
         }
     }
 
-    async fn renew(&mut self, keys: &[(&Arc<str>, Token)], ttl: Duration) -> Vec<bool> {
+    async fn renew(&mut self, keys: &[(&FullKey, Token)], ttl: Duration) -> Vec<bool> {
         let renewals = keys
             .iter()
             .map(|(key, token)| Renewal {
-                key: Arc::clone(key),
+                key: FullKey::clone(key),
                 token: *token,
                 ttl,
             })

@@ -1,10 +1,10 @@
 //! What a store with a queue of processes must do besides. Each client is a process.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, SHORT, TTL, acquire, release, scene};
 use crate::Fence;
+use crate::full_key::FullKey;
 use crate::store::{CLAIM, LockStore, Op, Reply};
 use crate::token::{Nonce, Token};
 
@@ -260,7 +260,7 @@ async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     one.is_free(&key).await;
 }
 
-fn turn_of(key: &Arc<str>, held: Token, next: Token) -> Vec<Op> {
+fn turn_of(key: &FullKey, held: Token, next: Token) -> Vec<Op> {
     vec![release(key, held, Vec::new()), queueing(key, next, 0)]
 }
 
@@ -268,9 +268,9 @@ fn token() -> Token {
     Token::random(Nonce::new())
 }
 
-fn queueing(key: &Arc<str>, token: Token, spare: u32) -> Op {
+fn queueing(key: &FullKey, token: Token, spare: u32) -> Op {
     Op::Acquire {
-        key: Arc::clone(key),
+        key: key.clone(),
         token,
         ttl: TTL,
         owner: "conformance".into(),
@@ -281,7 +281,7 @@ fn queueing(key: &Arc<str>, token: Token, spare: u32) -> Op {
 
 impl Client {
     /// Asks for a key that another has; whether this process has a place in its queue now.
-    async fn queues(&mut self, key: &Arc<str>, token: Token) -> bool {
+    async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
             other => panic!("another had the key, and the answer was {other:?}"),
@@ -289,25 +289,25 @@ impl Client {
     }
 
     /// Waits until the store says that the key was handed to this process.
-    async fn turn(&mut self, key: &Arc<str>) {
+    async fn turn(&mut self, key: &FullKey) {
         while !self.turns.remove(key) {
             self.listen().await;
         }
     }
 
     /// Releases a lock that it has and asks for it again, in one go.
-    async fn again(&mut self, key: &Arc<str>, held: Token, next: Token) -> Reply {
+    async fn again(&mut self, key: &FullKey, held: Token, next: Token) -> Reply {
         let mut replies = self.ask_all(turn_of(key, held, next)).await;
         assert!(matches!(replies[0], Reply::Released { found: true, .. }));
         replies.remove(1)
     }
 
-    async fn leaves(&mut self, key: &Arc<str>) {
-        let key = Arc::clone(key);
+    async fn leaves(&mut self, key: &FullKey) {
+        let key = key.clone();
         assert_eq!(self.ask(Op::Leave { key }).await, Reply::Left);
     }
 
-    async fn reserve(&mut self, key: &Arc<str>, token: Token, spare: u32) -> (Fence, u32) {
+    async fn reserve(&mut self, key: &FullKey, token: Token, spare: u32) -> (Fence, u32) {
         match self.ask(queueing(key, token, spare)).await {
             Reply::Acquired { fence, spare, .. } => (fence.expect("queues have fences"), spare),
             other => panic!("an acquire was answered by {other:?}"),
@@ -315,7 +315,7 @@ impl Client {
     }
 
     /// Fails if the scene has left something in the key, or a claim of somebody's.
-    async fn is_free(&mut self, key: &Arc<str>) {
+    async fn is_free(&mut self, key: &FullKey) {
         let token = token();
         let fence = self.acquire(key, token, TTL).await;
         assert!(fence.is_some(), "{key} is not free");

@@ -1,14 +1,14 @@
 //! Several keys in one step: all of them or none.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, acquire};
 use crate::Fence;
+use crate::full_key::FullKey;
 use crate::store::{Op, Reply};
 use crate::token::{Nonce, Token};
 
-type Locks = Vec<(Arc<str>, Token)>;
+type Locks = Vec<(FullKey, Token)>;
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
     all_are_taken(one, two).await;
@@ -104,7 +104,7 @@ async fn readers_keep_it_out(one: &mut Client, two: &mut Client) {
     let locks = locks("readers");
     let (ttl, short) = (one.promises.ttl, one.promises.short);
     let read = |ttl| Op::Join {
-        key: Arc::clone(&locks[1].0),
+        key: locks[1].0.clone(),
         token: Token::random(Nonce::new()),
         ttl,
         limit: 0,
@@ -171,7 +171,7 @@ fn locks(scene: &str) -> Locks {
     ["a", "b", "c"].map(lock).into()
 }
 
-fn all(locks: &[(Arc<str>, Token)], ttl: Duration) -> Op {
+fn all(locks: &[(FullKey, Token)], ttl: Duration) -> Op {
     Op::AcquireAll {
         keys: locks.to_vec(),
         ttl,
@@ -180,7 +180,7 @@ fn all(locks: &[(Arc<str>, Token)], ttl: Duration) -> Op {
 }
 
 impl Client {
-    async fn take_all(&mut self, locks: &[(Arc<str>, Token)], ttl: Duration) -> Option<Vec<Fence>> {
+    async fn take_all(&mut self, locks: &[(FullKey, Token)], ttl: Duration) -> Option<Vec<Fence>> {
         let fence = |reply| match reply {
             Reply::Acquired { fence, .. } => fence.expect("stores with this have fences"),
             other => panic!("one of the locks was answered by {other:?}"),
@@ -195,7 +195,7 @@ impl Client {
         }
     }
 
-    async fn release_all(&mut self, locks: &[(Arc<str>, Token)]) {
+    async fn release_all(&mut self, locks: &[(FullKey, Token)]) {
         for (key, token) in locks {
             assert!(self.release(key, *token).await, "{key} is not held");
         }

@@ -1,12 +1,13 @@
 //! What a [`Space`](super::Space) keeps: the locks, the queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use crate::Fence;
 use crate::clock::Instant;
+use crate::counted::CountedMap;
+use crate::full_key::{FullKey, KeyMap};
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 use crate::token::Token;
 
@@ -19,10 +20,10 @@ pub(super) struct PoolId(pub(super) u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    by_key: HashMap<Arc<str>, Entry>,
+    by_key: KeyMap<Entry>,
     /// The pools that queue for a key.
-    queues: HashMap<Arc<str>, VecDeque<PoolId>>,
-    pub(super) pools: HashMap<PoolId, Mailbox>,
+    queues: KeyMap<VecDeque<PoolId>>,
+    pub(super) pools: CountedMap<PoolId, Mailbox>,
     pub(super) last_pool: u64,
     last_fence: u64,
     since_sweep: usize,
@@ -85,7 +86,7 @@ impl Entry {
 
 /// An acquire or a join, as a [`MemoryStore`] was asked for it.
 pub(super) struct Wish<'a> {
-    pub(super) key: &'a Arc<str>,
+    pub(super) key: &'a FullKey,
     pub(super) token: Token,
     pub(super) ttl: Duration,
     pub(super) queue: bool,
@@ -134,7 +135,7 @@ impl Entries {
             pool,
             expires: now + wish.ttl,
         };
-        self.by_key.insert(Arc::clone(key), entry);
+        self.by_key.insert(key.clone(), entry);
         let fence = Some(fence);
         Reply::Acquired {
             fence,
@@ -213,7 +214,7 @@ impl Entries {
             pool,
             expires: ends,
         };
-        self.by_key.insert(Arc::clone(key), entry);
+        self.by_key.insert(key.clone(), entry);
         self.invite(key);
         Reply::Acquired {
             fence: Some(self.next_fence(0)),
@@ -223,13 +224,13 @@ impl Entries {
     }
 
     /// Tells the first that queues for a key that there may be room for it.
-    fn invite(&mut self, key: &Arc<str>) {
+    fn invite(&mut self, key: &FullKey) {
         let first = self
             .queues
             .get(key)
             .and_then(|queue| queue.front().copied());
         if let Some(first) = first {
-            self.tell(first, StoreEvent::Turn(Arc::clone(key)));
+            self.tell(first, StoreEvent::Turn(key.clone()));
         }
     }
 
@@ -258,7 +259,7 @@ impl Entries {
         }
     }
 
-    pub(super) fn part(&mut self, key: &Arc<str>, token: Token, now: Instant) -> bool {
+    pub(super) fn part(&mut self, key: &FullKey, token: Token, now: Instant) -> bool {
         if self.release(key, token, None, now) {
             return true;
         }
@@ -288,10 +289,10 @@ impl Entries {
         let left = Some(entry.next_end().since(now));
         let holder = entry.pool;
         if wish.queue {
-            let queue = self.queues.entry(Arc::clone(wish.key)).or_default();
+            let queue = self.queues.entry(wish.key.clone()).or_default();
             if !queue.contains(&pool) {
                 queue.push_back(pool);
-                self.tell(holder, StoreEvent::Wanted(Arc::clone(wish.key)));
+                self.tell(holder, StoreEvent::Wanted(wish.key.clone()));
             }
         }
         let queued = wish.queue;
@@ -299,7 +300,7 @@ impl Entries {
     }
 
     /// Hands a key that is free to the first pool of its queue; whether there was one.
-    fn hand_on(&mut self, key: &Arc<str>, now: Instant) -> bool {
+    fn hand_on(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
         };
@@ -315,8 +316,8 @@ impl Entries {
             pool,
             expires: now + CLAIM,
         };
-        self.by_key.insert(Arc::clone(key), entry);
-        self.tell(pool, StoreEvent::Turn(Arc::clone(key)));
+        self.by_key.insert(key.clone(), entry);
+        self.tell(pool, StoreEvent::Turn(key.clone()));
         true
     }
 
@@ -342,7 +343,7 @@ impl Entries {
     /// Removes or hands on the key, or lets it stay for as long as `keep` says.
     pub(super) fn release(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         keep: Option<Duration>,
         now: Instant,
@@ -354,7 +355,7 @@ impl Entries {
             entry.expires = now + keep;
             // Not handed on: the first that waits looks now, and sees when to look again.
             if let Some(first) = self.queues.get(key).and_then(VecDeque::front).copied() {
-                self.tell(first, StoreEvent::Turn(Arc::clone(key)));
+                self.tell(first, StoreEvent::Turn(key.clone()));
             }
         } else if found && !self.hand_on(key, now) {
             self.by_key.remove(key);
@@ -363,7 +364,7 @@ impl Entries {
     }
 
     /// `pool` queues no more for `key`.
-    pub(super) fn leave(&mut self, pool: PoolId, key: &Arc<str>, now: Instant) {
+    pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
         if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
@@ -371,7 +372,7 @@ impl Entries {
         }
     }
 
-    fn unqueue(&mut self, pool: PoolId, key: &Arc<str>) {
+    fn unqueue(&mut self, pool: PoolId, key: &FullKey) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.retain(|queued| *queued != pool);
             if queue.is_empty() {
@@ -395,7 +396,7 @@ impl Entries {
         }
     }
 
-    fn live(&mut self, key: &Arc<str>, now: Instant) -> Option<&mut Entry> {
+    fn live(&mut self, key: &FullKey, now: Instant) -> Option<&mut Entry> {
         let entry = self.by_key.get_mut(key)?;
         entry.prune(now).then_some(entry)
     }
@@ -431,7 +432,7 @@ mod tests {
         let mut entries = Entries::default();
         let start = Instant::from_nanos(1);
         for number in 0..5_000_u32 {
-            let key: Arc<str> = number.to_string().into();
+            let key: FullKey = number.to_string().into();
             let now = start + Duration::from_millis(number.into());
             let wish = Wish {
                 key: &key,

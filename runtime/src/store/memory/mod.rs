@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
-use super::{LockStore, Op, OpId, Reply, Request, StoreEvent};
+use super::{LockStore, Op, Reply, Request, StoreEvent};
 use crate::clock::{Clock, Instant};
 
 mod entries;
@@ -66,7 +66,7 @@ impl MemoryStore {
         }
     }
 
-    fn serve(&self, entries: &mut Entries, op: Op, now: Instant) -> Reply {
+    fn serve(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
         match op {
             Op::Acquire {
                 key,
@@ -83,7 +83,7 @@ impl MemoryStore {
                     queue,
                     spare,
                 };
-                entries.acquire(self.pool, &wish, now)
+                entries.acquire(pool, &wish, now)
             }
             Op::AcquireAll { keys, ttl, .. } => {
                 let wishes = keys.iter().map(|(key, token)| Wish {
@@ -94,7 +94,7 @@ impl MemoryStore {
                     spare: 0,
                 });
                 let wishes: Vec<_> = wishes.collect();
-                entries.acquire_all(self.pool, &wishes, now)
+                entries.acquire_all(pool, &wishes, now)
             }
             Op::Renew(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
@@ -119,7 +119,7 @@ impl MemoryStore {
                     queue,
                     spare: 0,
                 };
-                entries.join(self.pool, &wish, Limit(limit), now)
+                entries.join(pool, &wish, Limit(limit), now)
             }
             Op::Stay(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| entries.stay(one, now)).collect())
@@ -129,25 +129,21 @@ impl MemoryStore {
                 ordered: true,
             },
             Op::Leave { key } => {
-                entries.leave(self.pool, &key, now);
+                entries.leave(pool, &key, now);
                 Reply::Left
             }
         }
-    }
-
-    fn answer(&mut self, id: OpId, reply: Reply) {
-        self.events.push_back(StoreEvent::Reply(id, Ok(reply)));
     }
 }
 
 impl LockStore for MemoryStore {
     fn submit(&mut self, batch: Vec<Request>) {
-        let space = Arc::clone(&self.space);
-        let mut entries = space.entries();
-        let now = space.clock.now();
+        let mut entries = self.space.entries();
+        let now = self.space.clock.now();
         for request in batch {
-            let reply = self.serve(&mut entries, request.op, now);
-            self.answer(request.id, reply);
+            let reply = Self::serve(self.pool, &mut entries, request.op, now);
+            let event = StoreEvent::Reply(request.id, Ok(reply));
+            self.events.push_back(event);
         }
     }
 

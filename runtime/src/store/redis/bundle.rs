@@ -5,11 +5,10 @@
 //! turn with a lock and queues for the next. Between different locks order has no meaning. For one lock it is kept: a release may go before
 //! acquires that came earlier, and never before one of its own lock.
 
-use std::collections::HashSet;
 use std::mem;
-use std::sync::Arc;
 
 use super::line::Sent;
+use crate::full_key::{FullKey, KeySet};
 use crate::store::Op;
 
 /// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
@@ -32,7 +31,7 @@ pub(super) struct Packer {
 #[derive(Default)]
 struct Half {
     bundle: Bundle,
-    keys: HashSet<Arc<str>>,
+    keys: KeySet,
 }
 
 impl Packer {
@@ -54,14 +53,14 @@ impl Packer {
                 self.packed.push(vec![sent]);
             }
             Op::Acquire { key, .. } => {
-                let key = Arc::clone(key);
+                let key = key.clone();
                 if !self.acquires.has_room(&key, self.most) {
                     self.close();
                 }
                 self.acquires.add(key, sent);
             }
             Op::Release { key, .. } => {
-                let key = Arc::clone(key);
+                let key = key.clone();
                 if self.acquires.keys.contains(&key) {
                     self.close();
                 } else if !self.releases.has_room(&key, self.most) {
@@ -108,11 +107,11 @@ impl Packer {
 }
 
 impl Half {
-    fn has_room(&self, key: &str, most: usize) -> bool {
+    fn has_room(&self, key: &FullKey, most: usize) -> bool {
         self.bundle.len() < most && !self.keys.contains(key)
     }
 
-    fn add(&mut self, key: Arc<str>, sent: Sent) {
+    fn add(&mut self, key: FullKey, sent: Sent) {
         self.keys.insert(key);
         self.bundle.push(sent);
     }

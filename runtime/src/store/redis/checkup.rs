@@ -3,7 +3,6 @@
 //!
 //! It needs no permission that locks do not need; what may not be looked at is said to be unknown.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Pipeline, Value, cmd};
@@ -15,6 +14,7 @@ use super::origin::Origin;
 use super::server::Link;
 use super::{reply, scripts};
 use crate::check::{Finding, Severity};
+use crate::full_key::FullKey;
 use crate::store::target::Options;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::{Nonce, Token};
@@ -68,9 +68,9 @@ pub(super) async fn examine(
 /// A lock's whole life, with another client that finds it held.
 fn trial(names: &Names) -> [Op; 5] {
     let token = Token::random(Nonce::new());
-    let key: Arc<str> = names.trial(token).into();
+    let key: FullKey = names.trial(token).into();
     let acquire = |token| Op::Acquire {
-        key: Arc::clone(&key),
+        key: key.clone(),
         token,
         ttl: TTL,
         owner: "check".into(),
@@ -81,13 +81,13 @@ fn trial(names: &Names) -> [Op; 5] {
         acquire(token),
         acquire(Token::random(Nonce::new())),
         Op::Renew(vec![Renewal {
-            key: Arc::clone(&key),
+            key: key.clone(),
             token,
             ttl: TTL,
         }]),
         Op::Release {
             keep: None,
-            key: Arc::clone(&key),
+            key: key.clone(),
             token,
             after: Vec::new(),
         },

@@ -1,7 +1,7 @@
 //! The scripts, and the commands that call them.
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
@@ -9,6 +9,7 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 use super::names::Names;
 use super::redirect::Manner;
 use super::reply;
+use crate::full_key::FullKey;
 use crate::store::{Failure, Op, Renewal};
 use crate::token::Token;
 
@@ -220,7 +221,7 @@ fn tokens(command: &mut Cmd, group: &[&Op]) {
     }
 }
 
-fn acquire_all(keys: &[(Arc<str>, Token)], ttl: Duration, owner: &str, names: &Names) -> Cmd {
+fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, owner: &str, names: &Names) -> Cmd {
     let mut command = call(&ACQUIRE_ALL, 1 + 2 * keys.len());
     // In a cluster they share a slot, and with it the counter.
     for (first, _) in keys.iter().take(1) {

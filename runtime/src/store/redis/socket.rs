@@ -74,13 +74,16 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
 #[derive(Debug)]
 pub(super) struct Socket {
     ear: Arc<Ear>,
+    /// What is read comes here first: the reader's own room would have to be cleared before each look, and most looks find nothing.
+    piece: Box<[u8]>,
 }
 
 impl Socket {
     /// To be called in the context of the runtime that the socket is to belong to.
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
         let ear = Arc::new(Ear::new(stream)?);
-        Ok(Self { ear })
+        let piece = vec![0; PIECE].into();
+        Ok(Self { ear, piece })
     }
 
     /// What decides who hears of what has come.
@@ -95,9 +98,10 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let Self { ear, piece } = self.get_mut();
         let room = buf.remaining().min(PIECE);
-        let count = ready!(self.ear.poll_read(cx, buf.initialize_unfilled_to(room)))?;
-        buf.advance(count);
+        let count = ready!(ear.poll_read(cx, &mut piece[..room]))?;
+        buf.put_slice(&piece[..count]);
         Poll::Ready(Ok(()))
     }
 }

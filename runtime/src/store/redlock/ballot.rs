@@ -1,10 +1,10 @@
 //! One question to all nodes, and what they have said so far. Pure.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::quorum::{Tally, Verdict, Vote, majority};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::{Failure, Reply, Retry};
 use crate::token::Token;
 use crate::{LockError, StoreError};
@@ -60,7 +60,7 @@ pub(super) struct Ballot {
 #[derive(Debug)]
 pub(super) enum Question {
     Acquire {
-        key: Arc<str>,
+        key: FullKey,
         token: Token,
         ttl: Duration,
         /// How often the lock may be passed on inside the process.

@@ -4,10 +4,10 @@
 //! a token for which a removal was sent is never asked for again: the next try of the same call carries a new one.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::OpId;
 use crate::token::{Nonce, Token};
 
@@ -31,7 +31,7 @@ pub(super) struct Claim {
 }
 
 /// A key, and the token that the engine knows.
-type Name = (Arc<str>, Token);
+type Name = (FullKey, Token);
 
 /// All claims.
 pub(super) struct Claims {
@@ -52,24 +52,21 @@ impl Claims {
     /// The acquire `op` is under way from now on: what it is to carry, and the earlier one that is not decided.
     pub(super) fn ask(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         op: OpId,
         ttl: Duration,
         now: Instant,
     ) -> (Token, Option<OpId>) {
         self.sweep(now);
-        let claim = self
-            .by_name
-            .entry((Arc::clone(key), token))
-            .or_insert(Claim {
-                wire: token,
-                asked: Vec::new(),
-                undecided: None,
-                ttl,
-                until: now + ttl,
-                spent: false,
-            });
+        let claim = self.by_name.entry((key.clone(), token)).or_insert(Claim {
+            wire: token,
+            asked: Vec::new(),
+            undecided: None,
+            ttl,
+            until: now + ttl,
+            spent: false,
+        });
         if claim.spent {
             claim.wire = Token::random(self.nonce);
             claim.asked.clear();
@@ -82,8 +79,8 @@ impl Claims {
     }
 
     /// The acquire `op` is decided.
-    pub(super) fn decided(&mut self, key: &Arc<str>, token: Token, op: OpId) {
-        if let Some(claim) = self.by_name.get_mut(&(Arc::clone(key), token))
+    pub(super) fn decided(&mut self, key: &FullKey, token: Token, op: OpId) {
+        if let Some(claim) = self.by_name.get_mut(&(key.clone(), token))
             && claim.undecided == Some(op)
         {
             claim.undecided = None;
@@ -93,12 +90,12 @@ impl Claims {
     /// What a renewal is to carry; the key lives longer by it.
     pub(super) fn renew(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         ttl: Duration,
         now: Instant,
     ) -> Token {
-        match self.by_name.get_mut(&(Arc::clone(key), token)) {
+        match self.by_name.get_mut(&(key.clone(), token)) {
             Some(claim) => {
                 claim.until = now + ttl;
                 claim.wire
@@ -111,12 +108,12 @@ impl Claims {
     /// What a removal is to carry, and what went before it. A lock that is not known has `ttl`.
     pub(super) fn remove(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         ttl: Duration,
         now: Instant,
     ) -> Claim {
-        match self.by_name.get_mut(&(Arc::clone(key), token)) {
+        match self.by_name.get_mut(&(key.clone(), token)) {
             Some(claim) => {
                 claim.spent = true;
                 claim.clone()

@@ -4,10 +4,10 @@
 //! each is known. Otherwise it is repeated until the key would have expired by itself.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::OpId;
 use crate::token::Token;
 
@@ -17,7 +17,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// A key of ours that may be on the node.
 #[derive(Debug, Clone)]
 pub(super) struct Debt {
-    pub(super) key: Arc<str>,
+    pub(super) key: FullKey,
     pub(super) wire: Token,
     /// The acquires that may have set it.
     pub(super) asked: Vec<OpId>,
@@ -32,7 +32,7 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    pub(super) fn new(key: Arc<str>, wire: Token, asked: Vec<OpId>, until: Instant) -> Self {
+    pub(super) fn new(key: FullKey, wire: Token, asked: Vec<OpId>, until: Instant) -> Self {
         Self {
             key,
             wire,
@@ -50,7 +50,7 @@ impl Debt {
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     by_id: HashMap<OpId, Debt>,
-    by_name: HashMap<(Arc<str>, Token), OpId>,
+    by_name: HashMap<(FullKey, Token), OpId>,
     due: BTreeSet<(Instant, OpId)>,
 }
 
@@ -59,7 +59,7 @@ impl Debts {
     pub(super) fn owe(&mut self, id: OpId, debt: Debt) -> OpId {
         let id = *self
             .by_name
-            .entry((Arc::clone(&debt.key), debt.wire))
+            .entry((debt.key.clone(), debt.wire))
             .or_insert(id);
         let release = debt.release;
         let known = self.by_id.entry(id).or_insert(debt);
@@ -88,7 +88,7 @@ impl Debts {
     /// Nothing of it is left on the node.
     pub(super) fn settle(&mut self, id: OpId) -> Option<Debt> {
         let debt = self.by_id.remove(&id)?;
-        self.by_name.remove(&(Arc::clone(&debt.key), debt.wire));
+        self.by_name.remove(&(debt.key.clone(), debt.wire));
         self.due.remove(&(debt.due, id));
         Some(debt)
     }

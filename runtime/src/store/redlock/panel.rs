@@ -12,6 +12,7 @@ use super::identity::Identity;
 use super::quorum::{Tally, majority};
 use super::standing::{Met, Standing};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 use crate::token::Token;
 use crate::{LockError, StoreError};
@@ -39,7 +40,7 @@ struct Seat {
 
 /// A lock that the engine wants.
 struct Wanted {
-    key: Arc<str>,
+    key: FullKey,
     token: Token,
     ttl: Duration,
     owner: Arc<str>,
@@ -50,7 +51,7 @@ impl Wanted {
     /// What a node is asked.
     fn op(&self, wire: Token) -> Op {
         Op::Acquire {
-            key: Arc::clone(&self.key),
+            key: self.key.clone(),
             token: wire,
             ttl: self.ttl,
             owner: Arc::clone(&self.owner),
@@ -171,7 +172,7 @@ impl Panel {
             self.supersede(earlier);
         }
         let question = Question::Acquire {
-            key: Arc::clone(key),
+            key: key.clone(),
             token: *token,
             ttl: *ttl,
             spare: wanted.spare,
@@ -221,7 +222,7 @@ impl Panel {
     fn release(
         &mut self,
         id: OpId,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         keep: Option<Duration>,
         uncertain: bool,
@@ -242,7 +243,7 @@ impl Panel {
     /// Removes what a call may have on any node, and goes on until it is certain; says for how long that may be needed.
     fn remove_everywhere(
         &mut self,
-        key: &Arc<str>,
+        key: &FullKey,
         token: Token,
         keep: Option<Duration>,
         release: Option<OpId>,
@@ -252,7 +253,7 @@ impl Panel {
         for node in 0..self.seats.len() {
             let own = self.own_id();
             let mut debt = Debt::new(
-                Arc::clone(key),
+                key.clone(),
                 claim.wire,
                 claim.asked.clone(),
                 now + claim.ttl,
@@ -273,7 +274,7 @@ impl Panel {
         };
         let unsettled = debt.asked.iter().filter(|op| seat.unsettled.contains(op));
         let op = Op::Release {
-            key: Arc::clone(&debt.key),
+            key: debt.key.clone(),
             token: debt.wire,
             keep: debt.keep,
             after: unsettled.copied().collect(),

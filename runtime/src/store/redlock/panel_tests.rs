@@ -1,11 +1,11 @@
 //! Scenes for the panel, without I/O.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::identity::Identity;
 use super::panel::{Panel, Settings};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 use crate::token::Token;
 use crate::{Fence, LockError, StoreError};
@@ -204,7 +204,7 @@ impl Scene {
     }
 }
 
-fn key() -> Arc<str> {
+fn key() -> FullKey {
     "k".into()
 }
 
