@@ -74,8 +74,9 @@ impl Engine {
     }
 
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
+        let own = command.awaited();
         self.shared.inbox.put(command).map_err(|_| stopped())?;
-        self.shared.help();
+        self.shared.help(own);
         Ok(())
     }
 
@@ -132,8 +133,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes up commands, unless somebody has the machine, who then will.
-    fn help(&self) {
+    /// Takes up commands, unless somebody has the machine, who then will. `own`: the ticket whose caller does so.
+    fn help(&self, own: Option<TicketId>) {
         if !self.helped {
             return self.call();
         }
@@ -145,7 +146,7 @@ impl Shared {
             let Ok(machine) = self.machine.try_lock() else {
                 return;
             };
-            self.work(machine, |machine| machine.help(&self.inbox));
+            self.work(machine, |machine| machine.help(&self.inbox, own));
             if self.inbox.is_empty() {
                 return;
             }
@@ -173,7 +174,7 @@ impl Shared {
         {
             self.work(machine, Machine::look);
             if !self.inbox.is_empty() {
-                self.help();
+                self.help(Some(ticket));
             }
         }
         if self.asker() == Some(ticket) {

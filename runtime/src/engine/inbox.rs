@@ -48,6 +48,18 @@ pub(crate) enum Command {
     Close,
 }
 
+impl Command {
+    /// Whose caller, having given this command, looks for the answer or goes to sleep at once.
+    pub(super) fn awaited(&self) -> Option<TicketId> {
+        match self {
+            Self::Acquire { id, .. } | Self::Release { id, .. } => Some(*id),
+            Self::AcquireAll { orders, .. } => orders.first().map(|(id, ..)| *id),
+            Self::ReleaseAll { ids, .. } => ids.last().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// Commands in the order in which they were given.
 #[derive(Default)]
 pub(super) struct Inbox {

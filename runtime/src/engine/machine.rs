@@ -140,7 +140,7 @@ impl Machine {
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
         if told || self.asker.is_some() {
-            self.appoint(now);
+            self.appoint(now, None);
         }
         if self.asker.is_some() {
             // What has been submitted is written, as the task may rest now. What has come is for the next look.
@@ -475,7 +475,7 @@ mod tests {
             assert!(inbox.put(command).is_ok());
             slots.push(slot);
         }
-        machine.help(&inbox);
+        machine.help(&inbox, None);
         assert!(slots.iter().all(|slot| slot.is_live()));
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::super::core::Load;
 use super::super::lookout;
-use super::super::slot::Slot;
 use super::super::ticket::TicketId;
 use super::Machine;
 use crate::clock::Instant;
@@ -50,6 +49,14 @@ impl Machine {
         }
     }
 
+    /// `asker` looks from now on; it is told so, unless it is the caller that this thread is.
+    pub(super) fn entrust(&mut self, asker: TicketId, own: Option<TicketId>, attention: Attention) {
+        if own != Some(asker) {
+            self.news.asker = self.slots.get(&asker).map(Arc::clone);
+        }
+        self.attend(Some(asker), attention);
+    }
+
     /// Others wait besides the caller that looks alone: if that stays away they must not wait for it.
     pub(super) fn share_attention(&mut self) {
         if self.attention != Attention::Caller {
@@ -79,28 +86,34 @@ impl Machine {
     }
 
     /// Sees to it that one of those who wait for an answer looks for all, if that is worth while, and that nobody who has an answer does.
-    pub(super) fn appoint(&mut self, now: Instant) {
+    /// `own`: as for [`help`](Self::help).
+    pub(super) fn appoint(&mut self, now: Instant, own: Option<TicketId>) {
         self.replace_absent(now);
         if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
             return;
         }
         let Load { unsent, sent } = self.core.load();
         let wanted = self.suits_lookout() && self.lookout.is_wanted(unsent + sent);
-        let next = if wanted { self.next_asker() } else { None };
-        if let Some((next, slot)) = next {
-            self.news.asker = Some(slot);
+        // Whoever is awake need not be woken.
+        let own = own.filter(|own| self.core.is_asking(*own));
+        let next = if wanted {
+            own.or_else(|| self.next_asker())
+        } else {
+            None
+        };
+        if let Some(next) = next {
             self.lookout.begins(now);
-            self.attend(Some(next), Attention::Both);
+            self.entrust(next, own, Attention::Both);
         } else if self.asker.is_some() {
             self.unattend();
         }
     }
 
     /// Somebody who waits for an answer and can be woken to look.
-    fn next_asker(&self) -> Option<(TicketId, Arc<Slot>)> {
-        self.core.last_askers().find_map(|next| {
-            let slot = self.slots.get(&next)?;
-            slot.is_waited_for().then(|| (next, Arc::clone(slot)))
+    fn next_asker(&self) -> Option<TicketId> {
+        self.core.last_askers().find(|next| {
+            let slot = self.slots.get(next);
+            slot.is_some_and(|slot| slot.is_waited_for())
         })
     }
 

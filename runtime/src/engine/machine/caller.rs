@@ -9,6 +9,7 @@ use tokio::task::unconstrained;
 
 use super::super::core::Load;
 use super::super::inbox::Inbox;
+use super::super::ticket::TicketId;
 use super::{LIMIT, Life, Machine};
 use crate::clock::Instant;
 use crate::store::Attention;
@@ -24,8 +25,8 @@ impl Machine {
     /// nothing else is under way. Otherwise what comes together is put together: by the caller that looks for the answers of all, or by the
     /// engine's own task.
     ///
-    /// Whether that task has to be [called](Home::call).
-    pub(in crate::engine) fn help(&mut self, inbox: &Inbox) -> bool {
+    /// `own`: the ticket whose caller this is, if it waits for an answer. Whether the engine's task has to be [called](Home::call).
+    pub(in crate::engine) fn help(&mut self, inbox: &Inbox, own: Option<TicketId>) -> bool {
         if self.life == Life::Stopped {
             return false;
         }
@@ -39,12 +40,12 @@ impl Machine {
             && self.may_ask_from_here()
         {
             if self.asker.is_none() && self.core.is_lone(0) {
-                self.ask_from_here();
+                self.ask_from_here(own);
                 // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
                 calls |= self.spin.is_quick() && self.asker.is_none();
             } else {
                 self.share_attention();
-                self.appoint(now);
+                self.appoint(now, own);
                 if self.asker.is_some() {
                     self.send_on();
                 }
@@ -53,7 +54,7 @@ impl Machine {
         }
         self.tell_all();
         if self.asker.is_some() {
-            self.appoint(now);
+            self.appoint(now, own);
         }
         calls || self.calls(now)
     }
@@ -79,7 +80,7 @@ impl Machine {
         self.tell_all();
         let now = self.clock.now();
         if heard {
-            self.appoint(now);
+            self.appoint(now, None);
         } else if self.looks_until().is_none_or(|until| until <= now) {
             // Later than usual. What has come since the look is for the engine's task, which has rested.
             self.lookout.gives_up();
@@ -136,16 +137,17 @@ impl Machine {
     }
 
     /// Writes what there is to ask, without the engine's task; that takes in the answers, or the caller does.
-    fn ask_from_here(&mut self) {
+    fn ask_from_here(&mut self, own: Option<TicketId>) {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
         let lone = self.submit(self.clock.now());
         let looks = self.spin.is_quick() && self.store.reads_anywhere();
         let asker = lone.and_then(|(op, only)| Some((self.core.asker(op)?, only)));
         match asker.filter(|_| looks) {
-            Some((asker, true)) => self.attend(Some(asker), Attention::Caller),
+            Some((asker, true)) => self.entrust(asker, own, Attention::Caller),
             Some((asker, false)) if self.suits_lookout() => {
-                self.attend(Some(asker), Attention::Both);
+                let own = own.filter(|own| self.core.is_asking(*own));
+                self.entrust(own.unwrap_or(asker), own, Attention::Both);
             }
             _ => self.attend(None, Attention::Runtime),
         }
