@@ -114,9 +114,9 @@ impl Taking {
 
     /// Lets the other tasks of this runtime go first, now and then; what is left of the call's budget after that.
     async fn give_way(&self, wants: &[Want]) -> Result<Duration, LockError> {
-        if !self.pool.engine().gives_way() {
+        let Some(next) = self.pool.engine().gives_way() else {
             return Ok(self.plan.wait);
-        }
+        };
         let mut gone = false;
         poll_fn(|cx| {
             if mem::replace(&mut gone, true) {
@@ -126,6 +126,7 @@ impl Taking {
             Poll::Pending
         })
         .await;
+        self.pool.engine().gave_way(next);
         let left = self.left();
         match wants.first() {
             Some(want) if left < self.plan.wait && left.is_zero() => Err(self.timed_out(want)),

@@ -33,7 +33,7 @@ const MOST_ROUNDS: usize = 16;
 const STRETCH: Duration = Duration::from_micros(80);
 
 /// After so many calls of the pool that were answered before their callers had to wait, one lets the other tasks of its runtime go first. They
-/// never would otherwise: on a store in the process, and within a [`STRETCH`].
+/// never would otherwise: on a store in the process, within a [`STRETCH`], and where the server answers while its caller still writes.
 const GIVES_WAY: u32 = 64;
 
 /// No ticket has this number.
@@ -46,6 +46,11 @@ pub(crate) struct Engine {
     last_ticket: AtomicU64,
     /// How many were answered at once since somebody has given way.
     at_once: AtomicU32,
+    /// After how many somebody does: after fewer than [`GIVES_WAY`] where others have asked meanwhile. What they ask leaves together, which is
+    /// less work for the server than one caller's requests, one by one.
+    gives_way: AtomicU32,
+    /// Whether it is [`GIVES_WAY`] in any case: nothing leaves a store in the process together.
+    in_process: bool,
     /// See [`LockStore::asks_several`].
     asks_several: bool,
 }
@@ -59,13 +64,25 @@ impl Engine {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether the caller who asks now is to let other tasks go first.
-    pub(crate) fn gives_way(&self) -> bool {
-        let due = GIVES_WAY <= self.at_once.load(Ordering::Relaxed);
-        if due {
+    /// Whether the caller who asks now is to let other tasks go first; to be told [afterwards](Self::gave_way).
+    pub(crate) fn gives_way(&self) -> Option<TicketId> {
+        let due = self.gives_way.load(Ordering::Relaxed) <= self.at_once.load(Ordering::Relaxed);
+        due.then(|| {
             self.at_once.store(0, Ordering::Relaxed);
+            TicketId(self.last_ticket.load(Ordering::Relaxed))
+        })
+    }
+
+    /// A caller has let others go first, since `next` was the next ticket.
+    pub(crate) fn gave_way(&self, next: TicketId) {
+        if self.in_process {
+            return;
         }
-        due
+        let alone = self.last_ticket.load(Ordering::Relaxed) == next.0;
+        let calls = self.gives_way.load(Ordering::Relaxed);
+        let calls = if alone { 2 * calls } else { calls / 4 };
+        self.gives_way
+            .store(calls.clamp(1, GIVES_WAY), Ordering::Relaxed);
     }
 
     /// A caller was answered before it had to wait.
@@ -253,7 +270,7 @@ impl Driver {
         spins: bool,
     ) -> (Self, Engine) {
         let home = Arc::new(Home::default());
-        let asks_several = store.asks_several();
+        let (asks_several, in_process) = (store.asks_several(), store.answers_at_once());
         let machine = Machine::new(store, limits, clock, spins, Arc::clone(&home));
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
@@ -278,6 +295,8 @@ impl Driver {
             clock,
             last_ticket: AtomicU64::new(1),
             at_once: AtomicU32::new(0),
+            gives_way: AtomicU32::new(GIVES_WAY),
+            in_process,
             asks_several,
         };
         (driver, engine)
