@@ -151,10 +151,10 @@ impl Hold {
         let engine = self.pool.engine();
         let stretch = engine.stretch().map(|long| engine.clock().now() + long);
         loop {
-            engine.look(self.id);
+            let rests = engine.look(self.id, cx);
             let told = poll(&self.slot, cx);
             // After the slot knows this task: who is chosen to look before that is not woken for it.
-            if told.is_ready() || !engine.is_asker(self.id) {
+            if told.is_ready() || rests || !engine.is_asker(self.id) {
                 return told;
             }
             if stretch.is_none_or(|until| until <= engine.clock().now()) {

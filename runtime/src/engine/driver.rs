@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::core::Limits;
@@ -102,11 +102,9 @@ impl Engine {
         self.asks_several.then_some(STRETCH)
     }
 
-    /// Looks for answers, if the caller of `ticket` is the one who does.
-    pub(crate) fn look(&self, ticket: TicketId) {
-        if self.shared.asker() == Some(ticket) {
-            self.shared.look(ticket);
-        }
+    /// Looks for answers, if the caller of `ticket` is the one who does; whether it may rest until it is woken.
+    pub(crate) fn look(&self, ticket: TicketId, cx: &Context<'_>) -> bool {
+        self.shared.asker() == Some(ticket) && self.shared.look(ticket, cx)
     }
 
     /// Whether the caller of `ticket` is to look again in a moment. Told without the machine, which somebody may have for long.
@@ -147,6 +145,10 @@ struct Shared {
     called: AtomicBool,
     /// Whether it may have left something to a caller that looks.
     rests: AtomicBool,
+    /// Whether a caller that was to look rests while somebody else has the machine.
+    somebody_rests: AtomicBool,
+    /// Who.
+    resting: Mutex<Option<Waker>>,
 }
 
 impl Shared {
@@ -183,12 +185,13 @@ impl Shared {
         ))
     }
 
-    /// Looks for answers, as the caller of `ticket`.
-    fn look(&self, ticket: TicketId) {
-        // Otherwise somebody has it for a moment, or is about to, and may find the answers.
-        if !self.wanted.load(Ordering::Acquire)
-            && let Ok(machine) = self.machine.try_lock()
-        {
+    /// Looks for answers, as the caller of `ticket`; whether it may rest until it is woken.
+    fn look(&self, ticket: TicketId, cx: &Context<'_>) -> bool {
+        // Otherwise somebody is about to have it, and may find the answers.
+        if !self.wanted.load(Ordering::Acquire) {
+            let Some(machine) = self.machine_unless_rests(cx) else {
+                return true;
+            };
             self.work(machine, Machine::look);
             if !self.inbox.is_empty() {
                 self.help(Some(ticket));
@@ -198,6 +201,25 @@ impl Shared {
             // The server may be waiting for this processor.
             std::thread::yield_now();
         }
+        false
+    }
+
+    /// The machine, unless somebody has it, who may find the answers, and wakes this task when giving it up.
+    fn machine_unless_rests(&self, cx: &Context<'_>) -> Option<MutexGuard<'_, Machine>> {
+        if let Ok(machine) = self.machine.try_lock() {
+            return Some(machine);
+        }
+        self.resting().replace(cx.waker().clone());
+        self.somebody_rests.store(true, Ordering::SeqCst);
+        // Again: whoever had it may have looked for somebody who rests before that.
+        let machine = self.machine.try_lock().ok()?;
+        self.somebody_rests.store(false, Ordering::SeqCst);
+        self.resting().take();
+        Some(machine)
+    }
+
+    fn resting(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A caller's work on the machine, which says whether the engine's task has to be called.
@@ -232,7 +254,14 @@ impl Shared {
             // What it has left to the caller that looked may have come after that caller's last look.
             self.home.call();
         }
-        machine.take_news()
+        let mut news = machine.take_news();
+        drop(machine);
+        if self.somebody_rests.load(Ordering::SeqCst)
+            && self.somebody_rests.swap(false, Ordering::SeqCst)
+        {
+            news.wakers.extend(self.resting().take());
+        }
+        news
     }
 
     /// For the engine's task. It goes before callers, who could otherwise keep it from its renewals.
@@ -284,6 +313,8 @@ impl Driver {
             clock,
             called: AtomicBool::new(false),
             rests: AtomicBool::new(false),
+            somebody_rests: AtomicBool::new(false),
+            resting: Mutex::default(),
         });
         let driver = Self {
             shared: Arc::clone(&shared),
@@ -483,7 +514,7 @@ mod tests {
         );
         let mut looks = 0_u32;
         while engine.is_asker(ticket) {
-            engine.look(ticket);
+            engine.look(ticket, &Context::from_waker(Waker::noop()));
             looks += 1;
             assert!(clock.now().since(now) < LONG, "it is still looking");
         }
