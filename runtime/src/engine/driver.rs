@@ -36,6 +36,9 @@ const STRETCH: Duration = Duration::from_micros(80);
 /// never would otherwise: on a store in the process, within a [`STRETCH`], and where the server answers while its caller still writes.
 const GIVES_WAY: u32 = 64;
 
+/// So often a caller that is to look tries to get at the engine's state before it rests. Whoever only takes up a command has it for about 1 µs.
+const TRIES: usize = 100;
+
 /// No ticket has this number.
 const NOBODY: u64 = 0;
 
@@ -143,8 +146,6 @@ struct Shared {
     clock: Clock,
     /// Whether the engine's task has been called since it last had the machine.
     called: AtomicBool,
-    /// Whether it may have left something to a caller that looks.
-    rests: AtomicBool,
     /// Whether a caller that was to look rests while somebody else has the machine.
     somebody_rests: AtomicBool,
     /// Who.
@@ -189,7 +190,7 @@ impl Shared {
     fn look(&self, ticket: TicketId, cx: &Context<'_>) -> bool {
         // Otherwise somebody is about to have it, and may find the answers.
         if !self.wanted.load(Ordering::Acquire) {
-            let Some(machine) = self.machine_unless_rests(cx) else {
+            let Some(machine) = self.machine_or_rest(cx) else {
                 return true;
             };
             self.work(machine, Machine::look);
@@ -205,9 +206,12 @@ impl Shared {
     }
 
     /// The machine, unless somebody has it, who may find the answers, and wakes this task when giving it up.
-    fn machine_unless_rests(&self, cx: &Context<'_>) -> Option<MutexGuard<'_, Machine>> {
-        if let Ok(machine) = self.machine.try_lock() {
-            return Some(machine);
+    fn machine_or_rest(&self, cx: &Context<'_>) -> Option<MutexGuard<'_, Machine>> {
+        for _ in 0..TRIES {
+            if let Ok(machine) = self.machine.try_lock() {
+                return Some(machine);
+            }
+            std::hint::spin_loop();
         }
         self.resting().replace(cx.waker().clone());
         self.somebody_rests.store(true, Ordering::SeqCst);
@@ -250,7 +254,7 @@ impl Shared {
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
         self.asker.store(asker, Ordering::SeqCst);
-        if asker == NOBODY && self.rests.swap(false, Ordering::SeqCst) {
+        if asker == NOBODY && self.home.take() {
             // What it has left to the caller that looked may have come after that caller's last look.
             self.home.call();
         }
@@ -268,10 +272,23 @@ impl Shared {
     fn claim(&self) -> MutexGuard<'_, Machine> {
         self.wanted.store(true, Ordering::Release);
         self.called.store(false, Ordering::Release);
-        self.rests.store(false, Ordering::SeqCst);
+        let _ = self.home.take();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         self.wanted.store(false, Ordering::Release);
         machine
+    }
+
+    /// As [`claim`](Self::claim), where nothing is known to be due: whoever has the machine, or looks next, will see it too.
+    fn glance(&self, task: &Waker) -> Option<MutexGuard<'_, Machine>> {
+        self.home.register(task);
+        if let Ok(machine) = self.machine.try_lock() {
+            return Some(machine);
+        }
+        self.home.leave();
+        // Again: whoever had it may have given it up before that.
+        let machine = self.machine.try_lock().ok()?;
+        let _ = self.home.take();
+        Some(machine)
     }
 
     /// The runtime that the engine's task ran on is gone, or the engine panicked: nobody may wait for it for ever.
@@ -312,7 +329,6 @@ impl Driver {
             looks_until: AtomicU64::new(0),
             clock,
             called: AtomicBool::new(false),
-            rests: AtomicBool::new(false),
             somebody_rests: AtomicBool::new(false),
             resting: Mutex::default(),
         });
@@ -348,7 +364,7 @@ impl Driver {
         shared.home.register(cx.waker());
         // Before the look at who is there: whoever leaves after it calls this task.
         if stirred {
-            shared.rests.store(true, Ordering::SeqCst);
+            shared.home.leave();
         }
         loop {
             let now = shared.clock.now();
@@ -377,7 +393,21 @@ impl Driver {
                 due_at,
             } = self;
             let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
-            let mut machine = shared.claim();
+            let urgent = due || shared.called.load(Ordering::Acquire);
+            let machine = if urgent {
+                Some(shared.claim())
+            } else {
+                shared.glance(cx.waker())
+            };
+            let Some(mut machine) = machine else {
+                let rest = lookout::longest_absence().min(due_at.since(shared.clock.now()));
+                let waits = timer.set(rest, cx).is_pending();
+                shared.home.sleeps(timer.at());
+                if waits {
+                    return Poll::Pending;
+                }
+                continue;
+            };
             let worked = machine.turn(&shared.inbox, due, cx.waker());
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.

@@ -1,7 +1,7 @@
 //! The waker that a store is polled with, whichever thread polls it.
 
 use std::mem;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -18,6 +18,8 @@ pub(super) struct Home {
     task: Mutex<Option<Waker>>,
     /// When the task will look by itself, in nanoseconds.
     wakes_at: AtomicU64,
+    /// Whether the task may have left what stirred it to a caller that looks.
+    left: AtomicBool,
 }
 
 const OPEN: u8 = 0;
@@ -43,6 +45,16 @@ impl Home {
     /// When the task will look by itself.
     pub(super) fn wakes_at(&self) -> Instant {
         Instant::from_nanos(self.wakes_at.load(Ordering::Relaxed))
+    }
+
+    /// The task leaves what has stirred it to a caller.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has, since somebody last [took](Self::take) it.
+    pub(super) fn take(&self) -> bool {
+        self.left.swap(false, Ordering::SeqCst)
     }
 
     /// Keeps what happens from the task from now on.

@@ -3,8 +3,9 @@
 //! Where requests of several callers are under way, one of those who wait looks for the answers, tells the others, and takes along what they ask
 //! next. When it has its own answer another one goes on. Mostly they are tasks of one runtime, so that nobody has to be woken by
 //! the system but the server: with 64 tasks, each with a key of its own, nearly half of the client's time went by in the kernel, where threads are woken, and with 16
-//! tasks they got half as much done as by hand (`scripts/bench --rows distinct_16,distinct_64`). The engine's thread rests meanwhile,
-//! and takes over when that caller stays away: its own thread may be at something else.
+//! tasks they got half as much done as by hand (`scripts/bench --rows distinct_16,distinct_64`). The engine's thread rests meanwhile
+//! and is not told of answers: to be woken for each, in vain, took it a fifth of a processor. It looks after that caller every millisecond or two, and
+//! takes over when it stays away: its own thread may be at something else.
 
 use std::time::Duration;
 
@@ -34,6 +35,14 @@ const CROWD: usize = 384;
 /// After a crowd so many occasions go by.
 const AFTER_CROWD: u32 = 4096;
 
+/// Half of what is under way leaves together: the server has the one half to do while callers hear of the other. Who sends less, because the others
+/// have not asked yet, pays a system call and a script for it, and is answered so soon that the others come too late again: 64 tasks settled
+/// at 4 to 7 requests together, and half the pairs a second.
+const PARTS: usize = 2;
+
+/// How much one occasion weighs on which fewer are under way.
+const SLOWLY: usize = 1024;
+
 /// When somebody looks for the answers of all.
 #[derive(Debug)]
 pub(super) struct Lookout {
@@ -43,6 +52,8 @@ pub(super) struct Lookout {
     server: Quickness,
     /// Occasions that are to go by, as there was a crowd.
     crowded: u32,
+    /// How many have been under way lately, rather too many than too few, in [`SLOWLY`]ths.
+    usual: usize,
 }
 
 impl Lookout {
@@ -53,6 +64,7 @@ impl Lookout {
             silent: None,
             server: Quickness::new(WORTHWHILE),
             crowded: 0,
+            usual: 0,
         }
     }
 
@@ -75,6 +87,14 @@ impl Lookout {
         }
         self.server.occasion();
         self.server.is_worthwhile()
+    }
+
+    /// With so many under way: how many of them are worth a request of their own, while others are likely to ask in a moment.
+    pub(super) fn part(&mut self, under_way: usize) -> usize {
+        let under_way = SLOWLY * under_way;
+        let less = self.usual.saturating_sub(under_way) / SLOWLY;
+        self.usual = under_way.max(self.usual - less);
+        self.usual / SLOWLY / PARTS
     }
 
     /// Somebody begins to look, or goes on for another who did.

@@ -59,7 +59,8 @@ impl Machine {
 
     /// Others wait besides the caller that looks alone: if that stays away they must not wait for it.
     pub(super) fn share_attention(&mut self) {
-        if self.attention != Attention::Caller {
+        let for_all = self.asker.is_some() && self.lookout.until().is_some();
+        if self.attention != Attention::Caller || for_all {
             return;
         }
         if self.asker.is_some() && self.suits_lookout() {
@@ -89,10 +90,18 @@ impl Machine {
     /// `own`: as for [`help`](Self::help).
     pub(super) fn appoint(&mut self, now: Instant, own: Option<TicketId>) {
         self.replace_absent(now);
+        let Load { unsent, sent } = self.core.load();
         if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
+            // It began alone, and would soon give up.
+            if self.attention == Attention::Both
+                && self.lookout.until().is_none()
+                && self.lookout.is_wanted(unsent + sent)
+            {
+                self.lookout.begins(now);
+                self.attend(self.asker, Attention::Caller);
+            }
             return;
         }
-        let Load { unsent, sent } = self.core.load();
         let wanted = self.suits_lookout() && self.lookout.is_wanted(unsent + sent);
         // Whoever is awake need not be woken.
         let own = own.filter(|own| self.core.is_asking(*own));
@@ -103,7 +112,7 @@ impl Machine {
         };
         if let Some(next) = next {
             self.lookout.begins(now);
-            self.entrust(next, own, Attention::Both);
+            self.entrust(next, own, Attention::Caller);
         } else if self.asker.is_some() {
             self.unattend();
         }

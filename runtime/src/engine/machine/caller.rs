@@ -46,7 +46,7 @@ impl Machine {
             } else {
                 self.share_attention();
                 self.appoint(now, own);
-                if self.asker.is_some() {
+                if self.asker.is_some() && self.is_a_part(now) {
                     self.send_on();
                 }
             }
@@ -106,6 +106,13 @@ impl Machine {
         heard
     }
 
+    /// Whether there is so much to be sent that it is not left to whoever looks: that will be after those who have been told and not asked yet.
+    fn is_a_part(&mut self, now: Instant) -> bool {
+        let Load { unsent, sent } = self.core.load();
+        let part = self.lookout.part(unsent + sent).min(ENOUGH);
+        part <= unsent || self.lookout.is_quiet(now)
+    }
+
     /// A full script, or half as much as the server has to do, or anything if it has nothing to do.
     fn is_worth_sending(&self) -> bool {
         let Load { unsent, sent } = self.core.load();
@@ -157,6 +164,7 @@ impl Machine {
     /// Takes in what the store has to say, on a thread that is in the context of its runtime; whether it had anything.
     fn listen_from_here(&mut self) -> bool {
         self.home.mute();
+        let _ = self.home.take();
         // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
         let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));
         let heard = polled
