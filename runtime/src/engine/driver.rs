@@ -7,26 +7,22 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::core::Limits;
 use super::home::Home;
-use super::inbox::{Command, Inbox};
+use super::inbox::Command;
 use super::lookout;
 use super::machine::Machine;
-use super::news::News;
+use super::shared::{Shared, stopped};
 use super::ticket::TicketId;
 use super::timer::Timer;
+use crate::LockError;
 use crate::clock::{Clock, Instant};
 use crate::store::LockStore;
-use crate::{LockError, StoreError};
-
-/// How often in a row a caller takes up what other callers bring meanwhile.
-const MOST_ROUNDS: usize = 16;
 
 /// Where several servers are to answer, for so long a caller looks for it in one go. To let others have the thread between two looks wakes
 /// one of the runtime's other threads each time, which takes a processor that the servers need.
@@ -35,12 +31,6 @@ const STRETCH: Duration = Duration::from_micros(80);
 /// After so many calls of the pool that were answered before their callers had to wait, one lets the other tasks of its runtime go first. They
 /// never would otherwise: on a store in the process, within a [`STRETCH`], and where the server answers while its caller still writes.
 const GIVES_WAY: u32 = 64;
-
-/// So often a caller that is to look tries to get at the engine's state before it rests. Whoever only takes up a command has it for about 1 µs.
-const TRIES: usize = 100;
-
-/// No ticket has this number.
-const NOBODY: u64 = 0;
 
 /// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {
@@ -112,7 +102,7 @@ impl Engine {
 
     /// Whether the caller of `ticket` is to look again in a moment. Told without the machine, which somebody may have for long.
     pub(crate) fn is_asker(&self, ticket: TicketId) -> bool {
-        self.shared.asker() == Some(ticket) && self.clock.now() < self.shared.away_at()
+        self.shared.is_asker(ticket)
     }
 }
 
@@ -126,176 +116,6 @@ impl Drop for Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").finish_non_exhaustive()
-    }
-}
-
-/// What the engine's task and the callers share.
-struct Shared {
-    inbox: Inbox,
-    machine: Mutex<Machine>,
-    /// The engine's task waits for the machine: callers leave it to that.
-    wanted: AtomicBool,
-    /// Wakes that task.
-    home: Arc<Home>,
-    /// Whether callers work the machine, too.
-    helped: bool,
-    /// See [`Machine::asker`]; [`NOBODY`] for nobody.
-    asker: AtomicU64,
-    /// In nanoseconds on this clock.
-    looks_until: AtomicU64,
-    clock: Clock,
-    /// Whether the engine's task has been called since it last had the machine.
-    called: AtomicBool,
-    /// Whether a caller that was to look rests while somebody else has the machine.
-    somebody_rests: AtomicBool,
-    /// Who.
-    resting: Mutex<Option<Waker>>,
-}
-
-impl Shared {
-    /// Takes up commands, unless somebody has the machine, who then will. `own`: the ticket whose caller does so.
-    fn help(&self, own: Option<TicketId>) {
-        if !self.helped {
-            return self.call();
-        }
-        for _ in 0..MOST_ROUNDS {
-            if self.wanted.load(Ordering::Acquire) {
-                return;
-            }
-            // Poisoned: the engine's task is about to tell everybody that it has stopped.
-            let Ok(machine) = self.machine.try_lock() else {
-                return;
-            };
-            self.work(machine, |machine| machine.help(&self.inbox, own));
-            if self.inbox.is_empty() {
-                return;
-            }
-        }
-        self.call();
-    }
-
-    fn asker(&self) -> Option<TicketId> {
-        let asker = self.asker.load(Ordering::SeqCst);
-        (asker != NOBODY).then_some(TicketId(asker))
-    }
-
-    /// When the caller that looks is taken to be away.
-    fn away_at(&self) -> Instant {
-        lookout::away_at(Instant::from_nanos(
-            self.looks_until.load(Ordering::Relaxed),
-        ))
-    }
-
-    /// Looks for answers, as the caller of `ticket`; whether it may rest until it is woken.
-    fn look(&self, ticket: TicketId, cx: &Context<'_>) -> bool {
-        // Otherwise somebody is about to have it, and may find the answers.
-        if !self.wanted.load(Ordering::Acquire) {
-            let Some(machine) = self.machine_or_rest(cx) else {
-                return true;
-            };
-            self.work(machine, Machine::look);
-            if !self.inbox.is_empty() {
-                self.help(Some(ticket));
-            }
-        }
-        if self.asker() == Some(ticket) {
-            // The server may be waiting for this processor.
-            std::thread::yield_now();
-        }
-        false
-    }
-
-    /// The machine, unless somebody has it, who may find the answers, and wakes this task when giving it up.
-    fn machine_or_rest(&self, cx: &Context<'_>) -> Option<MutexGuard<'_, Machine>> {
-        for _ in 0..TRIES {
-            if let Ok(machine) = self.machine.try_lock() {
-                return Some(machine);
-            }
-            std::hint::spin_loop();
-        }
-        self.resting().replace(cx.waker().clone());
-        self.somebody_rests.store(true, Ordering::SeqCst);
-        // Again: whoever had it may have looked for somebody who rests before that.
-        let machine = self.machine.try_lock().ok()?;
-        self.somebody_rests.store(false, Ordering::SeqCst);
-        self.resting().take();
-        Some(machine)
-    }
-
-    fn resting(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A caller's work on the machine, which says whether the engine's task has to be called.
-    fn work(&self, mut machine: MutexGuard<'_, Machine>, work: impl FnOnce(&mut Machine) -> bool) {
-        // A mistake of the engine's is not to end a caller's thread.
-        let calls = catch_unwind(AssertUnwindSafe(|| work(&mut machine)));
-        if calls.is_err() {
-            // At once: what is half done is not to be gone on with.
-            machine.stop(self.inbox.stop(), &stopped());
-        }
-        let news = self.leave(machine);
-        if calls.unwrap_or(true) {
-            self.call();
-        }
-        news.tell();
-    }
-
-    /// Wakes the engine's task, whoever looks for answers meanwhile.
-    fn call(&self) {
-        self.called.store(true, Ordering::Release);
-        self.home.call();
-    }
-
-    /// Gives the machine up; whom to tell what.
-    fn leave(&self, mut machine: MutexGuard<'_, Machine>) -> News {
-        let (asker, until) = machine
-            .asker()
-            .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
-        self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
-        self.asker.store(asker, Ordering::SeqCst);
-        if asker == NOBODY && self.home.take() {
-            // What it has left to the caller that looked may have come after that caller's last look.
-            self.home.call();
-        }
-        let mut news = machine.take_news();
-        drop(machine);
-        if self.somebody_rests.load(Ordering::SeqCst)
-            && self.somebody_rests.swap(false, Ordering::SeqCst)
-        {
-            news.wakers.extend(self.resting().take());
-        }
-        news
-    }
-
-    /// For the engine's task. It goes before callers, who could otherwise keep it from its renewals.
-    fn claim(&self) -> MutexGuard<'_, Machine> {
-        self.wanted.store(true, Ordering::Release);
-        self.called.store(false, Ordering::Release);
-        let _ = self.home.take();
-        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wanted.store(false, Ordering::Release);
-        machine
-    }
-
-    /// As [`claim`](Self::claim), where nothing is known to be due: whoever has the machine, or looks next, will see it too.
-    fn glance(&self, task: &Waker) -> Option<MutexGuard<'_, Machine>> {
-        self.home.register(task);
-        if let Ok(machine) = self.machine.try_lock() {
-            return Some(machine);
-        }
-        self.home.leave();
-        // Again: whoever had it may have given it up before that.
-        let machine = self.machine.try_lock().ok()?;
-        let _ = self.home.take();
-        Some(machine)
-    }
-
-    /// The runtime that the engine's task ran on is gone, or the engine panicked: nobody may wait for it for ever.
-    fn stop(&self) {
-        let mut machine = self.claim();
-        machine.stop(self.inbox.stop(), &stopped());
-        self.leave(machine).tell();
     }
 }
 
@@ -318,20 +138,7 @@ impl Driver {
         let home = Arc::new(Home::default());
         let (asks_several, in_process) = (store.asks_several(), store.answers_at_once());
         let machine = Machine::new(store, limits, clock, spins, Arc::clone(&home));
-        let shared = Arc::new(Shared {
-            inbox: Inbox::default(),
-            machine: Mutex::new(machine),
-            wanted: AtomicBool::new(false),
-            home,
-            // Only on its own runtime a paused clock tells the time.
-            helped: matches!(clock, Clock::System),
-            asker: AtomicU64::new(NOBODY),
-            looks_until: AtomicU64::new(0),
-            clock,
-            called: AtomicBool::new(false),
-            somebody_rests: AtomicBool::new(false),
-            resting: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(machine, home, clock));
         let driver = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
@@ -369,7 +176,7 @@ impl Driver {
         loop {
             let now = shared.clock.now();
             let left = shared.asker().is_none() || shared.away_at() <= now;
-            if left || self.due_at <= now || shared.called.load(Ordering::Acquire) {
+            if left || self.due_at <= now || shared.is_called() {
                 return Poll::Ready(());
             }
             let rest = lookout::longest_absence().min(self.due_at.since(now));
@@ -393,7 +200,7 @@ impl Driver {
                 due_at,
             } = self;
             let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
-            let urgent = due || shared.called.load(Ordering::Acquire);
+            let urgent = due || shared.is_called();
             let machine = if urgent {
                 Some(shared.claim())
             } else {
@@ -443,19 +250,11 @@ impl Drop for Driver {
     }
 }
 
-fn stopped() -> LockError {
-    LockError::Unavailable {
-        source: StoreError::new(
-            "stopped",
-            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use super::super::fixtures::Silent;
     use super::super::slot::Slot;
     use super::super::ticket::Order;
     use super::*;
@@ -503,6 +302,32 @@ mod tests {
         }
     }
 
+    /// Fails if a caller whose server answers at once has the thread for itself while others wait for it, or gives it up for nobody.
+    #[tokio::test]
+    async fn others_are_let_go_first_sooner_where_they_ask_meanwhile() {
+        let limits = Limits::of_tests(LONG, 100);
+        let (_driver, engine) = Driver::new(Box::new(Silent), limits, Clock::System, true);
+        let until_one_gives_way = |asks: bool| {
+            let mut calls = 0;
+            let next = loop {
+                if let Some(next) = engine.gives_way() {
+                    break next;
+                }
+                calls += 1;
+                engine.answered_at_once();
+            };
+            if asks {
+                engine.next_ticket();
+            }
+            engine.gave_way(next);
+            calls
+        };
+        let crowd = [true; 5].map(until_one_gives_way);
+        assert_eq!(crowd, [GIVES_WAY, 16, 4, 1, 1]);
+        let alone = [false; 8].map(until_one_gives_way);
+        assert_eq!(alone, [1, 2, 4, 8, 16, 32, GIVES_WAY, GIVES_WAY]);
+    }
+
     /// The engine's own task never runs here, so a command that is left lying by a caller stays there.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_command_is_left_lying_where_callers_work_the_machine() {
@@ -522,32 +347,5 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), u64::from(TASKS * SECTIONS));
         drop(driver);
         assert!(engine.send(Command::Close).is_err(), "stopped");
-    }
-
-    /// Fails if a caller that looks for its answer goes on while somebody else keeps the machine, which only its own turn would end.
-    #[tokio::test]
-    async fn nobody_looks_for_long_at_a_machine_that_is_taken() {
-        let clock = Clock::System;
-        let store = Box::new(MemoryStore::new(Space::private(clock)));
-        let (_driver, engine) = Driver::new(store, Limits::of_tests(LONG, 100), clock, true);
-        let (shared, ticket) = (&engine.shared, engine.next_ticket());
-        let _taken = shared.machine.lock();
-        let now = clock.now();
-        let until = now + Duration::from_millis(5);
-        shared.asker.store(ticket.0, Ordering::Relaxed);
-        shared
-            .looks_until
-            .store(until.as_nanos(), Ordering::Relaxed);
-        assert!(
-            !engine.is_asker(engine.next_ticket()),
-            "the answer is another's"
-        );
-        let mut looks = 0_u32;
-        while engine.is_asker(ticket) {
-            engine.look(ticket, &Context::from_waker(Waker::noop()));
-            looks += 1;
-            assert!(clock.now().since(now) < LONG, "it is still looking");
-        }
-        assert!(until <= clock.now(), "it gave up after {looks} looks");
     }
 }

@@ -106,24 +106,13 @@ impl Wake for Home {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
+    use super::super::fixtures::counting;
     use super::*;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn what_happens_while_it_is_muted_is_seen_by_who_muted_it_and_nothing_is_lost() {
-        let (home, count) = (Arc::new(Home::default()), Arc::new(Count::default()));
-        let task = Waker::from(Arc::clone(&count));
-        let woken = || count.0.load(Ordering::Relaxed);
+        let home = Arc::new(Home::default());
+        let (task, woken) = counting();
         home.register(&task);
         home.mute();
         home.wake_by_ref();

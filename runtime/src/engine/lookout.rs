@@ -192,6 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn half_of_what_is_usually_under_way_leaves_together() {
+        let mut lookout = Lookout::new(true);
+        assert_eq!(lookout.part(1), 0, "nothing to wait for");
+        assert_eq!(lookout.part(64), 32);
+        assert_eq!(lookout.part(10), 31, "the others have not asked yet");
+        for _ in 0..8 * SLOWLY {
+            lookout.part(10);
+        }
+        assert_eq!(lookout.part(10), 5, "there are no others");
+    }
+
+    #[test]
     fn it_is_not_for_a_crowd_nor_where_it_is_not_allowed() {
         let mut lookout = Lookout::new(true);
         assert!(!lookout.is_wanted(CROWD + 1));

@@ -14,6 +14,8 @@ mod core;
 mod core_tests;
 mod downgrade;
 mod driver;
+#[cfg(test)]
+mod fixtures;
 mod hold;
 mod home;
 mod inbox;
@@ -26,6 +28,7 @@ mod pass;
 mod queue;
 mod quickness;
 mod release;
+mod shared;
 mod shutdown;
 #[cfg(test)]
 mod simulation;

@@ -135,3 +135,103 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Context;
+
+    use super::super::super::core::Limits;
+    use super::super::super::fixtures::{Silent, counting};
+    use super::super::super::inbox::{Command, Inbox};
+    use super::super::super::slot::Slot;
+    use super::super::super::ticket::Order;
+    use super::*;
+    use crate::clock::Clock;
+    use crate::lease::Terms;
+    use crate::token::{Nonce, Token};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn machine() -> Machine {
+        let limits = Limits {
+            in_flight: 1_000,
+            ..Limits::of_tests(LONG, 100)
+        };
+        Machine::new(
+            Box::new(Silent),
+            limits,
+            Clock::System,
+            true,
+            Arc::default(),
+        )
+    }
+
+    /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
+    fn asks(inbox: &Inbox, number: u64) -> impl Fn() -> usize + use<> {
+        let name: Arc<str> = number.to_string().into();
+        let slot = Slot::new(Arc::clone(&name), Clock::System);
+        let (task, woken) = counting();
+        assert!(slot.poll_granted(&Context::from_waker(&task)).is_pending());
+        let order = Order {
+            key: Arc::clone(&name).into(),
+            name,
+            token: Token::random(Nonce::new()),
+            owner: "".into(),
+            terms: Terms::new(LONG).expect("a ttl"),
+            watchdog: None,
+            wait: LONG,
+            share: None,
+        };
+        let command = Command::Acquire {
+            id: TicketId(number),
+            order: Box::new(order),
+            slot,
+        };
+        assert!(inbox.put(command).is_ok());
+        woken
+    }
+
+    fn asker(machine: &Machine) -> Option<u64> {
+        machine.asker().map(|(ticket, _)| ticket.0)
+    }
+
+    /// Fails if a caller is chosen that sleeps and nobody tells it: all would wait until the engine's task looks after them.
+    #[tokio::test]
+    async fn a_caller_that_sleeps_is_told_that_it_is_to_look() {
+        let (mut machine, inbox) = (machine(), Inbox::default());
+        let woken = asks(&inbox, 1);
+        machine.help(&inbox, None);
+        machine.take_news().tell();
+        assert_eq!((asker(&machine), woken()), (Some(1), 1));
+    }
+
+    /// Fails if a caller that is about to look anyway is woken for it, or another is.
+    #[tokio::test]
+    async fn a_caller_that_is_awake_looks_for_the_others() {
+        let (mut machine, inbox) = (machine(), Inbox::default());
+        let woken: Vec<_> = (1..=5).map(|number| asks(&inbox, number)).collect();
+        machine.help(&inbox, Some(TicketId(3)));
+        machine.take_news().tell();
+        assert_eq!(asker(&machine), Some(3));
+        assert!(woken.iter().all(|woken| woken() == 0));
+        assert_eq!(machine.core.load().unsent, 0);
+    }
+
+    /// Fails if each caller sends what there is while most of those that have been told have not asked yet, or if what is left then stays.
+    #[tokio::test]
+    async fn little_is_left_to_the_next_look_and_sent_by_it() {
+        let (mut machine, inbox) = (machine(), Inbox::default());
+        let woken: Vec<_> = (1..=64).map(|number| asks(&inbox, number)).collect();
+        machine.help(&inbox, Some(TicketId(64)));
+        let _ = asks(&inbox, 65);
+        machine.help(&inbox, Some(TicketId(65)));
+        assert_eq!((machine.core.load().unsent, asker(&machine)), (1, Some(64)));
+        let began = machine.clock.now();
+        while 0 < machine.core.load().unsent {
+            assert!(asker(&machine).is_some(), "nobody looks");
+            assert!(machine.clock.now() < began + LONG, "it is still there");
+            machine.look();
+        }
+        assert!(woken.iter().all(|woken| woken() == 0));
+    }
+}

@@ -45,6 +45,16 @@ impl Packer {
         }
     }
 
+    /// Makes room for so many requests.
+    pub(super) fn expect(&mut self, requests: usize) {
+        if 1 < requests {
+            for half in [&mut self.releases, &mut self.acquires] {
+                half.bundle.reserve(requests.min(self.most));
+                half.keys.reserve(requests.min(self.most));
+            }
+        }
+    }
+
     /// Adds the next request.
     pub(super) fn add(&mut self, sent: Sent) {
         match &sent.op {

@@ -33,6 +33,7 @@ impl RedisStore {
         }
         let mut patience = self.io_timeout;
         let mut packer = Packer::new(together, turns);
+        packer.expect(batch.len());
         let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {

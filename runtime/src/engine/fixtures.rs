@@ -1,0 +1,42 @@
+//! What several tests need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::store::{LockStore, Request, StoreEvent};
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A waker, and how often it has been woken.
+pub(super) fn counting() -> (Waker, impl Fn() -> usize) {
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    (waker, move || count.0.load(Ordering::SeqCst))
+}
+
+/// A server that may be read on any thread, and has not answered yet.
+pub(super) struct Silent;
+
+impl LockStore for Silent {
+    fn submit(&mut self, _: Vec<Request>) {}
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
+        Poll::Pending
+    }
+
+    fn works_anywhere(&self) -> bool {
+        true
+    }
+
+    fn reads_anywhere(&self) -> bool {
+        true
+    }
+}
