@@ -217,7 +217,21 @@ mod tests {
         assert_eq!(machine.core.load().unsent, 0);
     }
 
-    /// Fails if each caller sends what there is while most of those that have been told have not asked yet, or if what is left then stays.
+    /// Fails if each caller sends what there is while most of those that have been told have not asked yet.
+    #[tokio::test]
+    async fn what_few_ask_waits_for_the_others_until_somebody_looks() {
+        let (mut machine, inbox) = (machine(), Inbox::default());
+        assert_eq!(machine.lookout.part(64), 32, "there were many a moment ago");
+        for number in 1..=5 {
+            let _ = asks(&inbox, number);
+            machine.help(&inbox, Some(TicketId(number)));
+        }
+        assert_eq!((machine.core.load().unsent, asker(&machine)), (4, Some(1)));
+        machine.look();
+        assert_eq!((machine.core.load().unsent, asker(&machine)), (0, Some(1)));
+    }
+
+    /// Fails if what is too little for a look to send at once stays.
     #[tokio::test]
     async fn little_is_left_to_the_next_look_and_sent_by_it() {
         let (mut machine, inbox) = (machine(), Inbox::default());
