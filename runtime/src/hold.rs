@@ -1,6 +1,7 @@
 //! A place in the engine: for one lock of one call.
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -141,7 +142,9 @@ impl Hold {
     /// tried again in the background.
     pub(crate) async fn released(&self) {
         if self.let_go {
+            let waiting = Waiting(self);
             poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
+            mem::forget(waiting);
         }
     }
 
@@ -166,6 +169,17 @@ impl Hold {
 
     fn tell(&self, command: Command) -> Result<(), LockError> {
         self.pool.engine().send(command)
+    }
+}
+
+/// A caller that waits for the end of a release.
+struct Waiting<'a>(&'a Hold);
+
+impl Drop for Waiting<'_> {
+    /// The release goes on; nobody is to count on this caller to look for answers.
+    fn drop(&mut self) {
+        // An engine that is gone counts on nobody.
+        let _ = self.0.tell(Command::Abandon(self.0.id));
     }
 }
 

@@ -21,7 +21,7 @@ use super::shared::{Shared, stopped};
 use super::ticket::TicketId;
 use super::timer::Timer;
 use crate::LockError;
-use crate::clock::{Clock, Instant};
+use crate::clock::Clock;
 use crate::store::LockStore;
 
 /// Where several servers are to answer, for so long a caller looks for it in one go. To let others have the thread between two looks wakes
@@ -42,8 +42,9 @@ pub(crate) struct Engine {
     /// After how many somebody does: after fewer than [`GIVES_WAY`] where others have asked meanwhile. What they ask leaves together, which is
     /// less work for the server than one caller's requests, one by one.
     gives_way: AtomicU32,
-    /// Whether it is [`GIVES_WAY`] in any case: nothing leaves a store in the process together.
-    in_process: bool,
+    /// Whether it is [`GIVES_WAY`] in any case: nothing leaves a store in the process together, and where several servers are asked they need the
+    /// processor that each thread takes which is woken for it.
+    steady: bool,
     /// See [`LockStore::asks_several`].
     asks_several: bool,
 }
@@ -68,7 +69,7 @@ impl Engine {
 
     /// A caller has let others go first, since `next` was the next ticket.
     pub(crate) fn gave_way(&self, next: TicketId) {
-        if self.in_process {
+        if self.steady {
             return;
         }
         let alone = self.last_ticket.load(Ordering::Relaxed) == next.0;
@@ -123,8 +124,6 @@ impl fmt::Debug for Engine {
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     timer: Timer,
-    /// When something will be due, as far as is known.
-    due_at: Instant,
 }
 
 impl Driver {
@@ -136,13 +135,13 @@ impl Driver {
         spins: bool,
     ) -> (Self, Engine) {
         let home = Arc::new(Home::default());
-        let (asks_several, in_process) = (store.asks_several(), store.answers_at_once());
+        let asks_several = store.asks_several();
+        let steady = asks_several || store.answers_at_once();
         let machine = Machine::new(store, limits, clock, spins, Arc::clone(&home));
         let shared = Arc::new(Shared::new(machine, home, clock));
         let driver = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
-            due_at: Instant::ZERO,
         };
         let engine = Engine {
             shared,
@@ -150,7 +149,7 @@ impl Driver {
             last_ticket: AtomicU64::new(1),
             at_once: AtomicU32::new(0),
             gives_way: AtomicU32::new(GIVES_WAY),
-            in_process,
+            steady,
             asks_several,
         };
         (driver, engine)
@@ -176,10 +175,10 @@ impl Driver {
         loop {
             let now = shared.clock.now();
             let left = shared.asker().is_none() || shared.away_at() <= now;
-            if left || self.due_at <= now || shared.is_called() {
+            if left || shared.due_at() <= now || shared.is_called() {
                 return Poll::Ready(());
             }
-            let rest = lookout::longest_absence().min(self.due_at.since(now));
+            let rest = lookout::longest_absence().min(shared.due_at().since(now));
             let waits = self.timer.set(rest, cx).is_pending();
             shared.home.sleeps(self.timer.at());
             if waits {
@@ -194,20 +193,19 @@ impl Driver {
             if self.poll_rest(stirred, cx).is_pending() {
                 return Poll::Pending;
             }
-            let Self {
-                shared,
-                timer,
-                due_at,
-            } = self;
-            let due = timer.poll(cx).is_ready() || *due_at <= shared.clock.now();
+            let Self { shared, timer } = self;
+            let due = timer.poll(cx).is_ready() || shared.due_at() <= shared.clock.now();
+            // Before the look at whether it is called: whoever calls after that wakes it.
+            shared.home.register(cx.waker());
             let urgent = due || shared.is_called();
             let machine = if urgent {
                 Some(shared.claim())
             } else {
-                shared.glance(cx.waker())
+                shared.glance()
             };
             let Some(mut machine) = machine else {
-                let rest = lookout::longest_absence().min(due_at.since(shared.clock.now()));
+                let rest =
+                    lookout::longest_absence().min(shared.due_at().since(shared.clock.now()));
                 let waits = timer.set(rest, cx).is_pending();
                 shared.home.sleeps(timer.at());
                 if waits {
@@ -218,9 +216,7 @@ impl Driver {
             let worked = machine.turn(&shared.inbox, due, cx.waker());
             let over = machine.is_over();
             // In any case: one that has gone off would go off again at once.
-            let now = shared.clock.now();
-            let sleep = machine.sleep(now);
-            *due_at = now + sleep;
+            let sleep = machine.sleep(shared.clock.now());
             let waits = timer.set(sleep, cx).is_pending();
             let sleeps = waits && !worked && !over;
             shared.home.sleeps(timer.at());
@@ -326,6 +322,38 @@ mod tests {
         assert_eq!(crowd, [GIVES_WAY, 16, 4, 1, 1]);
         let alone = [false; 8].map(until_one_gives_way);
         assert_eq!(alone, [1, 2, 4, 8, 16, 32, GIVES_WAY, GIVES_WAY]);
+    }
+
+    /// Fails if what is due waits until nobody looks for answers any more.
+    #[tokio::test]
+    async fn what_is_due_is_done_while_somebody_looks() {
+        let limits = Limits::of_tests(LONG, 100);
+        let (driver, engine) = Driver::new(Box::new(Silent), limits, Clock::System, true);
+        let shared = Arc::clone(&engine.shared);
+        let looks = || shared.is_to_look(TicketId(7), shared.clock.now() + LONG);
+        let driver = tokio::spawn(driver.run());
+        tokio::task::yield_now().await;
+        looks();
+        shared.home.call();
+        // The engine's task rests for less than a millisecond at a time now.
+        while shared.clock.now() + LONG / 2 < shared.home.wakes_at() {
+            tokio::task::yield_now().await;
+        }
+        let slot = Slot::new("hot".into(), Clock::System);
+        let order = Order {
+            wait: Duration::from_millis(20),
+            ..order()
+        };
+        let acquire = Command::Acquire {
+            id: engine.next_ticket(),
+            order: Box::new(order),
+            slot: Arc::clone(&slot),
+        };
+        engine.send(acquire).expect("it works");
+        looks();
+        let told = tokio::time::timeout(LONG / 4, poll_fn(|cx| slot.poll_granted(cx))).await;
+        assert!(matches!(told, Ok(Err(_))), "{told:?}");
+        driver.abort();
     }
 
     /// The engine's own task never runs here, so a command that is left lying by a caller stays there.

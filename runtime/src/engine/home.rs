@@ -18,7 +18,7 @@ pub(super) struct Home {
     task: Mutex<Option<Waker>>,
     /// When the task will look by itself, in nanoseconds.
     wakes_at: AtomicU64,
-    /// Whether the task may have left what stirred it to a caller that looks.
+    /// Whether the task may have left what stirred it to a caller: to one that looks, or to one that has the machine.
     left: AtomicBool,
 }
 

@@ -66,8 +66,9 @@ pub(super) struct Machine {
     asker: Option<TicketId>,
     /// Who looks for answers, as the store knows.
     attention: Attention,
-    /// When the engine's task sees to callers that look alone.
+    /// When the engine's task looks after the caller that looks, without hearing of answers itself.
     watch_at: Option<Instant>,
+    due_at: Instant,
     /// Whether the store had more to say than a caller's thread has listened to.
     stirred: bool,
     news: News,
@@ -111,6 +112,7 @@ impl Machine {
             asker: None,
             attention: Attention::Runtime,
             watch_at: None,
+            due_at: Instant::ZERO,
             stirred: false,
             news: News::default(),
             process: std::process::id(),
@@ -167,12 +169,19 @@ impl Machine {
     }
 
     /// How long the engine's task may sleep from now on.
-    pub(super) fn sleep(&self, now: Instant) -> Duration {
+    pub(super) fn sleep(&mut self, now: Instant) -> Duration {
         let next = [self.core.next_due(), self.alarms.next_due(), self.watch_at];
-        match next.into_iter().flatten().min() {
+        let next = next.into_iter().flatten().min();
+        self.due_at = next.unwrap_or(now + IDLE_SLEEP);
+        match next {
             Some(due) => due.since(now).min(LONGEST_SLEEP),
             None => IDLE_SLEEP,
         }
+    }
+
+    /// When something will be due, as [`sleep`](Self::sleep) has found last.
+    pub(super) fn due_at(&self) -> Instant {
+        self.due_at
     }
 
     /// Whether the engine's task may end.

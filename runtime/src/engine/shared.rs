@@ -1,7 +1,7 @@
 //! The machine between those who work it: the engine's task and the callers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -9,7 +9,7 @@ use super::home::Home;
 use super::inbox::Inbox;
 use super::lookout;
 use super::machine::Machine;
-use super::news::News;
+use super::news::{News, guarded};
 use super::ticket::TicketId;
 use crate::clock::{Clock, Instant};
 use crate::{LockError, StoreError};
@@ -35,8 +35,9 @@ pub(super) struct Shared {
     helped: bool,
     /// See [`Machine::asker`]; [`NOBODY`] for nobody.
     asker: AtomicU64,
-    /// In nanoseconds on this clock.
+    /// In nanoseconds on this clock, as is when something will be due.
     looks_until: AtomicU64,
+    due_at: AtomicU64,
     pub(super) clock: Clock,
     /// Whether the engine's task has been called since it last had the machine.
     called: AtomicBool,
@@ -57,6 +58,7 @@ impl Shared {
             helped: matches!(clock, Clock::System),
             asker: AtomicU64::new(NOBODY),
             looks_until: AtomicU64::new(0),
+            due_at: AtomicU64::new(0),
             clock,
             called: AtomicBool::new(false),
             somebody_rests: AtomicBool::new(false),
@@ -129,13 +131,16 @@ impl Shared {
             }
             std::hint::spin_loop();
         }
-        self.resting().replace(cx.waker().clone());
+        let waker = cx.waker().clone();
+        let before = self.resting().replace(waker);
         self.somebody_rests.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if let Some(before) = before.filter(|before| !before.will_wake(cx.waker())) {
+            // One of the two is to look, and knows.
+            guarded(|| before.wake());
+        }
         // Again: whoever had it may have looked for somebody who rests before that.
-        let machine = self.machine.try_lock().ok()?;
-        self.somebody_rests.store(false, Ordering::SeqCst);
-        self.resting().take();
-        Some(machine)
+        self.machine.try_lock().ok()
     }
 
     fn resting(&self) -> MutexGuard<'_, Option<Waker>> {
@@ -163,6 +168,11 @@ impl Shared {
         self.home.call();
     }
 
+    /// When something will be due, as whoever had the machine last has found.
+    pub(super) fn due_at(&self) -> Instant {
+        Instant::from_nanos(self.due_at.load(Ordering::Relaxed))
+    }
+
     /// Whether the engine's task has been called since it last had the machine.
     pub(super) fn is_called(&self) -> bool {
         self.called.load(Ordering::Acquire)
@@ -175,12 +185,16 @@ impl Shared {
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
         self.asker.store(asker, Ordering::SeqCst);
+        self.due_at
+            .store(machine.due_at().as_nanos(), Ordering::Relaxed);
+        let mut news = machine.take_news();
+        drop(machine);
+        // Who finds the machine taken says so, and tries again: either that succeeds, or it is seen here.
+        fence(Ordering::SeqCst);
         if asker == NOBODY && self.home.take() {
             // What it has left to the caller that looked may have come after that caller's last look.
             self.home.call();
         }
-        let mut news = machine.take_news();
-        drop(machine);
         if self.somebody_rests.load(Ordering::SeqCst)
             && self.somebody_rests.swap(false, Ordering::SeqCst)
         {
@@ -200,12 +214,12 @@ impl Shared {
     }
 
     /// As [`claim`](Self::claim), where nothing is known to be due: whoever has the machine, or looks next, will see it too.
-    pub(super) fn glance(&self, task: &Waker) -> Option<MutexGuard<'_, Machine>> {
-        self.home.register(task);
+    pub(super) fn glance(&self) -> Option<MutexGuard<'_, Machine>> {
         if let Ok(machine) = self.machine.try_lock() {
             return Some(machine);
         }
         self.home.leave();
+        fence(Ordering::SeqCst);
         // Again: whoever had it may have given it up before that.
         let machine = self.machine.try_lock().ok()?;
         let _ = self.home.take();
@@ -250,7 +264,8 @@ mod tests {
     }
 
     impl Shared {
-        fn is_to_look(&self, ticket: TicketId, until: Instant) {
+        /// As if that had been decided.
+        pub(in crate::engine) fn is_to_look(&self, ticket: TicketId, until: Instant) {
             self.asker.store(ticket.0, Ordering::SeqCst);
             self.looks_until.store(until.as_nanos(), Ordering::SeqCst);
         }
@@ -293,16 +308,30 @@ mod tests {
         assert!(!rests, "nobody has it");
     }
 
+    /// Fails if one that rests is forgotten for another: either may be the one that is to look by now.
+    #[tokio::test]
+    async fn of_two_who_would_rest_one_is_woken_at_once_and_one_at_the_end() {
+        let shared = shared();
+        let taken = shared.machine.lock().expect("nobody has panicked");
+        let (_, one) = look(&shared);
+        let (_, other) = look(&shared);
+        assert_eq!((one(), other()), (1, 0));
+        shared.leave(taken).tell();
+        assert_eq!((one(), other()), (1, 1));
+    }
+
     /// Fails if what has stirred the engine's task while somebody had the machine is left to nobody.
     #[tokio::test]
     async fn the_task_that_found_the_machine_taken_is_called_when_nobody_is_left_to_look() {
         let shared = shared();
         let (task, woken) = counting();
+        shared.home.register(&task);
         let taken = shared.machine.lock().expect("nobody has panicked");
-        assert!(shared.glance(&task).is_none() && woken() == 0);
+        assert!(shared.glance().is_none() && woken() == 0);
         shared.leave(taken).tell();
         assert_eq!(woken(), 1);
-        let free = shared.glance(&task).expect("nobody has it");
+        shared.home.register(&task);
+        let free = shared.glance().expect("nobody has it");
         shared.leave(free).tell();
         assert_eq!(woken(), 1, "there is nothing to look for");
     }

@@ -99,6 +99,23 @@ fn releases(requests: &[Request]) -> usize {
     requests.iter().filter(release).count()
 }
 
+/// Fails if a caller that has gone while its lock is released is still counted on to look for the answer, or if the release ends with it.
+#[test]
+fn a_release_goes_on_without_its_caller() {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    core.release(id, None, START);
+    assert_eq!(releases(&core.take_requests(START)), 1);
+    assert!(core.is_asking(id));
+    core.abandon(id, START);
+    assert!(!core.is_asking(id) && !core.is_idle());
+    let later = START + 2 * IO_TIMEOUT;
+    core.tick(later);
+    assert_eq!(releases(&core.take_requests(later)), 1, "unanswered");
+}
+
 /// Fails if a timer stays until its time when its ticket is long gone.
 #[test]
 fn timers_of_finished_tickets_do_not_pile_up() {

@@ -10,8 +10,8 @@ use super::Machine;
 use crate::clock::Instant;
 use crate::store::Attention;
 
-/// So much later than a caller began to look for an answer alone it is time for the engine's task to look after it: until then that
-/// task hears of nothing. It may be late by the tick of its runtime's timers, and by one more that it is spared a call for.
+/// So much later than a caller was chosen to look, while the engine's task hears of nothing, it is time for that task to look
+/// after it. It may be late by the tick of its runtime's timers, and by one more that it is spared a call for.
 const WATCH: Duration = Duration::from_millis(2);
 
 impl Machine {
@@ -24,7 +24,7 @@ impl Machine {
         self.lookout.until().or(self.spin.until())
     }
 
-    /// The engine's task looks after callers that look alone, when that is due.
+    /// The engine's task looks after the caller that looks, when that is due.
     pub(super) fn watch(&mut self, now: Instant) {
         if self.watch_at.is_none_or(|at| now < at) {
             return;
@@ -93,12 +93,13 @@ impl Machine {
         let Load { unsent, sent } = self.core.load();
         if self.asker.is_some_and(|asker| self.core.is_asking(asker)) {
             // It began alone, and would soon give up.
-            if self.attention == Attention::Both
-                && self.lookout.until().is_none()
+            let begins = self.lookout.until().is_none() && self.suits_lookout();
+            if let Some(asker) = self.asker
+                && begins
                 && self.lookout.is_wanted(unsent + sent)
             {
                 self.lookout.begins(now);
-                self.attend(self.asker, Attention::Caller);
+                self.entrust(asker, own, Attention::Caller);
             }
             return;
         }

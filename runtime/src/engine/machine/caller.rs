@@ -44,8 +44,8 @@ impl Machine {
                 // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
                 calls |= self.spin.is_quick() && self.asker.is_none();
             } else {
-                self.share_attention();
                 self.appoint(now, own);
+                self.share_attention();
                 if self.asker.is_some() && self.is_a_part(now) {
                     self.send_on();
                 }
