@@ -250,30 +250,14 @@ impl Drop for Driver {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::fixtures::Silent;
+    use super::super::fixtures::{LONG, Silent, order};
     use super::super::slot::Slot;
     use super::super::ticket::Order;
     use super::*;
-    use crate::lease::Terms;
     use crate::store::memory::{MemoryStore, Space};
-    use crate::token::{Nonce, Token};
 
-    const LONG: Duration = Duration::from_secs(60);
     const TASKS: u32 = 8;
     const SECTIONS: u32 = 5_000;
-
-    fn order() -> Order {
-        Order {
-            key: "hot".into(),
-            name: "hot".into(),
-            token: Token::random(Nonce::new()),
-            owner: "".into(),
-            terms: Terms::new(LONG).expect("a ttl"),
-            watchdog: None,
-            wait: LONG,
-            share: None,
-        }
-    }
 
     /// Takes and releases the key, and counts inside.
     async fn sections(engine: Arc<Engine>, inside: Arc<AtomicU64>, count: Arc<AtomicU64>) {
@@ -282,7 +266,7 @@ mod tests {
             let slot = Slot::new("hot".into(), engine.clock());
             let acquire = Command::Acquire {
                 id,
-                order: Box::new(order()),
+                order: Box::new(order("hot")),
                 slot: Arc::clone(&slot),
             };
             engine.send(acquire).expect("it works");
@@ -342,7 +326,7 @@ mod tests {
         let slot = Slot::new("hot".into(), Clock::System);
         let order = Order {
             wait: Duration::from_millis(20),
-            ..order()
+            ..order("hot")
         };
         let acquire = Command::Acquire {
             id: engine.next_ticket(),

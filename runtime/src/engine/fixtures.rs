@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
+use super::ticket::Order;
+use crate::lease::Terms;
 use crate::store::{LockStore, Request, StoreEvent};
+use crate::token::{Nonce, Token};
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -38,5 +42,22 @@ impl LockStore for Silent {
 
     fn reads_anywhere(&self) -> bool {
         true
+    }
+}
+
+/// Longer than any test.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// Somebody wants the lock of this name.
+pub(super) fn order(name: &str) -> Order {
+    Order {
+        key: name.into(),
+        name: name.into(),
+        token: Token::random(Nonce::new()),
+        owner: "".into(),
+        terms: Terms::new(LONG).expect("a ttl"),
+        watchdog: None,
+        wait: LONG,
+        share: None,
     }
 }

@@ -248,11 +248,10 @@ mod tests {
     use std::time::Duration;
 
     use super::super::core::Limits;
-    use super::super::fixtures::counting;
+    use super::super::fixtures::{LONG, counting};
     use super::*;
     use crate::store::memory::{MemoryStore, Space};
 
-    const LONG: Duration = Duration::from_secs(60);
     const TICKET: TicketId = TicketId(7);
 
     fn shared() -> Shared {

@@ -142,16 +142,11 @@ mod tests {
     use std::task::Context;
 
     use super::super::super::core::Limits;
-    use super::super::super::fixtures::{Silent, counting};
+    use super::super::super::fixtures::{LONG, Silent, counting, order};
     use super::super::super::inbox::{Command, Inbox};
     use super::super::super::slot::Slot;
-    use super::super::super::ticket::Order;
     use super::*;
     use crate::clock::Clock;
-    use crate::lease::Terms;
-    use crate::token::{Nonce, Token};
-
-    const LONG: Duration = Duration::from_secs(60);
 
     fn machine() -> Machine {
         let limits = Limits {
@@ -169,23 +164,13 @@ mod tests {
 
     /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
     fn asks(inbox: &Inbox, number: u64) -> impl Fn() -> usize + use<> {
-        let name: Arc<str> = number.to_string().into();
-        let slot = Slot::new(Arc::clone(&name), Clock::System);
+        let name = number.to_string();
+        let slot = Slot::new(name.as_str().into(), Clock::System);
         let (task, woken) = counting();
         assert!(slot.poll_granted(&Context::from_waker(&task)).is_pending());
-        let order = Order {
-            key: Arc::clone(&name).into(),
-            name,
-            token: Token::random(Nonce::new()),
-            owner: "".into(),
-            terms: Terms::new(LONG).expect("a ttl"),
-            watchdog: None,
-            wait: LONG,
-            share: None,
-        };
         let command = Command::Acquire {
             id: TicketId(number),
-            order: Box::new(order),
+            order: Box::new(order(&name)),
             slot,
         };
         assert!(inbox.put(command).is_ok());
