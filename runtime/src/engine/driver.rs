@@ -2,8 +2,8 @@
 //!
 //! A pool's engine has a task of its own, on a thread of its own, which waits for the store and for the time. But a caller that
 //! finds the machine at rest takes up its command itself: a lock that is passed on inside the process, or kept by a store in the
-//! process, then costs no wake-up of a thread. A caller never waits for the machine: whoever has it looks for further
-//! commands after giving it up. While a caller looks for the answers to all the engine's task rests, but for what is due.
+//! process, then costs no wake-up of a thread. A caller with a command never waits for the machine: whoever has it looks for further
+//! commands after giving it up. One that is to look for answers tries for a moment, and then rests until that one is done. While a caller looks for the answers to all the engine's task rests, but for what is due.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -46,7 +46,7 @@ impl Packer {
     }
 
     /// Makes room for so many requests.
-    pub(super) fn expect(&mut self, requests: usize) {
+    pub(super) fn make_room(&mut self, requests: usize) {
         if 1 < requests {
             for half in [&mut self.releases, &mut self.acquires] {
                 half.bundle.reserve(requests.min(self.most));

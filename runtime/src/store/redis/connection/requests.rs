@@ -33,7 +33,7 @@ impl RedisStore {
         }
         let mut patience = self.io_timeout;
         let mut packer = Packer::new(together, turns);
-        packer.expect(batch.len());
+        packer.make_room(batch.len());
         let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch {
