@@ -17,6 +17,8 @@ static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
+    /// Where the name begins that callers know it by.
+    name_at: usize,
 }
 
 /// A map by such a key.
@@ -26,10 +28,47 @@ pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Known>>;
 #[cfg(any(feature = "redis", feature = "__test", test))]
 pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Known>>;
 
+/// Keys up to this length are put together without memory for that.
+const SHORT: usize = 128;
+
+impl FullKey {
+    /// The key on the server of what callers know as `name`.
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        let colon = if namespace.is_empty() { "" } else { ":" };
+        let parts = [namespace, colon, name];
+        let name_at = namespace.len() + colon.len();
+        let len = name_at + name.len();
+        let mut short = [0; SHORT];
+        let text = short.get_mut(..len).and_then(|short| {
+            let mut rest = &mut *short;
+            for part in parts {
+                let (this, next) = rest.split_at_mut(part.len());
+                this.copy_from_slice(part.as_bytes());
+                rest = next;
+            }
+            str::from_utf8(short).ok().map(Arc::<str>::from)
+        });
+        let text = text.unwrap_or_else(|| parts.concat().into());
+        Self {
+            name_at,
+            ..text.into()
+        }
+    }
+
+    /// The key as callers know it.
+    pub(crate) fn name(&self) -> &str {
+        &self.text[self.name_at..]
+    }
+}
+
 impl From<Arc<str>> for FullKey {
     fn from(text: Arc<str>) -> Self {
         let hash = HASHES.hash_one(&*text);
-        Self { text, hash }
+        Self {
+            text,
+            hash,
+            name_at: 0,
+        }
     }
 }
 
@@ -115,11 +154,29 @@ mod tests {
     }
 
     #[test]
+    fn it_is_put_together_of_namespace_and_name() {
+        let key = |namespace: &str, name: &str| {
+            let key = FullKey::new(namespace, name);
+            assert_eq!(key, FullKey::from(&*key), "whichever way it was made");
+            assert_eq!(key.name(), name);
+            key.to_string()
+        };
+        assert_eq!(key("", "order:42"), "order:42");
+        assert_eq!(key("shop", "order:42"), "shop:order:42");
+        let most = SHORT - "shop:".len();
+        for long in [most - 1, most, most + 1, 4 * SHORT] {
+            let name = "é".repeat(long / 2) + &"e".repeat(long % 2);
+            assert_eq!(key("shop", &name), format!("shop:{name}"));
+        }
+    }
+
+    #[test]
     fn keys_of_the_same_hash_are_not_the_same() {
         let one = FullKey::from("one");
         let other = FullKey {
             text: "other".into(),
             hash: one.hash,
+            name_at: 0,
         };
         assert_ne!(one, other);
         let map = KeyMap::from_iter([(one.clone(), 1), (other.clone(), 2)]);

@@ -19,45 +19,48 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Takes the lock.
-    ///
-    /// Cancel safety: the ticket exists before the engine hears of the order, so a future that is dropped at any
-    /// point leaves no orphan: the engine waits for a reply that is on its way, and removes what it set.
-    pub(crate) async fn take(
-        pool: LockPool,
-        slot: Arc<Slot>,
-        order: Box<Order>,
-    ) -> Result<Self, LockError> {
-        let mut hold = Self::new(pool, slot);
+    /// Asks for the lock; to be followed by [`taken`](Self::taken).
+    pub(crate) fn ask(pool: LockPool, order: Order) -> Result<Self, LockError> {
+        let slot = Slot::new(order.key.clone(), pool.engine().clock());
+        let hold = Self::new(pool, slot);
         hold.tell(Command::Acquire {
             id: hold.id,
             order,
             slot: Arc::clone(&hold.slot),
         })?;
-        let (granted, slept) = hold.granted().await;
+        Ok(hold)
+    }
+
+    /// Waits for the lock that was asked for.
+    ///
+    /// Cancel safety: the ticket exists before the engine hears of the order, so a future that is dropped at any
+    /// point leaves no orphan: the engine waits for a reply that is on its way, and removes what it set.
+    pub(crate) async fn taken(mut self) -> Result<Self, LockError> {
+        let (granted, slept) = self.granted().await;
         if !slept {
-            hold.pool.engine().answered_at_once();
+            self.pool.engine().answered_at_once();
         }
         // Refused: the engine has forgotten the ticket already.
-        hold.let_go = granted.is_err();
+        self.let_go = granted.is_err();
         granted?;
         // This task may have slept past the lease's end before it heard of the grant.
-        hold.slot.check()?;
-        Ok(hold)
+        self.slot.check()?;
+        Ok(self)
     }
 
     /// Takes the locks of one call that tries once, at once; with a `wait` it goes on to queue for them if they cannot be had now.
     /// Nothing is returned where they can only be taken one by one.
     ///
-    /// Cancel safety: as [`take`](Self::take), for each of them.
+    /// Cancel safety: as [`taken`](Self::taken), for each of them.
     pub(crate) async fn take_all(
         pool: &LockPool,
-        wanted: Vec<(Arc<Slot>, Order)>,
+        wanted: impl ExactSizeIterator<Item = Order>,
         wait: Duration,
     ) -> Result<Option<Vec<Self>>, LockError> {
         let mut holds = Vec::with_capacity(wanted.len());
         let mut orders = Vec::with_capacity(wanted.len());
-        for (slot, order) in wanted {
+        for order in wanted {
+            let slot = Slot::new(order.key.clone(), pool.engine().clock());
             let hold = Self::new(pool.clone(), slot);
             orders.push((hold.id, order, Arc::clone(&hold.slot)));
             holds.push(hold);
@@ -121,18 +124,22 @@ impl Hold {
     }
 
     /// The same for the locks of one call.
-    pub(crate) fn begin_release_all(mut holds: Vec<&mut Self>, keep: Option<Duration>) {
-        if let [only] = &mut holds[..] {
-            return only.begin_release(keep);
-        }
+    pub(crate) fn begin_release_all<'a>(
+        mut holds: impl Iterator<Item = &'a mut Self>,
+        keep: Option<Duration>,
+    ) {
+        let Some(first) = holds.next() else {
+            return;
+        };
+        let Some(second) = holds.next() else {
+            return first.begin_release(keep);
+        };
+        let holds: Vec<_> = [first, second].into_iter().chain(holds).collect();
         for hold in &holds {
             hold.slot.close();
         }
         let ids = holds.iter().map(|hold| hold.id).collect();
-        let Some(first) = holds.first() else {
-            return;
-        };
-        let told = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
+        let told = holds[0].tell(Command::ReleaseAll { ids, keep }).is_ok();
         for hold in holds {
             hold.let_go = told;
         }

@@ -9,6 +9,7 @@ mod detach;
 mod engine;
 mod error;
 mod fence;
+mod few;
 mod full_key;
 mod gate;
 mod guard;

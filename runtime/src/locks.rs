@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::engine::Slot;
-use crate::full_key::FullKey;
 use crate::pool::PoolId;
 use crate::site::At;
 use crate::{Fence, LockError, key};
@@ -24,16 +23,15 @@ pub(crate) struct Locks(Arc<[Lock]>);
 
 /// One key of a call.
 pub(crate) struct Lock {
-    name: Arc<str>,
+    name: String,
     /// Filled in when all keys of the call are held.
-    lease: OnceLock<Arc<Lease>>,
+    lease: OnceLock<Lease>,
 }
 
 /// A call's lease on one key: its own, or that of a call further out, which it has entered.
+#[derive(Clone)]
 pub(crate) struct Lease {
     pub(crate) pool: PoolId,
-    /// The key on the server.
-    pub(crate) key: FullKey,
     pub(crate) slot: Arc<Slot>,
     /// Where the lock was taken.
     pub(crate) at: At,
@@ -74,12 +72,12 @@ impl Locks {
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = Lease>) {
         for (lock, lease) in self.iter().zip(leases) {
             // A call takes its locks once.
-            let _ = lock.lease.set(Arc::new(lease));
+            let _ = lock.lease.set(lease);
         }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.iter().map(|lock| lock.name.as_ref())
+        self.iter().map(|lock| lock.name.as_str())
     }
 
     pub(crate) fn first_name(&self) -> &str {
@@ -95,7 +93,7 @@ impl Locks {
     }
 
     pub(crate) fn fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
-        self.iter().map(|lock| (lock.name.as_ref(), lock.fence()))
+        self.iter().map(|lock| (lock.name.as_str(), lock.fence()))
     }
 
     /// How long the lease that ends first lasts.
@@ -144,7 +142,7 @@ impl Locks {
 
     /// Ends when one of the leases is over, or where none is held.
     pub(crate) async fn over(&self) {
-        let leases: Option<Vec<&Arc<Lease>>> = self.iter().map(Lock::lease).collect();
+        let leases: Option<Vec<&Lease>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {
             None => {}
             Some([lease]) => lease.slot.over().await,
@@ -169,16 +167,16 @@ pub(crate) async fn any_over(slots: impl Iterator<Item = &Arc<Slot>>) {
 impl Lock {
     fn new(name: String) -> Self {
         Self {
-            name: name.into(),
+            name,
             lease: OnceLock::new(),
         }
     }
 
-    pub(crate) fn name(&self) -> &Arc<str> {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
+    pub(crate) fn lease(&self) -> Option<&Lease> {
         self.lease.get()
     }
 
@@ -197,17 +195,16 @@ impl Lock {
 
     fn lost_error(&self) -> LockError {
         LockError::Lost {
-            key: self.name.as_ref().to_owned(),
+            key: self.name.clone(),
             fence: self.fence(),
         }
     }
 }
 
 impl Lease {
-    pub(crate) fn new(pool: PoolId, key: FullKey, slot: Arc<Slot>, at: At, shared: bool) -> Self {
+    pub(crate) fn new(pool: PoolId, slot: Arc<Slot>, at: At, shared: bool) -> Self {
         Self {
             pool,
-            key,
             slot,
             at,
             shared,
@@ -215,10 +212,16 @@ impl Lease {
         }
     }
 
+    /// The same lease as the calls inside of this one see it.
+    pub(crate) fn view(&self) -> Self {
+        // There from now on, so that all views have the same.
+        let _ = self.turns();
+        self.clone()
+    }
+
     /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
     pub(crate) fn entered(&self) -> Self {
-        let (key, slot) = (self.key.clone(), Arc::clone(&self.slot));
-        Self::new(self.pool, key, slot, self.at, self.shared)
+        Self::new(self.pool, Arc::clone(&self.slot), self.at, self.shared)
     }
 
     /// One permit: the nested calls directly inside this one take turns.

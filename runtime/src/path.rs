@@ -5,7 +5,6 @@
 //! spawns, which others poll, is not on it.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use crate::LockError;
 use crate::full_key::FullKey;
@@ -36,7 +35,7 @@ pub(crate) enum Standing {
     /// The path does not hold it.
     Outside,
     /// The innermost call on the path that holds it has this lease.
-    Inside(Arc<Lease>),
+    Inside(Box<Lease>),
     /// A call on the path held it, and its lease is over.
     Lost(LockError),
 }
@@ -48,12 +47,12 @@ pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
 }
 
 fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
-    let same = |lease: &&Arc<Lease>| lease.pool == pool && lease.key == *key;
+    let same = |lease: &&Lease| lease.pool == pool && lease.slot.key() == key;
     let inwards = path.iter().rev().flat_map(Locks::iter);
     let mut lost = None;
     for lease in inwards.filter_map(Lock::lease).filter(same) {
         match lease.slot.check() {
-            Ok(()) => return Standing::Inside(Arc::clone(lease)),
+            Ok(()) => return Standing::Inside(Box::new(lease.view())),
             Err(error) => lost = lost.or(Some(error)),
         }
     }

@@ -25,9 +25,6 @@ const DEFAULT_MAX_PASSES: u32 = 16;
 /// A server answers so many within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
-/// The longest owner record, in bytes; it is there for people who look at a key.
-const OWNER_LEN: usize = 120;
-
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
 /// Cheap to clone; all clones are one pool. The engine has a thread of its own and ends when the last clone and
@@ -61,8 +58,6 @@ struct Inner {
     nonce: Nonce,
     namespace: String,
     wait: Duration,
-    /// `host pid`.
-    owner: String,
     /// The store, without its password.
     place: String,
     /// To look at the store.
@@ -192,26 +187,12 @@ impl LockPool {
     }
 
     /// The key on the server.
-    pub(crate) fn full_key(&self, name: &Arc<str>) -> FullKey {
-        if self.inner.namespace.is_empty() {
-            return Arc::clone(name).into();
-        }
-        [&self.inner.namespace, ":", name].concat().into()
+    pub(crate) fn full_key(&self, name: &str) -> FullKey {
+        FullKey::new(&self.inner.namespace, name)
     }
 
     pub(crate) fn token(&self) -> Token {
         Token::random(self.inner.nonce)
-    }
-
-    /// Who holds a lock, for people who look at its key.
-    pub(crate) fn owner(&self, function: &str) -> Arc<str> {
-        let mut owner = [self.inner.owner.as_str(), " ", function].concat();
-        let end = (0..=OWNER_LEN.min(owner.len()))
-            .rev()
-            .find(|end| owner.is_char_boundary(*end))
-            .unwrap_or(0);
-        owner.truncate(end);
-        owner.trim_end().into()
     }
 }
 
@@ -409,7 +390,6 @@ impl LockPoolBuilder {
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
-                owner: format!("{} {}", host(), std::process::id()),
                 place,
                 target,
                 options,
@@ -443,17 +423,4 @@ impl fmt::Debug for LockPoolBuilder {
             .field("place", &self.place)
             .finish_non_exhaustive()
     }
-}
-
-#[cfg(unix)]
-fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-#[cfg(not(unix))]
-fn host() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }

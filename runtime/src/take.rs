@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::engine::{Command, Order, Slot, guarded};
+use crate::engine::{Command, Order, guarded};
+use crate::few::Few;
 use crate::full_key::FullKey;
 use crate::hold::Hold;
 use crate::locks::{Lease, Lock, Locks};
@@ -32,28 +33,28 @@ pub(crate) async fn take(
     // Boxed: it would be a part of the future of every annotated function.
     let taking = Box::new(Taking {
         plan: settings.plan(&pool)?,
-        owner: pool.owner(at.function()),
+        function: at.function(),
         since: pool.engine().clock().now(),
         pool,
     });
-    let wants: Vec<Want> = locks
+    let wants: Few<Want> = locks
         .iter()
         .map(|lock| taking.want(lock, settings.reentrant))
         .collect::<Result<_, _>>()?;
     let wait = taking.give_way(&wants).await?;
-    let places = match wants.as_slice() {
+    let places = match &*wants {
         [only] if only.holder.is_none() => {
-            let order = Box::new(taking.order(only, wait));
-            vec![Place::Held(taking.ask(only, order).await?)]
+            let asked = Hold::ask(taking.pool.clone(), taking.order(only, wait))?;
+            Few::One(Place::Held(asked.taken().await?))
         }
         // Boxed, because its future is larger and it is rarer.
         wants => Box::pin(taking.all(wants, wait)).await?,
     };
-    let leases = wants.into_iter().zip(&places).map(|(want, place)| {
+    let leases = wants.iter().zip(places.iter()).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
         let shared = taking.plan.share.is_some();
-        want.holder.map_or_else(
-            || Lease::new(taking.pool.id(), want.key, slot, at, shared),
+        want.holder.as_ref().map_or_else(
+            || Lease::new(taking.pool.id(), slot, at, shared),
             |holder| holder.entered(),
         )
     });
@@ -63,10 +64,9 @@ pub(crate) async fn take(
 
 /// One lock that a call wants.
 struct Want {
-    name: Arc<str>,
     key: FullKey,
     /// The lease of the call further out that holds it.
-    holder: Option<Arc<Lease>>,
+    holder: Option<Box<Lease>>,
 }
 
 /// Why not all locks could be had.
@@ -86,7 +86,7 @@ impl From<LockError> for Setback {
 struct Taking {
     pool: LockPool,
     plan: Plan,
-    owner: Arc<str>,
+    function: &'static str,
     since: Instant,
 }
 
@@ -98,18 +98,14 @@ impl Taking {
             Standing::Inside(holder) if reentrant && !holder.shared => Some(holder),
             Standing::Inside(holder) => {
                 return Err(LockError::WouldDeadlock {
-                    key: lock.name().as_ref().to_owned(),
+                    key: lock.name().to_owned(),
                     held_at: holder.at.to_string(),
                 });
             }
             Standing::Lost(error) if reentrant => return Err(error),
             Standing::Lost(_) | Standing::Outside => None,
         };
-        Ok(Want {
-            name: Arc::clone(lock.name()),
-            key,
-            holder,
-        })
+        Ok(Want { key, holder })
     }
 
     /// Lets the other tasks of this runtime go first, now and then; what is left of the call's budget after that.
@@ -134,7 +130,7 @@ impl Taking {
         }
     }
 
-    async fn all(&self, wants: &[Want], wait: Duration) -> Result<Vec<Place>, LockError> {
+    async fn all(&self, wants: &[Want], wait: Duration) -> Result<Few<Place>, LockError> {
         if let Some(places) = self.at_once(wants, wait).await? {
             return Ok(places);
         }
@@ -152,15 +148,12 @@ impl Taking {
         &self,
         wants: &[Want],
         wait: Duration,
-    ) -> Result<Option<Vec<Place>>, LockError> {
+    ) -> Result<Option<Few<Place>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
         }
-        let orders = wants.iter().map(|want| {
-            let slot = Slot::new(Arc::clone(&want.name), self.pool.engine().clock());
-            (slot, self.order(want, Duration::ZERO))
-        });
-        match Hold::take_all(&self.pool, orders.collect(), wait).await {
+        let orders = wants.iter().map(|want| self.order(want, Duration::ZERO));
+        match Hold::take_all(&self.pool, orders, wait).await {
             Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
             // One by one they can wait for what is away or held.
@@ -175,8 +168,8 @@ impl Taking {
 
     /// In the order of the keys. If one of them cannot be had, those before it are let go: a release that is asked for now is
     /// carried out before whatever this process asks for next.
-    async fn one_by_one(&self, wants: &[Want]) -> Result<Vec<Place>, Setback> {
-        let mut places = Vec::with_capacity(wants.len());
+    async fn one_by_one(&self, wants: &[Want]) -> Result<Few<Place>, Setback> {
+        let mut places = Few::default();
         for want in wants {
             let place = match &want.holder {
                 Some(holder) => Place::Entered(self.turn(want, holder).await?),
@@ -203,7 +196,7 @@ impl Taking {
         }
         if budget.is_zero() {
             return Err(LockError::Contended {
-                key: want.name.as_ref().to_owned(),
+                key: want.key.name().to_owned(),
                 retry_after: Some(holder.slot.remaining()),
             });
         }
@@ -237,25 +230,19 @@ impl Taking {
         if waits && fresh.is_zero() {
             return Err(Setback::Stale);
         }
-        let order = Box::new(self.order(want, left.min(fresh)));
-        match self.ask(want, order).await {
+        let asked = Hold::ask(self.pool.clone(), self.order(want, left.min(fresh)))?;
+        match asked.taken().await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
             Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
             other => other.map_err(Setback::Failed),
         }
     }
 
-    fn ask(&self, want: &Want, order: Box<Order>) -> impl Future<Output = Result<Hold, LockError>> {
-        let slot = Slot::new(Arc::clone(&want.name), self.pool.engine().clock());
-        Hold::take(self.pool.clone(), slot, order)
-    }
-
     fn order(&self, want: &Want, budget: Duration) -> Order {
         Order {
             key: want.key.clone(),
-            name: Arc::clone(&want.name),
             token: self.pool.token(),
-            owner: Arc::clone(&self.owner),
+            function: self.function,
             terms: self.plan.terms,
             watchdog: self.plan.watchdog,
             wait: budget,
@@ -290,7 +277,7 @@ impl Taking {
 
     fn timed_out(&self, want: &Want) -> LockError {
         LockError::TimedOut {
-            key: want.name.as_ref().to_owned(),
+            key: want.key.name().to_owned(),
             waited: self.waited(),
         }
     }

@@ -10,13 +10,14 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::LockError;
 use crate::engine::Slot;
+use crate::few::Few;
 use crate::hold::Hold;
 use crate::locks::{Lease, Locks, any_over};
 
 /// The locks of a call, held. Dropping it releases those that the call has taken itself.
 pub(crate) struct Taken {
     locks: Locks,
-    places: Vec<Place>,
+    places: Few<Place>,
 }
 
 /// How a call came to one of its locks.
@@ -81,7 +82,7 @@ impl Place {
 }
 
 impl Taken {
-    pub(crate) fn new(locks: Locks, places: Vec<Place>) -> Self {
+    pub(crate) fn new(locks: Locks, places: Few<Place>) -> Self {
         Self { locks, places }
     }
 
@@ -96,7 +97,7 @@ impl Taken {
 
     /// Wakes this task when a lease that the call has taken itself is lost.
     pub(crate) fn register(&self, cx: &Context<'_>) {
-        for place in &self.places {
+        for place in self.places.iter() {
             if let Place::Held(hold) = place {
                 hold.slot().register(cx);
             }
@@ -114,7 +115,7 @@ impl Taken {
 
     /// Makes shares of the locks.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
-        for place in &self.places {
+        for place in self.places.iter() {
             match place {
                 Place::Held(hold) => hold.downgrade().await?,
                 Place::Entered(_) => {
@@ -136,7 +137,7 @@ impl Taken {
             Place::Held(hold) => Some(hold),
             Place::Entered(_) => None,
         });
-        Hold::begin_release_all(held.collect(), keep);
+        Hold::begin_release_all(held, keep);
         // The last one first, as the caller of the last release may be chosen to look for the answers of all.
         for place in self.places.iter().rev() {
             if let Place::Held(hold) = place {

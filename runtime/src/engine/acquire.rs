@@ -49,7 +49,7 @@ impl Core {
             let limit = self.limits.max_waiters;
             let full = queue.waiting.len() >= limit;
             return full.then(|| LockError::QueueFull {
-                key: order.name.as_ref().to_owned(),
+                key: order.key.name().to_owned(),
                 limit,
             });
         }
@@ -322,7 +322,7 @@ impl Core {
             return unanswered(waited);
         }
         LockError::TimedOut {
-            key: ticket.order.name.as_ref().to_owned(),
+            key: ticket.order.key.name().to_owned(),
             waited,
         }
     }

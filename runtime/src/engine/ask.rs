@@ -1,7 +1,5 @@
 //! Asking the store for a lock: whose turn it is, here and among the processes.
 
-use std::sync::Arc;
-
 use super::core::{Core, Flight};
 use super::queue::{MOST_SPARE, Place};
 use super::ticket::{Stage, TicketId};
@@ -147,7 +145,7 @@ impl Core {
                 key,
                 token,
                 ttl,
-                owner: Arc::clone(&order.owner),
+                function: order.function,
                 queue,
                 spare,
             },

@@ -15,8 +15,8 @@ use crate::full_key::{FullKey, KeyMap};
 use crate::store::{Failure, Op, OpId, Reply, Request};
 use crate::{Fence, LockError};
 
-/// Space for so many signals is kept.
-const KEPT_SIGNALS: usize = 1024;
+/// Space for so many requests, or signals, is kept.
+const KEPT: usize = 1024;
 
 /// So many timers without a ticket may be kept.
 const STALE_TIMERS: usize = 64;
@@ -351,11 +351,14 @@ impl Core {
         mem::take(&mut self.signals)
     }
 
+    /// Takes back the space of requests that have been sent.
+    pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
+        reuse(&mut self.requests, space);
+    }
+
     /// Takes back the space of signals that have been told.
-    pub(crate) fn reuse(&mut self, signals: Vec<Signal>) {
-        if self.signals.is_empty() && signals.capacity() <= KEPT_SIGNALS {
-            self.signals = signals;
-        }
+    pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
+        reuse(&mut self.signals, space);
     }
 
     pub(super) fn signal(&mut self, signal: Signal) {
@@ -434,5 +437,12 @@ impl Core {
             Stage::Lost => {}
         }
         self.arm(id);
+    }
+}
+
+/// Puts the space of a list that has been carried out in the place of one that is empty.
+fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
+    if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
+        *list = space;
     }
 }

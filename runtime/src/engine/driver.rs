@@ -86,7 +86,9 @@ impl Engine {
 
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
         let own = command.awaited();
-        self.shared.inbox.put(command).map_err(|_| stopped())?;
+        if !self.shared.inbox.put(command) {
+            return Err(stopped());
+        }
         self.shared.help(own);
         Ok(())
     }
@@ -266,7 +268,7 @@ mod tests {
             let slot = Slot::new("hot".into(), engine.clock());
             let acquire = Command::Acquire {
                 id,
-                order: Box::new(order("hot")),
+                order: order("hot"),
                 slot: Arc::clone(&slot),
             };
             engine.send(acquire).expect("it works");
@@ -330,7 +332,7 @@ mod tests {
         };
         let acquire = Command::Acquire {
             id: engine.next_ticket(),
-            order: Box::new(order),
+            order,
             slot: Arc::clone(&slot),
         };
         engine.send(acquire).expect("it works");

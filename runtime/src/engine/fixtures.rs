@@ -30,7 +30,7 @@ pub(super) fn counting() -> (Waker, impl Fn() -> usize) {
 pub(super) struct Silent;
 
 impl LockStore for Silent {
-    fn submit(&mut self, _: Vec<Request>) {}
+    fn submit(&mut self, _: &mut Vec<Request>) {}
 
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
         Poll::Pending
@@ -52,9 +52,8 @@ pub(super) const LONG: Duration = Duration::from_secs(60);
 pub(super) fn order(name: &str) -> Order {
     Order {
         key: name.into(),
-        name: name.into(),
         token: Token::random(Nonce::new()),
-        owner: "".into(),
+        function: "",
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,

@@ -268,7 +268,7 @@ impl Core {
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
         let (key, fence) = (ticket.order.key.clone(), lease.fence);
         tracing::warn!(
-            key = ?ticket.order.name,
+            key = ?ticket.order.key.name(),
             fence = fence.map(crate::Fence::get),
             held_for = ?now.since(lease.since),
             reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },

@@ -14,7 +14,7 @@ use crate::clock::Instant;
 pub(crate) enum Command {
     Acquire {
         id: TicketId,
-        order: Box<Order>,
+        order: Order,
         slot: Arc<Slot>,
     },
     /// The locks of one call, at once.
@@ -74,14 +74,15 @@ struct State {
 }
 
 impl Inbox {
-    /// Adds a command; gives it back if the engine has stopped.
-    pub(super) fn put(&self, command: Command) -> Result<(), Command> {
+    /// Adds a command; whether somebody will take it up, which nobody does when the engine has stopped.
+    #[must_use]
+    pub(super) fn put(&self, command: Command) -> bool {
         let mut state = self.state();
         if state.stopped {
-            return Err(command);
+            return false;
         }
         state.commands.push(command);
-        Ok(())
+        true
     }
 
     /// Moves all commands to the end of `into`.

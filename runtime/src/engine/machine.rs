@@ -273,7 +273,7 @@ impl Machine {
         match command {
             Command::Acquire { id, order, slot } => {
                 self.slots.insert(id, slot);
-                self.core.acquire(id, *order, now);
+                self.core.acquire(id, order, now);
             }
             Command::AcquireAll { orders, wait } => {
                 let orders = orders.into_iter().map(|(id, order, slot)| {
@@ -315,12 +315,13 @@ impl Machine {
     /// If nothing else is under way, the request whose caller is to look for the answers, and whether it is the only one that somebody
     /// waits for.
     fn submit(&mut self, now: Instant) -> Option<(OpId, bool)> {
-        let requests = self.core.take_requests(now);
+        let mut requests = self.core.take_requests(now);
         let lone = looked_for(&requests).filter(|_| self.core.is_lone(requests.len()));
         if lone.is_some() {
             self.spin.asked(now);
         }
-        self.store.submit(requests);
+        self.store.submit(&mut requests);
+        self.core.reuse_requests(requests);
         if self.asker.is_some() {
             // Of several servers others may have to answer now.
             self.store.attend(self.attention);
@@ -333,7 +334,7 @@ impl Machine {
         for signal in signals.drain(..) {
             self.tell(signal);
         }
-        self.core.reuse(signals);
+        self.core.reuse_signals(signals);
     }
 
     fn tell(&mut self, signal: Signal) {
@@ -395,7 +396,7 @@ fn looked_for(requests: &[Request]) -> Option<(OpId, bool)> {
 struct Gone;
 
 impl LockStore for Gone {
-    fn submit(&mut self, _: Vec<Request>) {}
+    fn submit(&mut self, _: &mut Vec<Request>) {}
 
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
         Poll::Pending
@@ -406,6 +407,7 @@ impl LockStore for Gone {
 mod tests {
     use super::super::ticket::Order;
     use super::*;
+    use crate::full_key::FullKey;
     use crate::lease::Terms;
     use crate::store::Op;
     use crate::store::memory::{MemoryStore, Space};
@@ -434,7 +436,7 @@ mod tests {
                 key: id.to_string().into(),
                 token: Token::random(Nonce::new()),
                 ttl: TTL,
-                owner: "".into(),
+                function: "",
                 queue: true,
                 spare: 0,
             };
@@ -464,13 +466,12 @@ mod tests {
         let inbox = Inbox::default();
         let mut slots = Vec::new();
         for number in 0..3 * LIMIT {
-            let name: Arc<str> = number.to_string().into();
-            let slot = Slot::new(Arc::clone(&name), clock);
+            let key = FullKey::from(number.to_string());
+            let slot = Slot::new(key.clone(), clock);
             let order = Order {
-                key: Arc::clone(&name).into(),
-                name,
+                key,
                 token: Token::random(Nonce::new()),
-                owner: "".into(),
+                function: "",
                 terms: Terms::new(Duration::from_secs(60)).expect("a ttl"),
                 watchdog: None,
                 wait: Duration::ZERO,
@@ -478,10 +479,10 @@ mod tests {
             };
             let command = Command::Acquire {
                 id: TicketId(number as u64),
-                order: Box::new(order),
+                order,
                 slot: Arc::clone(&slot),
             };
-            assert!(inbox.put(command).is_ok());
+            assert!(inbox.put(command));
             slots.push(slot);
         }
         machine.help(&inbox, None);

@@ -94,7 +94,7 @@ impl Core {
         cleanup.tries += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
         let (key, token) = (ticket.order.key.clone(), ticket.order.token);
-        let after = ticket.open.clone();
+        let after = ticket.open.to_vec();
         let op = match ticket.order.share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
@@ -171,7 +171,7 @@ impl Core {
         if cleanup.until <= now {
             if cleanup.was_held && !cleanup.removed {
                 tracing::warn!(
-                    key = ?ticket.order.name,
+                    key = ?ticket.order.key.name(),
                     tries = cleanup.tries,
                     "release not confirmed; the lock has expired by now"
                 );

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
+use crate::full_key::FullKey;
 use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.
@@ -18,7 +19,7 @@ use crate::{Fence, LockError};
 /// body; that a reader may see it a moment late does no harm, since every value that it can see is an end that
 /// the store has confirmed.
 pub(crate) struct Slot {
-    name: Arc<str>,
+    key: FullKey,
     clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
@@ -38,6 +39,8 @@ struct State {
     shared: bool,
     /// The task that waits for the grant, polls the body, or waits for the release.
     waker: Option<Waker>,
+    /// Whether that task has asked after the release, and not only polled the body.
+    awaits_release: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +55,9 @@ enum Phase {
 
 impl Slot {
     /// `clock`: the one that the deadline is on.
-    pub(crate) fn new(name: Arc<str>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
-            name,
+            key,
             clock,
             deadline: AtomicU64::new(0),
             #[cfg(feature = "__test")]
@@ -64,9 +67,14 @@ impl Slot {
                 fence: None,
                 shared: false,
                 waker: None,
+                awaits_release: false,
             }),
             over: Notify::new(),
         })
+    }
+
+    pub(crate) fn key(&self) -> &FullKey {
+        &self.key
     }
 
     pub(crate) fn fence(&self) -> Option<Fence> {
@@ -98,7 +106,7 @@ impl Slot {
 
     pub(crate) fn lost_error(&self) -> LockError {
         LockError::Lost {
-            key: self.name.as_ref().to_owned(),
+            key: self.key.name().to_owned(),
             fence: self.fence(),
         }
     }
@@ -148,6 +156,7 @@ impl Slot {
             Phase::Released(confirmed) => Poll::Ready(confirmed),
             Phase::Failed(_) => Poll::Ready(false),
             Phase::Waiting | Phase::Held | Phase::Lost => {
+                state.awaits_release = true;
                 state.register(cx);
                 Poll::Pending
             }
@@ -209,8 +218,16 @@ impl Slot {
         self.finish(Phase::Failed(error))
     }
 
+    /// Whoever has let go and has not asked after it yet is awake, and will.
     pub(super) fn release(&self, confirmed: bool) -> Option<Waker> {
-        self.finish(Phase::Released(confirmed))
+        self.deadline.store(0, Ordering::Release);
+        let mut state = self.state();
+        let held = matches!(state.phase, Phase::Held | Phase::Lost);
+        state.phase = Phase::Released(confirmed);
+        if held && !state.awaits_release {
+            return None;
+        }
+        state.waker.take()
     }
 
     /// The engine is gone: nothing is granted or kept any more.
@@ -261,7 +278,7 @@ impl State {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot")
-            .field("key", &self.name)
+            .field("key", &self.key.name())
             .field("fence", &self.fence())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

@@ -1,9 +1,9 @@
 //! One call's way through the engine: from waiting to holding to released.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::few::Few;
 use crate::full_key::FullKey;
 use crate::lease::Terms;
 use crate::store::OpId;
@@ -43,10 +43,9 @@ impl Watchdog {
 pub(crate) struct Order {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
-    /// The key as the caller knows it.
-    pub(crate) name: Arc<str>,
     pub(crate) token: Token,
-    pub(crate) owner: Arc<str>,
+    /// The annotated function that asks, for people who look at the key; empty for a call.
+    pub(crate) function: &'static str,
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     /// How long to queue; zero is one try.
@@ -83,7 +82,7 @@ pub(super) struct Ticket {
     pub(super) budget: Instant,
     pub(super) stage: Stage,
     /// Acquires whose outcome is not known: in flight, or sent on a connection that broke.
-    pub(super) open: Vec<OpId>,
+    pub(super) open: Few<OpId>,
     /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
     pub(super) taken: bool,
     /// How long the key stays after the release.
@@ -152,13 +151,13 @@ impl Order {
         LockError::config(format!(
             "`permits = {asked}` on the key `{}`, which others hold with `permits = {limit}`; give all functions of a key the \
              same number",
-            self.name
+            self.key.name()
         ))
     }
 
     pub(super) fn contended(&self, retry_after: Option<Duration>) -> LockError {
         LockError::Contended {
-            key: self.name.as_ref().to_owned(),
+            key: self.key.name().to_owned(),
             retry_after,
         }
     }
@@ -171,7 +170,7 @@ impl Ticket {
             since,
             budget,
             stage: Stage::Queued,
-            open: Vec::new(),
+            open: Few::default(),
             taken: false,
             kept_until: None,
             armed: None,

@@ -8,7 +8,6 @@
 //! the request fails they ask again each for itself, with the same tokens: what the store has carried out is found again. They never
 //! wait for another holder, so no two calls can wait for each other.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
@@ -54,7 +53,7 @@ impl Core {
                 .map(|(_, order)| (order.key.clone(), order.token))
                 .collect(),
             ttl,
-            owner: Arc::clone(&first.owner),
+            function: first.function,
         };
         let flight = Flight::AcquireAll {
             tickets: orders.iter().map(|(id, _)| *id).collect(),

@@ -74,7 +74,7 @@ impl Model {
                 patience: TTL,
             });
         }
-        store.submit(batch);
+        store.submit(&mut batch);
         let mut replies = HashMap::new();
         while replies.len() < order.len() {
             match poll_fn(|cx| store.poll_event(cx)).await {
@@ -105,7 +105,7 @@ impl Model {
                 key,
                 token,
                 ttl: TTL,
-                owner: "interleaved".into(),
+                function: "interleaved",
                 queue: false,
                 spare: 0,
             },

@@ -1,6 +1,5 @@
 //! Lock stores: the one interface that a store implements, and the stores.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -45,8 +44,9 @@ pub(crate) use target::{Options, Target};
 /// ([`CLAIM`]), and tells that process with [`StoreEvent::Turn`]. The process confirms by asking again. An entry that shows no
 /// sign of life for [`FORGOTTEN`] is passed over.
 pub(crate) trait LockStore: Send {
-    /// Hands requests to the transport, in order. [`poll_event`](Self::poll_event) is called next, and nothing need happen before.
-    fn submit(&mut self, batch: Vec<Request>);
+    /// Hands requests to the transport, all of them, in order. [`poll_event`](Self::poll_event) is called next, and nothing need happen
+    /// before.
+    fn submit(&mut self, batch: &mut Vec<Request>);
 
     /// The next thing that happened, and a wake-up when there is more.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
@@ -117,7 +117,8 @@ pub(crate) enum Op {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        owner: Arc<str>,
+        /// The annotated function that asks, for people who look at the key.
+        function: &'static str,
         /// Whether this process wants a place in the key's queue if another has the key.
         queue: bool,
         /// So many fences after the first are kept for calls to which the key is passed on.
@@ -129,7 +130,7 @@ pub(crate) enum Op {
         /// Each key once, with its token.
         keys: Vec<(FullKey, Token)>,
         ttl: Duration,
-        owner: Arc<str>,
+        function: &'static str,
     },
     /// Let each key live its ttl from now if it carries its token.
     Renew(Vec<Renewal>),
@@ -179,21 +180,21 @@ impl Op {
 
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
-    pub(crate) fn conditions(&self) -> Conditions<'_> {
-        let (time, owner, queue, spare) = match self {
+    pub(crate) fn conditions(&self) -> Conditions {
+        let (time, function, queue, spare) = match self {
             Self::Acquire {
                 ttl,
-                owner,
+                function,
                 queue,
                 spare,
                 ..
-            } => (Some(*ttl), &**owner, *queue, *spare),
+            } => (Some(*ttl), *function, *queue, *spare),
             Self::Release { keep, .. } => (*keep, "", false, 0),
             _ => (None, "", false, 0),
         };
         Conditions {
             time,
-            owner,
+            function,
             queue,
             spare,
         }
@@ -203,9 +204,9 @@ impl Op {
 /// What a request asks for beside lock and token; see [`Op::conditions`].
 #[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Conditions<'a> {
+pub(crate) struct Conditions {
     time: Option<Duration>,
-    owner: &'a str,
+    function: &'static str,
     queue: bool,
     spare: u32,
 }

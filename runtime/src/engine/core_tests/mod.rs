@@ -1,6 +1,5 @@
 //! The core, driven by hand. Each test names the mistake that it would find.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Limits, Signal};
@@ -27,12 +26,10 @@ fn core() -> Core {
 }
 
 fn order(number: u64, wait: Duration) -> Order {
-    let name: Arc<str> = "key".into();
     Order {
-        key: Arc::clone(&name).into(),
-        name,
+        key: "key".into(),
         token: Token::fixed(number.into()),
-        owner: "test".into(),
+        function: "test",
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,

@@ -5,10 +5,8 @@ use super::*;
 fn all(core: &mut Core, wait: Duration, now: Instant) -> [TicketId; 2] {
     let ids = [TicketId(1), TicketId(2)];
     let orders = ids.map(|id| {
-        let name: Arc<str> = format!("key {}", id.0).into();
         let order = Order {
-            key: Arc::clone(&name).into(),
-            name,
+            key: format!("key {}", id.0).into(),
             ..order(id.0, ONE_TRY)
         };
         (id, order)

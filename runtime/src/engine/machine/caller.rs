@@ -123,8 +123,9 @@ impl Machine {
     /// Asks a store that answers at once, until nothing is left to ask.
     fn ask_at_once(&mut self, now: Instant) {
         while self.core.has_requests() {
-            let requests = self.core.take_requests(now);
-            self.store.submit(requests);
+            let mut requests = self.core.take_requests(now);
+            self.store.submit(&mut requests);
+            self.core.reuse_requests(requests);
             while self.poll_store() {
                 let all = self.events.len() < LIMIT;
                 self.replies(now);

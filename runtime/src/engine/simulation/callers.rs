@@ -1,6 +1,5 @@
 //! Callers: they come, wait, work inside their locks and go, at any moment.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
@@ -29,15 +28,13 @@ impl World {
             0 => Duration::ZERO,
             _ => self.random.millis(1, 3_000),
         };
-        let name: Arc<str> = format!("key{}", self.random.below(KEYS)).into();
-        let key = FullKey::from(Arc::clone(&name));
+        let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
         let reads = self.random.one_in(4);
         let token = Token::fixed(u128::from(self.random.next()));
         let order = Order {
             key: key.clone(),
-            name: Arc::clone(&name),
             token,
-            owner: "simulation".into(),
+            function: "simulation",
             terms,
             watchdog,
             wait,

@@ -18,7 +18,11 @@ impl World {
                 }
                 self.serve_acquire(node, op)
             }
-            Op::AcquireAll { keys, ttl, owner } => self.serve_all(node, keys, *ttl, owner),
+            Op::AcquireAll {
+                keys,
+                ttl,
+                function,
+            } => self.serve_all(node, keys, *ttl, function),
             Op::Join { key, .. } => {
                 if self.live(key).is_none() {
                     self.hand_on(key, Some(node));

@@ -1,6 +1,5 @@
 //! Calls that want several locks, and the server's part in it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
@@ -33,14 +32,12 @@ impl World {
         let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
         let mut orders = Vec::new();
         for (number, id) in mates.iter().enumerate() {
-            let name: Arc<str> = format!("key{number}").into();
-            let key = FullKey::from(Arc::clone(&name));
+            let key = FullKey::from(format!("key{number}"));
             let token = Token::fixed(u128::from(self.random.next()));
             let order = Order {
                 key: key.clone(),
-                name: Arc::clone(&name),
                 token,
-                owner: "simulation".into(),
+                function: "simulation",
                 terms,
                 watchdog,
                 wait: Duration::ZERO,
@@ -107,7 +104,7 @@ impl World {
         node: usize,
         keys: &[(FullKey, Token)],
         ttl: Duration,
-        owner: &Arc<str>,
+        function: &'static str,
     ) -> Reply {
         let now = self.now;
         for (at, (key, token)) in keys.iter().enumerate() {
@@ -126,7 +123,7 @@ impl World {
                 key: key.clone(),
                 token: *token,
                 ttl,
-                owner: Arc::clone(owner),
+                function,
                 queue: false,
                 spare: 0,
             };

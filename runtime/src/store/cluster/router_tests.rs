@@ -51,7 +51,7 @@ fn acquire(text: &str) -> Op {
         key: key(text),
         token: Token::random(Nonce::new()),
         ttl: Duration::from_secs(2),
-        owner: "test".into(),
+        function: "test",
         queue: false,
         spare: 0,
     }

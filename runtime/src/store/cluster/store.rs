@@ -262,9 +262,9 @@ impl ClusterStore {
 }
 
 impl LockStore for ClusterStore {
-    fn submit(&mut self, batch: Vec<Request>) {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
         let now = self.clock.now();
-        for request in batch {
+        for request in batch.drain(..) {
             self.router.submit(request, now);
         }
         self.flush();

@@ -243,7 +243,7 @@ fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
         key: key.clone(),
         token,
         ttl,
-        owner: "conformance".into(),
+        function: "conformance",
         queue: false,
         spare: 0,
     }
@@ -293,13 +293,13 @@ impl Client {
 
     fn submit(&mut self, id: OpId, op: Op) {
         let patience = Duration::from_secs(5);
-        self.store.submit(vec![Request { id, op, patience }]);
+        self.store.submit(&mut vec![Request { id, op, patience }]);
     }
 
     /// Submits all at once and takes the replies, in the order of `ops`.
     async fn ask_all(&mut self, ops: Vec<Op>) -> Vec<Reply> {
         let patience = Duration::from_secs(5);
-        let requests: Vec<_> = ops
+        let mut requests: Vec<_> = ops
             .into_iter()
             .map(|op| Request {
                 id: self.next_id(),
@@ -308,7 +308,7 @@ impl Client {
             })
             .collect();
         let ids: Vec<_> = requests.iter().map(|request| request.id).collect();
-        self.store.submit(requests);
+        self.store.submit(&mut requests);
         let mut replies = Vec::new();
         for id in ids {
             replies.push(self.reply(id).await);

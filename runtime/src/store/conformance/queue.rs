@@ -273,7 +273,7 @@ fn queueing(key: &FullKey, token: Token, spare: u32) -> Op {
         key: key.clone(),
         token,
         ttl: TTL,
-        owner: "conformance".into(),
+        function: "conformance",
         queue: true,
         spare,
     }

@@ -175,7 +175,7 @@ fn all(locks: &[(FullKey, Token)], ttl: Duration) -> Op {
     Op::AcquireAll {
         keys: locks.to_vec(),
         ttl,
-        owner: "conformance".into(),
+        function: "conformance",
     }
 }
 

@@ -137,10 +137,10 @@ impl MemoryStore {
 }
 
 impl LockStore for MemoryStore {
-    fn submit(&mut self, batch: Vec<Request>) {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
         let mut entries = self.space.entries();
         let now = self.space.clock.now();
-        for request in batch {
+        for request in batch.drain(..) {
             let reply = Self::serve(self.pool, &mut entries, request.op, now);
             let event = StoreEvent::Reply(request.id, Ok(reply));
             self.events.push_back(event);

@@ -130,7 +130,7 @@ impl Half {
         if !self.bundle.is_empty() {
             let mut bundle = mem::take(&mut self.bundle);
             // The script is told once what is common to many.
-            bundle.sort_by(|one, other| one.op.conditions().cmp(&other.op.conditions()));
+            bundle.sort_by_key(|sent| sent.op.conditions());
             packed.push(bundle);
             self.keys.clear();
         }
@@ -151,7 +151,7 @@ mod tests {
             key: key.into(),
             token: Token::fixed(id.into()),
             ttl: Duration::from_secs(1),
-            owner: "".into(),
+            function: "",
             queue: false,
             spare: 0,
         };

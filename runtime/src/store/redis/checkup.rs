@@ -73,7 +73,7 @@ fn trial(names: &Names) -> [Op; 5] {
         key: key.clone(),
         token,
         ttl: TTL,
-        owner: "check".into(),
+        function: "check",
         queue: false,
         spare: 0,
     };

@@ -7,12 +7,17 @@ use super::slot;
 use crate::key::RESERVED;
 use crate::token::{Nonce, Token};
 
+/// The longest record of an owner, in bytes.
+const OWNER_LEN: usize = 120;
+
 /// The names of one pool.
 #[derive(Clone)]
 pub(crate) struct Names {
     /// Empty, or the namespace with the colon behind it.
     prefix: String,
     process: String,
+    /// `host pid`.
+    owner: String,
     fences: String,
     /// What the keys of queues, those of shares and the channels begin with.
     queues: String,
@@ -39,6 +44,7 @@ impl Names {
             channels: format!("{prefix}{RESERVED}:turn:"),
             prefix,
             process,
+            owner: format!("{} {}", host(), std::process::id()),
             slot: None,
             companions: true,
         }
@@ -72,6 +78,17 @@ impl Names {
     /// The process, as queues know it. Whoever knows it can take a key that was handed to it, so it does not show.
     pub(super) fn process(&self) -> &str {
         &self.process
+    }
+
+    /// Who holds a lock, for people who look at its key: the process, and the annotated function.
+    pub(super) fn owner(&self, function: &str) -> String {
+        let mut owner = [self.owner.as_str(), " ", function].concat();
+        let end = (0..=OWNER_LEN.min(owner.len()))
+            .rev()
+            .find(|end| owner.is_char_boundary(*end))
+            .unwrap_or(0);
+        owner.truncate(owner[..end].trim_end().len());
+        owner
     }
 
     /// The key of the fence counter for `key`: one for the namespace, in a cluster one for each slot, however many locks there are.
@@ -136,6 +153,19 @@ impl fmt::Debug for Names {
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
 #[cfg(test)]

@@ -108,7 +108,11 @@ fn loaded(answers: &[Value]) -> bool {
 pub(super) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
     match op {
         Op::Acquire { .. } => acquire(&[op], names, listening),
-        Op::AcquireAll { keys, ttl, owner } => acquire_all(keys, *ttl, owner, names),
+        Op::AcquireAll {
+            keys,
+            ttl,
+            function,
+        } => acquire_all(keys, *ttl, function, names),
         Op::Release { .. } => release(&[op], names),
         Op::Renew(renewals) => renew(renewals),
         Op::Join {
@@ -178,13 +182,13 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     for group in groups(ops) {
         if let Some(Op::Acquire {
             ttl,
-            owner,
+            function,
             queue,
             spare,
             ..
         }) = group.first()
         {
-            command.arg(millis(*ttl)).arg(&**owner);
+            command.arg(millis(*ttl)).arg(names.owner(function));
             if companions {
                 command.arg(place(*queue, listening)).arg(*spare);
             }
@@ -221,7 +225,7 @@ fn tokens(command: &mut Cmd, group: &[&Op]) {
     }
 }
 
-fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, owner: &str, names: &Names) -> Cmd {
+fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, function: &str, names: &Names) -> Cmd {
     let mut command = call(&ACQUIRE_ALL, 1 + 2 * keys.len());
     // In a cluster they share a slot, and with it the counter.
     for (first, _) in keys.iter().take(1) {
@@ -234,7 +238,7 @@ fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, owner: &str, names: &Na
         .arg(names.process())
         .arg(names.channels())
         .arg(millis(ttl))
-        .arg(owner);
+        .arg(names.owner(function));
     for (_, token) in keys {
         command.arg(&token.digits());
     }
@@ -290,7 +294,7 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
         key,
         token,
         ttl,
-        owner,
+        function,
         queue,
         spare,
     } = next
@@ -305,7 +309,7 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(&released.digits())
             .arg(&token.digits())
             .arg(millis(*ttl))
-            .arg(&**owner)
+            .arg(names.owner(function))
             .arg(place(*queue, listening));
     }
     command

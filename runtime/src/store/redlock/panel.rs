@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::ballot::{Ballot, NodeSet, Question, no_quorum};
@@ -43,7 +42,7 @@ struct Wanted {
     key: FullKey,
     token: Token,
     ttl: Duration,
-    owner: Arc<str>,
+    function: &'static str,
     spare: u32,
 }
 
@@ -54,7 +53,7 @@ impl Wanted {
             key: self.key.clone(),
             token: wire,
             ttl: self.ttl,
-            owner: Arc::clone(&self.owner),
+            function: self.function,
             queue: false,
             spare: 0,
         }
@@ -130,7 +129,7 @@ impl Panel {
                 key,
                 token,
                 ttl,
-                owner,
+                function,
                 spare,
                 // There is no queue across independent nodes: who waits asks again after a random pause.
                 queue: _,
@@ -139,7 +138,7 @@ impl Panel {
                     key,
                     token,
                     ttl,
-                    owner,
+                    function,
                     spare,
                 };
                 self.acquire(id, &wanted, patience, now);

@@ -77,7 +77,7 @@ impl Scene {
             key: key(),
             token: token(),
             ttl: TTL,
-            owner: "o".into(),
+            function: "f",
             queue: true,
             spare: 16,
         };

@@ -142,9 +142,9 @@ impl RedlockStore {
     fn flush(&mut self) -> bool {
         let mut sent = false;
         for (number, node) in self.nodes.iter_mut().enumerate() {
-            let batch = self.panel.take_outbox(number);
+            let mut batch = self.panel.take_outbox(number);
             if !batch.is_empty() {
-                node.store.submit(batch);
+                node.store.submit(&mut batch);
                 sent = true;
             }
         }
@@ -191,9 +191,9 @@ impl RedlockStore {
 }
 
 impl LockStore for RedlockStore {
-    fn submit(&mut self, batch: Vec<Request>) {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
         let now: Instant = self.clock.now();
-        for request in batch {
+        for request in batch.drain(..) {
             self.panel.submit(request, now);
         }
         self.flush();

@@ -175,7 +175,8 @@ impl RedisStore {
             .filter(|(_, manner)| *manner != Manner::default());
         self.manners
             .extend(unusual.map(|(request, manner)| (request.id, *manner)));
-        self.submit(batch.into_iter().map(|(request, _)| request).collect());
+        let mut batch = batch.into_iter().map(|(request, _)| request).collect();
+        self.submit(&mut batch);
     }
 
     /// These acquires are settled: their removal was carried out, here or on another node.
@@ -288,7 +289,7 @@ impl RedisStore {
 }
 
 impl LockStore for RedisStore {
-    fn submit(&mut self, batch: Vec<Request>) {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
         self.send(batch);
     }
 

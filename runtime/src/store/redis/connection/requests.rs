@@ -11,7 +11,8 @@ use super::RedisStore;
 use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
-    pub(super) fn send(&mut self, batch: Vec<Request>) {
+    /// All of them, in order.
+    pub(super) fn send(&mut self, batch: &mut Vec<Request>) {
         let together = if self.names.in_cluster() {
             1
         } else {
@@ -20,7 +21,7 @@ impl RedisStore {
         let turns = self.names.have_companions() && !self.names.in_cluster();
         let Some(line) = &mut self.line else {
             if self.opening {
-                self.held_back.extend(batch);
+                self.held_back.append(batch);
             } else {
                 self.refuse(batch);
             }
@@ -28,7 +29,7 @@ impl RedisStore {
         };
         let (epoch, listening) = (line.epoch, line.listening);
         if self.waiting == Some(epoch) {
-            self.held_back.extend(batch);
+            self.held_back.append(batch);
             return;
         }
         let mut patience = self.io_timeout;
@@ -36,7 +37,7 @@ impl RedisStore {
         packer.make_room(batch.len());
         let mut concerns_copies = false;
         let mut stray = Vec::new();
-        for request in batch {
+        for request in batch.drain(..) {
             let manner = self.manners.remove(&request.id).unwrap_or_default();
             concerns_copies |= Copies::concern(&request.op);
             patience = patience.min(request.patience);
@@ -89,8 +90,8 @@ impl RedisStore {
     /// Sends what waited for the connection, if nothing holds it up any more.
     pub(super) fn send_held_back(&mut self) {
         if !self.held_back.is_empty() {
-            let batch = std::mem::take(&mut self.held_back);
-            self.send(batch);
+            let mut batch = std::mem::take(&mut self.held_back);
+            self.send(&mut batch);
         }
     }
 
@@ -103,8 +104,8 @@ impl RedisStore {
     }
 
     /// Answers at once that there is no connection.
-    fn refuse(&mut self, batch: Vec<Request>) {
-        for request in batch {
+    fn refuse(&mut self, batch: &mut Vec<Request>) {
+        for request in batch.drain(..) {
             self.manners.remove(&request.id);
             let failure = self.reason.clone();
             self.events
@@ -196,7 +197,7 @@ impl RedisStore {
             op: sent.op,
             patience,
         });
-        self.send(requests.collect());
+        self.send(&mut requests.collect());
     }
 
     fn reply(&mut self, id: OpId, result: Result<Reply, Failure>) {
