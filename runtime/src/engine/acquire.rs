@@ -229,6 +229,9 @@ impl Core {
             return;
         };
         queue.single_tries = 0;
+        if queue.waiting.is_empty() {
+            return;
+        }
         let stays = |id: &TicketId| {
             let Some(ticket) = self.tickets.get(id) else {
                 return false;

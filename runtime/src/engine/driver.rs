@@ -85,12 +85,11 @@ impl Engine {
     }
 
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
-        let own = command.awaited();
-        if !self.shared.inbox.put(command) {
-            return Err(stopped());
+        if self.shared.send(command) {
+            Ok(())
+        } else {
+            Err(stopped())
         }
-        self.shared.help(own);
-        Ok(())
     }
 
     /// For how long the caller that looks for answers does so in one go.

@@ -54,7 +54,8 @@ impl Home {
 
     /// Whether it has, since somebody last [took](Self::take) it.
     pub(super) fn take(&self) -> bool {
-        self.left.swap(false, Ordering::SeqCst)
+        // Mostly it has not, and to write would cost more than all the rest.
+        self.left.load(Ordering::SeqCst) && self.left.swap(false, Ordering::SeqCst)
     }
 
     /// Keeps what happens from the task from now on.

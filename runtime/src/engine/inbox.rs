@@ -1,5 +1,6 @@
 //! What callers ask of the engine, until somebody takes it up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ impl Command {
 #[derive(Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
+    /// Whether there is a command, for who need not be sure.
+    filled: AtomicBool,
 }
 
 #[derive(Default)]
@@ -82,16 +85,20 @@ impl Inbox {
             return false;
         }
         state.commands.push(command);
+        self.filled.store(true, Ordering::SeqCst);
         true
     }
 
     /// Moves all commands to the end of `into`.
     pub(super) fn take(&self, into: &mut Vec<Command>) {
-        into.append(&mut self.state().commands);
+        let mut state = self.state();
+        into.append(&mut state.commands);
+        self.filled.store(false, Ordering::SeqCst);
     }
 
+    /// Whether there is no command, but for one that is only just being given; its caller then looks for somebody to take it up.
     pub(super) fn is_empty(&self) -> bool {
-        self.state().commands.is_empty()
+        !self.filled.load(Ordering::SeqCst)
     }
 
     /// Takes no commands from now on; what is left of them.

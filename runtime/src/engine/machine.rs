@@ -58,6 +58,8 @@ pub(super) struct Machine {
     life: Life,
     /// Wakes the engine's own task.
     home: Arc<Home>,
+    /// What the store is polled with: it.
+    waker: Waker,
     /// The one that the store is connected in.
     runtime: Handle,
     spin: Spin,
@@ -105,6 +107,7 @@ impl Machine {
             last_shutdown: 0,
             alarms: Alarms::default(),
             life: Life::Open,
+            waker: Waker::from(Arc::clone(&home)),
             home,
             runtime: Handle::current(),
             spin: Spin::new(spins),
@@ -156,7 +159,7 @@ impl Machine {
         let wakes_at = self.home.wakes_at();
         // Due by its own clock, the task may still be asleep after a suspend.
         let late = wakes_at + LATE <= now;
-        let early = now + self.sleep(now) + TICK < wakes_at;
+        let early = self.looks_at(now) + TICK < wakes_at;
         // What is left to a caller that looks is left to it as long as the task would see that it stays away.
         let seen_to = |(_, until): (TicketId, Instant)| wakes_at <= lookout::away_at(until) + TICK;
         let left = self.core.has_requests() && !self.asker().is_some_and(seen_to);
@@ -170,13 +173,20 @@ impl Machine {
 
     /// How long the engine's task may sleep from now on.
     pub(super) fn sleep(&mut self, now: Instant) -> Duration {
+        self.looks_at(now).since(now)
+    }
+
+    /// Until when the engine's task may sleep.
+    fn looks_at(&mut self, now: Instant) -> Instant {
         let next = [self.core.next_due(), self.alarms.next_due(), self.watch_at];
         let next = next.into_iter().flatten().min();
         self.due_at = next.unwrap_or(now + IDLE_SLEEP);
-        match next {
-            Some(due) => due.since(now).min(LONGEST_SLEEP),
-            None => IDLE_SLEEP,
-        }
+        next.map_or(self.due_at, |due| due.min(now + LONGEST_SLEEP).max(now))
+    }
+
+    /// Whether it takes nothing up any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.life == Life::Stopped
     }
 
     /// When something will be due, as [`sleep`](Self::sleep) has found last.
@@ -229,15 +239,19 @@ impl Machine {
     }
 
     fn poll_store(&mut self) -> bool {
-        let home = Waker::from(Arc::clone(&self.home));
-        let cx = &mut Context::from_waker(&home);
-        while self.events.len() < LIMIT {
+        self.poll_until(LIMIT);
+        self.has_events()
+    }
+
+    /// Polls the store until there are so many events or it has none.
+    fn poll_until(&mut self, events: usize) {
+        let cx = &mut Context::from_waker(&self.waker);
+        while self.events.len() < events {
             let Poll::Ready(event) = self.store.poll_event(cx) else {
                 break;
             };
             self.events.push(event);
         }
-        self.has_events()
     }
 
     fn replies(&mut self, now: Instant) {

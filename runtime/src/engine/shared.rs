@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use super::home::Home;
-use super::inbox::Inbox;
+use super::inbox::{Command, Inbox};
 use super::lookout;
 use super::machine::Machine;
 use super::news::{News, guarded};
@@ -66,8 +66,36 @@ impl Shared {
         }
     }
 
+    /// Takes up a caller's command, or leaves it to whoever has the machine. Whether anybody will take it up, which nobody does when the
+    /// engine has stopped.
+    pub(super) fn send(&self, command: Command) -> bool {
+        let own = command.awaited();
+        if self.helped
+            && !self.wanted.load(Ordering::Acquire)
+            && let Ok(machine) = self.machine.try_lock()
+        {
+            if machine.is_stopped() {
+                return false;
+            }
+            self.work(machine, |machine| {
+                machine.take_up(command, &self.inbox, own)
+            });
+            if !self.inbox.is_empty() {
+                self.help(own);
+            }
+            return true;
+        }
+        let taken = self.inbox.put(command);
+        // Whoever has the machine looks for commands after giving it up: either this one is seen then, or the machine is free here.
+        fence(Ordering::SeqCst);
+        if taken {
+            self.help(own);
+        }
+        taken
+    }
+
     /// Takes up commands, unless somebody has the machine, who then will. `own`: the ticket whose caller does so.
-    pub(super) fn help(&self, own: Option<TicketId>) {
+    fn help(&self, own: Option<TicketId>) {
         if !self.helped {
             return self.call();
         }
@@ -184,7 +212,9 @@ impl Shared {
             .asker()
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
-        self.asker.store(asker, Ordering::SeqCst);
+        if self.asker.load(Ordering::Relaxed) != asker {
+            self.asker.store(asker, Ordering::SeqCst);
+        }
         self.due_at
             .store(machine.due_at().as_nanos(), Ordering::Relaxed);
         let mut news = machine.take_news();

@@ -51,7 +51,7 @@ pub(crate) trait LockStore: Send {
     /// The next thing that happened, and a wake-up when there is more.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// Whether all that was submitted has been answered when `submit` returns.
+    /// Whether all that was submitted has been answered when `submit` returns, and those answers come before anything else.
     fn answers_at_once(&self) -> bool {
         false
     }

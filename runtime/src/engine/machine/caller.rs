@@ -8,7 +8,7 @@ use tokio::runtime::{Handle, TryCurrentError};
 use tokio::task::unconstrained;
 
 use super::super::core::Load;
-use super::super::inbox::Inbox;
+use super::super::inbox::{Command, Inbox};
 use super::super::ticket::TicketId;
 use super::{LIMIT, Life, Machine};
 use crate::clock::Instant;
@@ -30,8 +30,33 @@ impl Machine {
         if self.life == Life::Stopped {
             return false;
         }
-        inbox.take(&mut self.inbox);
-        let mut now = self.commands().unwrap_or_else(|| self.clock.now());
+        if !inbox.is_empty() {
+            inbox.take(&mut self.inbox);
+        }
+        let now = self.commands().unwrap_or_else(|| self.clock.now());
+        self.follow_up(now, own)
+    }
+
+    /// The same for a command that this caller brings, after those that have been brought before.
+    pub(in crate::engine) fn take_up(
+        &mut self,
+        command: Command,
+        inbox: &Inbox,
+        own: Option<TicketId>,
+    ) -> bool {
+        if !inbox.is_empty() || !self.inbox.is_empty() {
+            inbox.take(&mut self.inbox);
+            self.inbox.push(command);
+            return self.help(inbox, own);
+        }
+        let now = self.clock.now();
+        self.command(command, now);
+        self.follow_up(now, own)
+    }
+
+    /// What follows from commands that have been taken up at `now`.
+    fn follow_up(&mut self, now: Instant, own: Option<TicketId>) -> bool {
+        let mut now = now;
         let mut calls = false;
         if self.store.answers_at_once() {
             self.ask_at_once(now);
@@ -124,14 +149,19 @@ impl Machine {
     fn ask_at_once(&mut self, now: Instant) {
         while self.core.has_requests() {
             let mut requests = self.core.take_requests(now);
+            let mut answers = requests.len();
             self.store.submit(&mut requests);
             self.core.reuse_requests(requests);
-            while self.poll_store() {
-                let all = self.events.len() < LIMIT;
-                self.replies(now);
-                if all {
+            while 0 < answers {
+                // No further: of what others do the store tells its waker.
+                let before = self.events.len();
+                self.poll_until(before + answers.min(LIMIT));
+                let answered = self.events.len() - before;
+                if answered == 0 {
                     break;
                 }
+                answers = answers.saturating_sub(answered);
+                self.replies(now);
             }
         }
     }
