@@ -101,8 +101,6 @@ async fn poll_while_live<F: Future>(
     let mut left = taken.left();
     let mut started = false;
     poll_fn(|cx| {
-        // Registered before the look, so that a loss in between wakes this task.
-        taken.register(cx);
         if left
             .as_mut()
             .is_some_and(|left| left.as_mut().poll(cx).is_ready())
@@ -120,7 +118,15 @@ async fn poll_while_live<F: Future>(
         let poll = || path::inside(locks, || future.poll(cx));
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(End::Returned(value))),
-            Ok(Poll::Pending) => Poll::Pending,
+            // Who has something to wait for is to be woken by a loss. One that came before wakes nobody.
+            Ok(Poll::Pending) => {
+                let held = taken.register(cx);
+                if held || on_lost == OnLost::Continue || seeded!(NoGate) {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Err(locks.lost_error()))
+                }
+            }
             Err(panic) => Poll::Ready(Ok(End::Panicked(panic))),
         }
     })

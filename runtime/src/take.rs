@@ -42,19 +42,19 @@ pub(crate) async fn take(
         .map(|lock| taking.want(lock, settings.reentrant))
         .collect::<Result<_, _>>()?;
     let wait = taking.give_way(&wants).await?;
+    let (pool, shared) = (taking.pool.id(), taking.plan.share.is_some());
     let places = match &*wants {
         [only] if only.holder.is_none() => {
-            let asked = Hold::ask(taking.pool.clone(), taking.order(only, wait))?;
-            Few::One(Place::Held(asked.taken().await?))
+            let order = taking.order(only, wait);
+            Few::One(Place::Held(Hold::ask(taking.pool, order)?.taken().await?))
         }
         // Boxed, because its future is larger and it is rarer.
         wants => Box::pin(taking.all(wants, wait)).await?,
     };
     let leases = wants.iter().zip(places.iter()).map(|(want, place)| {
         let slot = Arc::clone(place.slot());
-        let shared = taking.plan.share.is_some();
         want.holder.as_ref().map_or_else(
-            || Lease::new(taking.pool.id(), slot, at, shared),
+            || Lease::new(pool, slot, at, shared),
             |holder| holder.entered(),
         )
     });

@@ -95,13 +95,15 @@ impl Taken {
         self.entered().next().is_some()
     }
 
-    /// Wakes this task when a lease that the call has taken itself is lost.
-    pub(crate) fn register(&self, cx: &Context<'_>) {
+    /// Wakes this task when a lease that the call has taken itself is lost; whether none has been until now.
+    pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
+        let mut held = true;
         for place in self.places.iter() {
             if let Place::Held(hold) = place {
-                hold.slot().register(cx);
+                held &= hold.slot().register(cx);
             }
         }
+        held
     }
 
     /// Ends when a lease that the call has entered is over. Its slot wakes one task, which is that of the call further out;

@@ -112,10 +112,10 @@ impl Core {
                 spare,
                 wanted,
             }) if in_time && now < ticket.order.terms.soft(sent) => {
-                let (key, share) = (ticket.order.key.clone(), ticket.order.share);
-                if let Some(queue) = self.queues.get_mut(&key) {
+                let order = &ticket.order;
+                if let Some(queue) = self.queues.get_mut(&order.key) {
                     queue.passing = Passing::begin(fence, spare, wanted, now);
-                    queue.granted(id, share.is_some(), now);
+                    queue.granted(id, order.share.is_some(), now);
                 }
                 self.grant(id, sent, fence, now);
             }
@@ -166,20 +166,25 @@ impl Core {
         } else {
             ticket.deadline(&lease)
         };
-        let (key, share) = (ticket.order.key.clone(), ticket.order.share);
         ticket.stage = Stage::Held(lease);
-        self.signal(Signal::Granted {
+        self.signals.push(Signal::Granted {
             ticket: id,
             deadline,
             fence,
         });
-        let answer = Answer {
-            share,
-            granted: true,
-        };
-        self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
-        if share.is_some() {
-            self.pump(&key, now);
+        let (key, share) = (&ticket.order.key, ticket.order.share);
+        let queue = self.queues.get(key);
+        // Mostly nobody else wants it.
+        if share.is_some() || queue.is_some_and(|queue| !queue.waiting.is_empty()) {
+            let key = key.clone();
+            let answer = Answer {
+                share,
+                granted: true,
+            };
+            self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
+            if share.is_some() {
+                self.pump(&key, now);
+            }
         }
         self.arm(id);
     }
@@ -229,9 +234,6 @@ impl Core {
             return;
         };
         queue.single_tries = 0;
-        if queue.waiting.is_empty() {
-            return;
-        }
         let stays = |id: &TicketId| {
             let Some(ticket) = self.tickets.get(id) else {
                 return false;

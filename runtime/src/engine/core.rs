@@ -135,7 +135,7 @@ pub(crate) struct Core {
     pub(super) unanswered: BTreeSet<(Instant, OpId)>,
     timers: Timers,
     requests: Vec<Request>,
-    signals: Vec<Signal>,
+    pub(super) signals: Vec<Signal>,
     last_op: u64,
     #[cfg(any(test, all(feature = "__test", debug_assertions)))]
     pub(super) bug: Option<crate::seeded::Bug>,

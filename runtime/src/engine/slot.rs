@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub(crate) struct Slot {
     state: Mutex<State>,
     /// Told once, when the lock is not held any more.
     over: Notify,
+    /// Whether anybody may wait for that.
+    watched: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ impl Slot {
                 awaits_release: false,
             }),
             over: Notify::new(),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -113,17 +116,21 @@ impl Slot {
 
     /// Ends when the lock is not held any more.
     pub(crate) async fn over(&self) {
+        self.watched.store(true, Ordering::SeqCst);
         let mut told = pin!(self.over.notified());
         // Registered before the look, so that what happens in between is not missed.
         told.as_mut().enable();
+        fence(Ordering::SeqCst);
         if self.is_live() {
             told.await;
         }
     }
 
-    /// Wakes this task when the lock is lost.
-    pub(crate) fn register(&self, cx: &Context<'_>) {
-        self.state().register(cx);
+    /// Wakes this task when the lock is lost; whether it is held until now.
+    pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
+        let mut state = self.state();
+        state.register(cx);
+        state.phase == Phase::Held
     }
 
     /// Ready when the lock is held, or will not be.
@@ -171,15 +178,20 @@ impl Slot {
 
     /// Tells those that watch for the end.
     pub(super) fn tell_over(&self) {
-        self.over.notify_waiters();
+        // Whoever begins to wait says so before the look at the deadline: either that is over by then, or it is seen here.
+        fence(Ordering::SeqCst);
+        if self.watched.load(Ordering::SeqCst) {
+            self.over.notify_waiters();
+        }
     }
 
     pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) -> Option<Waker> {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.state().fence = fence;
-        self.enter(Phase::Held)
+        let mut state = self.state();
+        state.fence = fence;
+        state.enter(Phase::Held)
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -204,8 +216,9 @@ impl Slot {
     }
 
     pub(super) fn share(&self) -> Option<Waker> {
-        self.state().shared = true;
-        self.enter(Phase::Held)
+        let mut state = self.state();
+        state.shared = true;
+        state.enter(Phase::Held)
     }
 
     /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
@@ -223,11 +236,8 @@ impl Slot {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();
         let held = matches!(state.phase, Phase::Held | Phase::Lost);
-        state.phase = Phase::Released(confirmed);
-        if held && !state.awaits_release {
-            return None;
-        }
-        state.waker.take()
+        let waker = state.enter(Phase::Released(confirmed));
+        waker.filter(|_| state.awaits_release || !held)
     }
 
     /// The engine is gone: nothing is granted or kept any more.
@@ -252,13 +262,7 @@ impl Slot {
 
     fn finish(&self, phase: Phase) -> Option<Waker> {
         self.deadline.store(0, Ordering::Release);
-        self.enter(phase)
-    }
-
-    fn enter(&self, phase: Phase) -> Option<Waker> {
-        let mut state = self.state();
-        state.phase = phase;
-        state.waker.take()
+        self.state().enter(phase)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -267,6 +271,11 @@ impl Slot {
 }
 
 impl State {
+    fn enter(&mut self, phase: Phase) -> Option<Waker> {
+        self.phase = phase;
+        self.waker.take()
+    }
+
     fn register(&mut self, cx: &Context<'_>) {
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
