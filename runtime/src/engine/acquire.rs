@@ -1,6 +1,5 @@
 //! Waiting for a lock and asking for it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::core::{Core, Signal};
@@ -233,23 +232,21 @@ impl Core {
         let Some(queue) = queue.filter(|queue| queue.single_tries > 0) else {
             return;
         };
-        queue.single_tries = 0;
-        let stays = |id: &TicketId| {
-            let Some(ticket) = self.tickets.get(id) else {
+        let (tickets, mut refused) = (&self.tickets, Vec::new());
+        let mut single_tries = 0;
+        queue.waiting.retain(|id| {
+            let Some(ticket) = tickets.get(id) else {
                 return false;
             };
-            if ticket.order.waits() {
-                return true;
+            let waits = ticket.order.waits();
+            let stays = waits || !answer.refuses(&ticket.order);
+            single_tries += usize::from(stays && !waits);
+            if !stays {
+                refused.push(*id);
             }
-            let stays = !answer.refuses(&ticket.order);
-            queue.single_tries += usize::from(stays);
             stays
-        };
-        let (kept, refused): (VecDeque<TicketId>, VecDeque<TicketId>) =
-            std::mem::take(&mut queue.waiting)
-                .into_iter()
-                .partition(stays);
-        queue.waiting = kept;
+        });
+        queue.single_tries = single_tries;
         for id in refused {
             let error = self.tickets[&id].order.contended(left);
             self.fail(id, error, now);

@@ -14,6 +14,7 @@ mod core;
 mod core_tests;
 mod downgrade;
 mod driver;
+mod fifo;
 #[cfg(test)]
 mod fixtures;
 mod hold;

@@ -3,9 +3,9 @@
 //! Between processes, the processes queue at the store. A process that has the key passes it on from call to call for a
 //! *turn*, which is bounded while others wait.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::fifo::Fifo;
 use super::ticket::{Order, TicketId};
 use crate::clock::Instant;
 use crate::store::{CLAIM, FORGOTTEN};
@@ -38,7 +38,7 @@ pub(super) const MOST_SPARE: u32 = 64;
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     pub(super) holder: Option<TicketId>,
-    pub(super) waiting: VecDeque<TicketId>,
+    pub(super) waiting: Fifo,
     /// How many of them at most try once; some may have gone.
     pub(super) single_tries: usize,
     /// When the head may ask.
@@ -66,7 +66,7 @@ impl KeyQueue {
     pub(super) fn new() -> Self {
         Self {
             holder: None,
-            waiting: VecDeque::new(),
+            waiting: Fifo::default(),
             single_tries: 0,
             ask_at: Instant::ZERO,
             held_until: None,

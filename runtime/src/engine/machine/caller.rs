@@ -60,14 +60,13 @@ impl Machine {
         let mut calls = false;
         if self.store.answers_at_once() {
             self.ask_at_once(now);
-        } else if self.core.has_requests()
-            && self.store.works_anywhere()
-            && self.may_ask_from_here()
-        {
+        } else if self.core.has_requests() && self.store.works_anywhere() {
             if self.asker.is_none() && self.core.is_lone(0) {
-                self.ask_from_here(own);
-                // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
-                calls |= self.spin.is_quick() && self.asker.is_none();
+                if self.may_ask_from_here() {
+                    self.ask_from_here(own);
+                    // While the server wakes up, so does the engine's thread, unless the caller looks for the answer itself.
+                    calls |= self.spin.is_quick() && self.asker.is_none();
+                }
             } else {
                 self.appoint(now, own);
                 self.share_attention();
@@ -119,7 +118,7 @@ impl Machine {
     fn send_on(&mut self) -> bool {
         let mut heard = false;
         for _ in 0..MOST_LOOKS {
-            if !self.is_worth_sending() {
+            if !self.is_worth_sending() || !self.may_ask_from_here() {
                 break;
             }
             self.share_attention();
@@ -167,7 +166,7 @@ impl Machine {
     }
 
     /// Whether this thread may write to the server: not in a copy of the process that `fork` has made, to which the connection does not
-    /// belong; and not so late in a thread's life that it cannot enter a runtime.
+    /// belong; and not so late in a thread's life that it cannot enter a runtime. To find out takes a system call.
     fn may_ask_from_here(&self) -> bool {
         let torn_down = |error: &TryCurrentError| error.is_thread_local_destroyed();
         std::process::id() == self.process

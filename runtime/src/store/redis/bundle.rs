@@ -129,8 +129,10 @@ impl Half {
     fn close(&mut self, packed: &mut Vec<Bundle>) {
         if !self.bundle.is_empty() {
             let mut bundle = mem::take(&mut self.bundle);
-            // The script is told once what is common to many.
-            bundle.sort_by_key(|sent| sent.op.conditions());
+            // The script is told once what is common to many, and mostly that is all.
+            if !bundle.is_sorted_by_key(|sent| sent.op.conditions()) {
+                bundle.sort_by_key(|sent| sent.op.conditions());
+            }
             packed.push(bundle);
             self.keys.clear();
         }

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write as _;
+
+use redis::{RedisWrite, ToRedisArgs};
 
 use super::slot;
 use crate::key::RESERVED;
@@ -100,19 +103,19 @@ impl Names {
     }
 
     /// The key of the queue for `key`.
-    pub(super) fn queue(&self, key: &str) -> String {
+    pub(super) fn queue<'a>(&'a self, key: &'a str) -> Companion<'a> {
         self.companion(&self.queues, "queue", key)
     }
 
     /// The key of the shares of `key`.
-    pub(super) fn shares(&self, key: &str) -> String {
+    pub(super) fn shares<'a>(&'a self, key: &'a str) -> Companion<'a> {
         self.companion(&self.shares, "shares", key)
     }
 
-    fn companion(&self, usual: &str, what: &str, key: &str) -> String {
+    fn companion<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> Companion<'a> {
         match self.slot {
-            None => [usual, key].concat(),
-            Some(_) => self.in_slot(slot::of(key), what, key),
+            None => Companion::Usual([usual, key]),
+            Some(_) => Companion::InSlot(self.in_slot(slot::of(key), what, key)),
         }
     }
 
@@ -147,6 +150,28 @@ impl Names {
     }
 }
 
+/// The key of a lock's companion, for a command.
+#[derive(Debug)]
+pub(super) enum Companion<'a> {
+    /// Put together where it is written: for each request, once more than needed is too often.
+    Usual([&'a str; 2]),
+    InSlot(String),
+}
+
+impl ToRedisArgs for Companion<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut arg = out.writer_for_next_arg();
+        let parts = match self {
+            Self::Usual(parts) => &parts[..],
+            Self::InSlot(key) => &[key.as_str()],
+        };
+        for part in parts {
+            // A command in the making takes everything.
+            let _ = arg.write_all(part.as_bytes());
+        }
+    }
+}
+
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Names")
@@ -174,12 +199,21 @@ mod tests {
 
     use super::*;
 
+    fn text(companion: &Companion<'_>) -> String {
+        let parts = companion.to_redis_args();
+        assert_eq!(parts.len(), 1);
+        String::from_utf8(parts.concat()).expect("of text")
+    }
+
     #[test]
     fn without_a_cluster_there_are_no_tags() {
         let names = Names::new("shop");
         assert_eq!(names.fences("shop:k"), "shop:%leasehold:fence");
-        assert_eq!(names.queue("shop:k"), "shop:%leasehold:queue:shop:k");
-        assert_eq!(names.shares("shop:k"), "shop:%leasehold:shares:shop:k");
+        assert_eq!(text(&names.queue("shop:k")), "shop:%leasehold:queue:shop:k");
+        assert_eq!(
+            text(&names.shares("shop:k")),
+            "shop:%leasehold:shares:shop:k"
+        );
     }
 
     #[test]
@@ -187,7 +221,7 @@ mod tests {
         let names = Names::new("shop").on_node(5);
         let tag = slot::tag(slot::of("shop:{k}"));
         assert_eq!(
-            names.queue("shop:{k}"),
+            text(&names.queue("shop:{k}")),
             format!("shop:%leasehold:{tag}:queue:shop:{{k}}")
         );
         assert_eq!(
@@ -203,7 +237,7 @@ mod tests {
             let names = Names::new(&namespace).on_node(home);
             let key = format!("{}{key}", names.prefix);
             let slot = slot::of(&key);
-            for companion in [names.queue(&key), names.shares(&key), names.fences(&key).into_owned()] {
+            for companion in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {
                 prop_assert_eq!(slot::of(&companion), slot, "{} of {}", companion, key);
             }
             prop_assert_eq!(slot::of(&names.trial(Token::random(Nonce::new()))), home);

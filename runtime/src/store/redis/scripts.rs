@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
-use super::names::Names;
+use super::names::{Companion, Names};
 use super::redirect::Manner;
 use super::reply;
 use crate::full_key::FullKey;
@@ -164,9 +164,9 @@ pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bo
 fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     let companions = names.have_companions();
     let mut command = if companions {
-        call(&ACQUIRE, 1 + 2 * ops.len())
+        call_with_room(&ACQUIRE, 1 + 2 * ops.len(), room(ops))
     } else {
-        call(&ACQUIRE_PLAIN, ops.len())
+        call_with_room(&ACQUIRE_PLAIN, ops.len(), room(ops))
     };
     // In a cluster there is but one.
     if companions && let Some(Op::Acquire { key, .. }) = ops.first() {
@@ -267,9 +267,9 @@ fn fences(ops: &[&Op]) -> u32 {
 fn release(ops: &[&Op], names: &Names) -> Cmd {
     let companions = names.have_companions();
     let mut command = if companions {
-        call(&RELEASE, 2 * ops.len())
+        call_with_room(&RELEASE, 2 * ops.len(), room(ops))
     } else {
-        call(&RELEASE_PLAIN, ops.len())
+        call_with_room(&RELEASE_PLAIN, ops.len(), room(ops))
     };
     keys(&mut command, ops, names);
     if companions {
@@ -325,7 +325,11 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
         .to_owned()
 }
 
-fn stay(renewals: &[Renewal], names: &Names, queue: fn(&Names, &str) -> String) -> Cmd {
+fn stay(
+    renewals: &[Renewal],
+    names: &Names,
+    queue: for<'a> fn(&'a Names, &'a str) -> Companion<'a>,
+) -> Cmd {
     let mut command = call(&STAY, 3 * renewals.len());
     for Renewal { key, .. } in renewals {
         command
@@ -362,9 +366,25 @@ fn renew(renewals: &[Renewal]) -> Cmd {
 }
 
 fn call(script: &Script, keys: usize) -> Cmd {
-    let mut command = cmd("EVALSHA");
-    command.arg(script.get_hash()).arg(keys);
+    call_with_room(script, keys, (0, 0))
+}
+
+/// With room for so many arguments, and so many bytes of them.
+fn call_with_room(script: &Script, keys: usize, room: (usize, usize)) -> Cmd {
+    let mut command = Cmd::with_capacity(room.0, room.1);
+    command.arg("EVALSHA").arg(script.get_hash()).arg(keys);
     command
+}
+
+/// What a command about these locks usually takes: each has a key, a queue and a token, and the rest is common to them.
+fn room(ops: &[&Op]) -> (usize, usize) {
+    const COMMON: (usize, usize) = (16, 256);
+    const PREFIX: usize = 32;
+    let bytes = ops.iter().map(|op| match op {
+        Op::Acquire { key, .. } | Op::Release { key, .. } => 2 * key.len() + PREFIX + Token::DIGITS,
+        _ => 0,
+    });
+    (COMMON.0 + 3 * ops.len(), COMMON.1 + bytes.sum::<usize>())
 }
 
 fn millis(ttl: Duration) -> u64 {
