@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::locks::Locks;
 use crate::request::{Beat, Settings};
 use crate::site::{At, Site};
-use crate::take::take;
+use crate::take::{Begun, begin};
 use crate::taken::Taken;
 use crate::{LockError, LockHandle, LockPool, installed};
 
@@ -216,15 +216,29 @@ impl Call {
     }
 
     async fn take(self) -> Result<Taken, LockError> {
-        let parts = *self.parts;
-        if let Some(error) = parts.invalid {
+        let Self { parts, locks } = self;
+        // Before the await, which what has been said of the call is then no part of.
+        let begun = parts.begin(&locks)?;
+        begun.taken(locks).await
+    }
+}
+
+impl Parts {
+    fn begin(self, locks: &Locks) -> Result<Begun, LockError> {
+        let Self {
+            site,
+            invalid,
+            settings,
+            pool,
+        } = self;
+        if let Some(error) = invalid {
             return Err(error);
         }
-        let pool = match parts.pool {
+        let pool = match pool {
             PoolChoice::Installed => installed::current()?,
             PoolChoice::Named(name) => installed::named(name)?,
             PoolChoice::Given(pool) => pool,
         };
-        take(pool, self.locks, &parts.settings, At::Function(parts.site)).await
+        begin(pool, locks, &settings, At::Function(site))
     }
 }

@@ -11,7 +11,7 @@ use crate::gate::{Keep, OnLost, run_inside};
 use crate::lease::{self, Terms};
 use crate::locks::Locks;
 use crate::site::At;
-use crate::take::take;
+use crate::take::begin;
 use crate::taken::Taken;
 use crate::{LockError, LockGuard, LockPool};
 
@@ -265,6 +265,7 @@ impl LockRequest {
 
     async fn take(self) -> Result<Taken, LockError> {
         let locks = Locks::checked(self.keys)?;
-        take(self.pool, locks, &self.settings, At::Call(self.at)).await
+        let begun = begin(self.pool, &locks, &self.settings, At::Call(self.at))?;
+        begun.taken(locks).await
     }
 }

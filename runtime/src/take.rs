@@ -10,56 +10,115 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::engine::{Command, Order, guarded};
+use crate::engine::{Command, Order, Slot, TicketId, guarded};
 use crate::few::Few;
 use crate::full_key::FullKey;
 use crate::hold::Hold;
 use crate::locks::{Lease, Lock, Locks};
 use crate::path::{self, Standing};
+use crate::pool::PoolId;
 use crate::request::{Plan, Settings};
 use crate::site::At;
 use crate::taken::{Place, Taken, Turn};
 use crate::{LockError, LockPool};
 
-/// Takes or enters every lock.
-///
-/// Cancel safety: what was got is let go when this future is dropped.
-pub(crate) async fn take(
+/// A call that has begun to take its locks.
+pub(crate) enum Begun {
+    /// It has one, nothing stood in the way of asking for it, and it has been asked for: what nearly every call comes to.
+    Asked(Hold, Mark),
+    /// Boxed: it would be a part of the future of every annotated function.
+    Wanted(Box<Wanted>),
+}
+
+/// What is written down about the leases of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    pool: PoolId,
+    at: At,
+    shared: bool,
+}
+
+/// A call before it has asked for anything.
+pub(crate) struct Wanted {
+    taking: Taking,
+    wants: Few<Want>,
+    mark: Mark,
+    /// The other tasks of its runtime are to go first; see [`Engine::gives_way`](crate::engine::Engine::gives_way).
+    gives_way: Option<TicketId>,
+}
+
+/// Begins to take or enter every lock; to be followed by [`taken`](Begun::taken), and by nothing before that.
+pub(crate) fn begin(
     pool: LockPool,
-    locks: Locks,
+    locks: &Locks,
     settings: &Settings,
     at: At,
-) -> Result<Taken, LockError> {
-    // Boxed: it would be a part of the future of every annotated function.
-    let taking = Box::new(Taking {
-        plan: settings.plan(&pool)?,
+) -> Result<Begun, LockError> {
+    let plan = settings.plan(&pool)?;
+    let wants = locks
+        .iter()
+        .map(|lock| Want::new(&pool, lock, settings.reentrant));
+    let wants: Few<Want> = wants.collect::<Result<_, _>>()?;
+    let mark = Mark {
+        pool: pool.id(),
+        at,
+        shared: plan.share.is_some(),
+    };
+    let gives_way = pool.engine().gives_way();
+    if let ([only], None) = (&*wants, gives_way)
+        && only.holder.is_none()
+    {
+        let order = only.order(&pool, &plan, at.function(), plan.wait);
+        return Ok(Begun::Asked(Hold::ask(pool, order)?, mark));
+    }
+    let taking = Taking {
+        plan,
         function: at.function(),
         since: pool.engine().clock().now(),
         pool,
-    });
-    let wants: Few<Want> = locks
-        .iter()
-        .map(|lock| taking.want(lock, settings.reentrant))
-        .collect::<Result<_, _>>()?;
-    let wait = taking.give_way(&wants).await?;
-    let (pool, shared) = (taking.pool.id(), taking.plan.share.is_some());
-    let places = match &*wants {
-        [only] if only.holder.is_none() => {
-            let order = taking.order(only, wait);
-            Few::One(Place::Held(Hold::ask(taking.pool, order)?.taken().await?))
-        }
-        // Boxed, because its future is larger and it is rarer.
-        wants => Box::pin(taking.all(wants, wait)).await?,
     };
-    let leases = wants.iter().zip(places.iter()).map(|(want, place)| {
-        let slot = Arc::clone(place.slot());
-        want.holder.as_ref().map_or_else(
-            || Lease::new(pool, slot, at, shared),
-            |holder| holder.entered(),
-        )
-    });
-    locks.fill(leases);
-    Ok(Taken::new(locks, places))
+    Ok(Begun::Wanted(Box::new(Wanted {
+        taking,
+        wants,
+        mark,
+        gives_way,
+    })))
+}
+
+impl Begun {
+    /// Takes or enters every lock.
+    ///
+    /// Cancel safety: what was got is let go when this future is dropped.
+    pub(crate) async fn taken(self, locks: Locks) -> Result<Taken, LockError> {
+        match self {
+            Self::Asked(hold, mark) => {
+                let hold = hold.taken().await?;
+                locks.fill([mark.lease(hold.slot())]);
+                Ok(Taken::new(locks, Few::One(Place::Held(hold))))
+            }
+            Self::Wanted(wanted) => Box::pin(wanted.taken(locks)).await,
+        }
+    }
+}
+
+impl Mark {
+    fn lease(self, slot: &Arc<Slot>) -> Lease {
+        Lease::new(self.pool, Arc::clone(slot), self.at, self.shared)
+    }
+}
+
+impl Wanted {
+    async fn taken(self: Box<Self>, locks: Locks) -> Result<Taken, LockError> {
+        let (taking, wants) = (&self.taking, &*self.wants);
+        let wait = taking.give_way(self.gives_way, wants).await?;
+        let places = taking.all(wants, wait).await?;
+        let leases = wants.iter().zip(places.iter());
+        locks.fill(leases.map(|(want, place)| match &want.holder {
+            Some(holder) => holder.entered(),
+            None => self.mark.lease(place.slot()),
+        }));
+        Ok(Taken::new(locks, places))
+    }
 }
 
 /// One lock that a call wants.
@@ -90,10 +149,10 @@ struct Taking {
     since: Instant,
 }
 
-impl Taking {
-    fn want(&self, lock: &Lock, reentrant: bool) -> Result<Want, LockError> {
-        let key = self.pool.full_key(lock.name());
-        let holder = match path::standing(self.pool.id(), &key) {
+impl Want {
+    fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
+        let key = pool.full_key(lock.name());
+        let holder = match path::standing(pool.id(), &key) {
             // A share is not entered: the key may be waited for by a writer, and two shares are not one.
             Standing::Inside(holder) if reentrant && !holder.shared => Some(holder),
             Standing::Inside(holder) => {
@@ -105,12 +164,36 @@ impl Taking {
             Standing::Lost(error) if reentrant => return Err(error),
             Standing::Lost(_) | Standing::Outside => None,
         };
-        Ok(Want { key, holder })
+        Ok(Self { key, holder })
     }
 
+    fn order(
+        &self,
+        pool: &LockPool,
+        plan: &Plan,
+        function: &'static str,
+        budget: Duration,
+    ) -> Order {
+        Order {
+            key: self.key.clone(),
+            token: pool.token(),
+            function,
+            terms: plan.terms,
+            watchdog: plan.watchdog,
+            wait: budget,
+            share: plan.share,
+        }
+    }
+}
+
+impl Taking {
     /// Lets the other tasks of this runtime go first, now and then; what is left of the call's budget after that.
-    async fn give_way(&self, wants: &[Want]) -> Result<Duration, LockError> {
-        let Some(next) = self.pool.engine().gives_way() else {
+    async fn give_way(
+        &self,
+        next: Option<TicketId>,
+        wants: &[Want],
+    ) -> Result<Duration, LockError> {
+        let Some(next) = next else {
             return Ok(self.plan.wait);
         };
         let mut gone = false;
@@ -131,6 +214,12 @@ impl Taking {
     }
 
     async fn all(&self, wants: &[Want], wait: Duration) -> Result<Few<Place>, LockError> {
+        if let [only] = wants
+            && only.holder.is_none()
+        {
+            let asked = Hold::ask(self.pool.clone(), self.order(only, wait))?;
+            return Ok(Few::One(Place::Held(asked.taken().await?)));
+        }
         if let Some(places) = self.at_once(wants, wait).await? {
             return Ok(places);
         }
@@ -239,15 +328,7 @@ impl Taking {
     }
 
     fn order(&self, want: &Want, budget: Duration) -> Order {
-        Order {
-            key: want.key.clone(),
-            token: self.pool.token(),
-            function: self.function,
-            terms: self.plan.terms,
-            watchdog: self.plan.watchdog,
-            wait: budget,
-            share: self.plan.share,
-        }
+        want.order(&self.pool, &self.plan, self.function, budget)
     }
 
     /// What is left of the call's one budget.

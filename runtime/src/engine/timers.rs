@@ -21,6 +21,7 @@ pub(super) struct Timers {
     near: Vec<Timer>,
     bins: BTreeMap<u64, Bin>,
     len: usize,
+    first: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -39,10 +40,15 @@ impl Timers {
         });
         bin.first = bin.first.min(at);
         bin.timers.push(timer);
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
     }
 
-    /// The time of the first.
+    /// The time of the first. It is asked for far more often than it changes.
     pub(super) fn next(&self) -> Option<Instant> {
+        self.first
+    }
+
+    fn look_for_first(&self) -> Option<Instant> {
         let near = self.near.last().map(|(at, _)| *at);
         let first = self.bins.first_key_value().map(|(_, bin)| bin.first);
         match (near, first) {
@@ -53,6 +59,9 @@ impl Timers {
 
     /// The first, if its time has come.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Timer> {
+        if self.first.is_none_or(|first| now < first) {
+            return None;
+        }
         let before = self.near.len();
         while let Some(bin) = self.bins.first_entry()
             && bin.get().first <= now
@@ -62,9 +71,10 @@ impl Timers {
         if self.near.len() != before {
             self.near.sort_unstable_by(|one, other| other.cmp(one));
         }
-        let timer = self.near.pop_if(|(at, _)| *at <= now)?;
-        self.len -= 1;
-        Some(timer)
+        let timer = self.near.pop_if(|(at, _)| *at <= now);
+        self.len -= usize::from(timer.is_some());
+        self.first = self.look_for_first();
+        timer
     }
 
     pub(super) fn len(&self) -> usize {
