@@ -132,3 +132,40 @@ async fn poll_while_live<F: Future>(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::LockPool;
+
+    /// Longer than the test.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Fails if a loss that comes while the body is polled, when nobody could be woken by it, is not seen: the body would wait for ever.
+    #[tokio::test]
+    async fn a_loss_while_the_body_is_polled_ends_it() {
+        let pool = LockPool::connect("memory://gate").await.expect("a pool");
+        let ttl = Duration::from_millis(100);
+        let mut polls = 0;
+        let body = poll_fn(|_| {
+            polls += 1;
+            // It keeps its thread for longer than the lease lasts.
+            std::thread::sleep(3 * ttl);
+            Poll::<()>::Pending
+        });
+        let run = pool.lock("k").ttl(ttl).run(body);
+        // A time-out would poll it once more.
+        let ended = tokio::select! {
+            biased;
+            () = tokio::time::sleep(LONG) => None,
+            ended = run => Some(ended),
+        };
+        assert!(
+            matches!(ended, Some(Err(LockError::Lost { .. }))),
+            "{ended:?}"
+        );
+        assert_eq!(polls, 1);
+    }
+}

@@ -43,10 +43,8 @@ impl Hold {
         // Refused: the engine has forgotten the ticket already.
         self.let_go = granted.is_err();
         granted?;
-        if slept {
-            // Perhaps past the lease's end, before it heard of the grant.
-            self.slot.check()?;
-        }
+        // This task may have slept past the lease's end before it heard of the grant.
+        self.slot.check()?;
         Ok(self)
     }
 

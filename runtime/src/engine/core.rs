@@ -316,6 +316,11 @@ impl Core {
         }
     }
 
+    /// How many requests have no answer yet, or one that has not been heard.
+    pub(crate) fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
     /// How many requests are to be sent, and how many have been and are not answered.
     pub(crate) fn load(&self) -> Load {
         let unsent = self.requests.len();

@@ -105,6 +105,7 @@ impl Inbox {
     pub(super) fn stop(&self) -> Vec<Command> {
         let mut state = self.state();
         state.stopped = true;
+        self.filled.store(false, Ordering::SeqCst);
         std::mem::take(&mut state.commands)
     }
 

@@ -419,10 +419,9 @@ impl LockStore for Gone {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::order;
     use super::super::ticket::Order;
     use super::*;
-    use crate::full_key::FullKey;
-    use crate::lease::Terms;
     use crate::store::Op;
     use crate::store::memory::{MemoryStore, Space};
     use crate::token::{Nonce, Token};
@@ -479,27 +478,58 @@ mod tests {
         let mut machine = Machine::new(store, limits, clock, false, Arc::default());
         let inbox = Inbox::default();
         let mut slots = Vec::new();
-        for number in 0..3 * LIMIT {
-            let key = FullKey::from(number.to_string());
-            let slot = Slot::new(key.clone(), clock);
-            let order = Order {
-                key,
-                token: Token::random(Nonce::new()),
-                function: "",
-                terms: Terms::new(Duration::from_secs(60)).expect("a ttl"),
-                watchdog: None,
-                wait: Duration::ZERO,
-                share: None,
-            };
-            let command = Command::Acquire {
-                id: TicketId(number as u64),
-                order,
-                slot: Arc::clone(&slot),
-            };
+        for number in 0..3 * LIMIT as u64 {
+            let (command, slot) = acquire(number, &number.to_string());
             assert!(inbox.put(command));
             slots.push(slot);
         }
         machine.help(&inbox, None);
         assert!(slots.iter().all(|slot| slot.is_live()));
+    }
+
+    /// Somebody tries once to have the lock of this name.
+    fn acquire(number: u64, name: &str) -> (Command, Arc<Slot>) {
+        let slot = Slot::new(name.into(), Clock::System);
+        let command = Command::Acquire {
+            id: TicketId(number),
+            order: Order {
+                wait: Duration::ZERO,
+                ..order(name)
+            },
+            slot: Arc::clone(&slot),
+        };
+        (command, slot)
+    }
+
+    /// Fails if a caller that takes up its command itself goes before those that have left theirs.
+    #[tokio::test]
+    async fn commands_are_taken_up_in_their_order() {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let limits = Limits::of_tests(LONGEST_SLEEP, 100);
+        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
+        let inbox = Inbox::default();
+        let (first, earlier) = acquire(1, "key");
+        let (second, later) = acquire(2, "key");
+        assert!(inbox.put(first));
+        machine.take_up(second, &inbox, None);
+        assert!(earlier.is_live() && !later.is_live());
+    }
+
+    /// Fails if a caller takes the answer to what the engine's task has asked for its own.
+    #[tokio::test]
+    async fn answers_that_nobody_has_taken_are_taken_along() {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let limits = Limits::of_tests(LONGEST_SLEEP, 100);
+        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
+        let inbox = Inbox::default();
+        let (first, earlier) = acquire(1, "one");
+        let (second, later) = acquire(2, "other");
+        assert!(inbox.put(first));
+        machine.turn(&inbox, false, Waker::noop());
+        assert!(!earlier.is_live(), "the answer is in the store");
+        machine.take_up(second, &inbox, None);
+        assert!(earlier.is_live() && later.is_live());
     }
 }

@@ -212,7 +212,8 @@ impl Shared {
             .asker()
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
         self.looks_until.store(until.as_nanos(), Ordering::Relaxed);
-        if self.asker.load(Ordering::Relaxed) != asker {
+        // It also publishes until when. Where nobody looks, as nobody did, it need not be written.
+        if asker != NOBODY || self.asker.load(Ordering::Relaxed) != NOBODY {
             self.asker.store(asker, Ordering::SeqCst);
         }
         self.due_at

@@ -293,3 +293,64 @@ impl fmt::Debug for Slot {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::super::fixtures::{LONG, counting};
+    use super::*;
+
+    fn held() -> Arc<Slot> {
+        let slot = Slot::new("key".into(), Clock::System);
+        assert!(slot.grant(Clock::System.now() + LONG, None).is_none());
+        slot
+    }
+
+    /// Fails if a caller that is about to ask after its release is woken for it, or one that has asked is not.
+    #[test]
+    fn who_lets_go_is_woken_once_it_waits_for_the_release() {
+        let (task, _) = counting();
+        let cx = Context::from_waker(&task);
+        let awake = held();
+        assert!(awake.register(&cx), "as a body that waits for something");
+        awake.close();
+        assert!(awake.release(true).is_none());
+        assert_eq!(awake.poll_released(&cx), Poll::Ready(true));
+        let asleep = held();
+        asleep.close();
+        assert!(asleep.poll_released(&cx).is_pending());
+        assert!(asleep.release(true).is_some());
+        let refused = Slot::new("key".into(), Clock::System);
+        assert!(refused.poll_granted(&cx).is_pending());
+        assert!(refused.release(false).is_some(), "told to ask otherwise");
+    }
+
+    /// Fails if a body that waits for something is not told of a loss, whichever comes first.
+    #[test]
+    fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
+        let (task, _) = counting();
+        let cx = Context::from_waker(&task);
+        let before = held();
+        assert!(before.lose().is_none() && !before.register(&cx));
+        let after = held();
+        assert!(after.register(&cx) && after.lose().is_some());
+    }
+
+    /// Fails if those that watch for the end are forgotten because nobody did at first.
+    #[test]
+    fn all_that_watch_are_told_of_the_end() {
+        let slot = held();
+        let (task, woken) = counting();
+        let mut cx = Context::from_waker(&task);
+        let (mut one, mut other) = (Box::pin(slot.over()), Box::pin(slot.over()));
+        assert!(one.as_mut().poll(&mut cx).is_pending());
+        assert!(other.as_mut().poll(&mut cx).is_pending());
+        slot.close();
+        assert_eq!(woken(), 2);
+        assert!(one.as_mut().poll(&mut cx).is_ready());
+        assert!(other.as_mut().poll(&mut cx).is_ready());
+        let mut late = Box::pin(slot.over());
+        assert!(late.as_mut().poll(&mut cx).is_ready());
+    }
+}

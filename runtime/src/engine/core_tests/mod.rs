@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::core::{Core, Limits, Signal};
-use super::ticket::{Order, TicketId};
+use super::ticket::{Order, Share, TicketId};
 use crate::clock::Instant;
 use crate::lease::Terms;
 use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
@@ -47,7 +47,7 @@ fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId
 #[track_caller]
 fn asked(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if matches!(request.op, Op::Acquire { .. }) => request.id,
+        [request] if matches!(request.op, Op::Acquire { .. } | Op::Join { .. }) => request.id,
         other => panic!("one acquire was expected: {other:?}"),
     }
 }
@@ -254,4 +254,18 @@ fn each_shutdown_has_its_own_limit() {
             assert_eq!((*number, report.still_held), (expected, 1));
         }
     }
+}
+
+/// Fails if the queue of a lock that is shared, and that nobody waits for, is kept: there would be one for each key that was ever shared.
+#[test]
+fn a_share_that_nobody_waits_behind_leaves_no_queue() {
+    let mut core = core();
+    let order = Order {
+        share: Some(Share::Reader),
+        ..order(1, ONE_TRY)
+    };
+    core.acquire(TicketId(1), order, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    assert!(core.queues.is_empty() && core.tickets.len() == 1);
 }

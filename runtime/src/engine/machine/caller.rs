@@ -148,7 +148,8 @@ impl Machine {
     fn ask_at_once(&mut self, now: Instant) {
         while self.core.has_requests() {
             let mut requests = self.core.take_requests(now);
-            let mut answers = requests.len();
+            // Those of the engine's task among them, which it may not have taken yet.
+            let mut answers = self.core.under_way();
             self.store.submit(&mut requests);
             self.core.reuse_requests(requests);
             while 0 < answers {

@@ -26,8 +26,6 @@ pub(super) struct Entries {
     pub(super) pools: CountedMap<PoolId, Mailbox>,
     pub(super) last_pool: u64,
     last_fence: u64,
-    /// When the first fence was given: in microseconds since 1970, and on this clock.
-    began: Option<(u64, Instant)>,
     since_sweep: usize,
     left_by_sweep: usize,
 }
@@ -127,7 +125,7 @@ impl Entries {
                 _ => return self.refuse(pool, wish, now),
             }
         }
-        let fence = self.next_fence(spare, now);
+        let fence = self.next_fence(spare);
         let entry = Entry {
             state: State::Held {
                 token,
@@ -219,7 +217,7 @@ impl Entries {
         self.by_key.insert(key.clone(), entry);
         self.invite(key);
         Reply::Acquired {
-            fence: Some(self.next_fence(0, now)),
+            fence: Some(self.next_fence(0)),
             spare: 0,
             wanted: Some(self.queues.contains_key(key)),
         }
@@ -404,13 +402,10 @@ impl Entries {
     }
 
     /// The first of `1 + spare` fences.
-    fn next_fence(&mut self, spare: u32, now: Instant) -> Fence {
-        let began = *self.began.get_or_insert_with(|| {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let micros = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
-            (micros, now)
-        });
-        let micros = began.0 + now.as_nanos().saturating_sub(began.1.as_nanos()) / 1_000;
+    fn next_fence(&mut self, spare: u32) -> Fence {
+        let micros = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
         let fence = micros.max(self.last_fence + 1);
         self.last_fence = fence + u64::from(spare);
         Fence::new(fence)
