@@ -20,19 +20,19 @@ macro_rules! script {
     };
 }
 
-const ACQUIRE_CODE: &str =
-    script!("fence.lua" "acquire.lua" "queue.lua" "take.lua" "acquire_queue.lua");
+const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const ACQUIRE_ALL_CODE: &str =
-    script!("fence.lua" "acquire_all.lua" "queue.lua" "acquire_all_queue.lua");
+    script!("fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
-const TURN_CODE: &str = script!("fence.lua" "queue.lua" "take.lua" "turn.lua");
+const TURN_CODE: &str =
+    script!("fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua");
 const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
 const RELEASE_PLAIN_CODE: &str = script!("release_plain.lua");
-const LEAVE_CODE: &str = script!("queue.lua" "leave.lua");
-const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "join.lua");
-const STAY_CODE: &str = script!("queue.lua" "stay.lua");
-const PART_CODE: &str = script!("queue.lua" "part.lua");
+const LEAVE_CODE: &str = script!("queue.lua" "waiting.lua" "leave.lua");
+const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "waiting.lua" "join.lua");
+const STAY_CODE: &str = script!("queue.lua" "waiting.lua" "stay.lua");
+const PART_CODE: &str = script!("queue.lua" "waiting.lua" "part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));

@@ -10,45 +10,22 @@
 --
 -- Guarantees: those of `release.lua` and of `acquire.lua`. Both leave in one script because the server sends the message to the process that is
 -- next when it has carried out all that came together.
+--
+-- Where another process waits, the lock is handed on here; `turn_queue.lua` does the rest.
+local process, channels, more = ARGV[1], ARGV[2], ARGV[3]
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)
 local value, line = found[1], as_line(found[2])
-local answers, queued = {}, nil
+local foreign = not value or string.sub(value, 1, 32) ~= ARGV[4]
 
-local function release()
-  if not value or string.sub(value, 1, 32) ~= ARGV[4] then
-    return 0
+-- How a lock is left that has been handed on, with a place at the end of its queue.
+local passed = {1, {0, CLAIM, place == '+' and 1 or 0}}
+
+if not foreign and line ~= '' and place ~= '' and not string.find(line, process, 1, true) then
+  local now = milliseconds()
+  local done, handed = pcall(hand_on, key, queue, line, now, channels, record(process, place, now))
+  if done and handed then
+    return passed
   end
-  if line == '' then
-    redis.call('DEL', key)
-    value = false
-    return 1
-  end
-  local now, behind = milliseconds(), ''
-  if place ~= '' and not string.find(line, process, 1, true) then
-    behind = record(process, place, now)
-  end
-  local handed = hand_on(key, queue, line, now, channels, behind)
-  if handed and behind ~= '' then
-    queued = {0, CLAIM, place == '+' and 1 or 0}
-    return 1
-  end
-  if not handed then
-    redis.call('DEL', key)
-  end
-  value, line = redis.call('GET', key), read(queue)
-  return 1
 end
 
-each({1}, answers, release)
-if type(answers[1]) == 'table' then
-  found = redis.call('MGET', key, queue)
-  value, line = found[1], as_line(found[2])
-end
-if queued then
-  return {1, queued}
-end
-each({2}, answers, function()
-  return take(key, queue, value, line, ARGV[5], ARGV[6], ARGV[7], place, more)
-end)
-return answers
