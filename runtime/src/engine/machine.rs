@@ -469,14 +469,7 @@ mod tests {
     /// Fails if answers beyond those that are taken at once are left lying in a store that wakes nobody for them.
     #[tokio::test]
     async fn all_answers_of_a_store_in_the_process_are_taken() {
-        let clock = Clock::System;
-        let store = Box::new(MemoryStore::new(Space::private(clock)));
-        let limits = Limits {
-            in_flight: 4 * LIMIT,
-            ..Limits::of_tests(LONGEST_SLEEP, 100)
-        };
-        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
-        let inbox = Inbox::default();
+        let (mut machine, inbox) = (machine(4 * LIMIT), Inbox::default());
         let mut slots = Vec::new();
         for number in 0..3 * LIMIT as u64 {
             let (command, slot) = acquire(number, &number.to_string());
@@ -485,6 +478,17 @@ mod tests {
         }
         machine.help(&inbox, None);
         assert!(slots.iter().all(|slot| slot.is_live()));
+    }
+
+    /// On a store in the process.
+    fn machine(in_flight: usize) -> Machine {
+        let clock = Clock::System;
+        let store = Box::new(MemoryStore::new(Space::private(clock)));
+        let limits = Limits {
+            in_flight,
+            ..Limits::of_tests(LONGEST_SLEEP, 100)
+        };
+        Machine::new(store, limits, clock, false, Arc::default())
     }
 
     /// Somebody tries once to have the lock of this name.
@@ -504,11 +508,7 @@ mod tests {
     /// Fails if a caller that takes up its command itself goes before those that have left theirs.
     #[tokio::test]
     async fn commands_are_taken_up_in_their_order() {
-        let clock = Clock::System;
-        let store = Box::new(MemoryStore::new(Space::private(clock)));
-        let limits = Limits::of_tests(LONGEST_SLEEP, 100);
-        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
-        let inbox = Inbox::default();
+        let (mut machine, inbox) = (machine(100), Inbox::default());
         let (first, earlier) = acquire(1, "key");
         let (second, later) = acquire(2, "key");
         assert!(inbox.put(first));
@@ -519,11 +519,7 @@ mod tests {
     /// Fails if a caller takes the answer to what the engine's task has asked for its own.
     #[tokio::test]
     async fn answers_that_nobody_has_taken_are_taken_along() {
-        let clock = Clock::System;
-        let store = Box::new(MemoryStore::new(Space::private(clock)));
-        let limits = Limits::of_tests(LONGEST_SLEEP, 100);
-        let mut machine = Machine::new(store, limits, clock, false, Arc::default());
-        let inbox = Inbox::default();
+        let (mut machine, inbox) = (machine(100), Inbox::default());
         let (first, earlier) = acquire(1, "one");
         let (second, later) = acquire(2, "other");
         assert!(inbox.put(first));
