@@ -183,8 +183,9 @@ impl Ear {
         let looks = self.looks.load(Ordering::Relaxed) && self.expects.load(Ordering::Relaxed);
         if looks || self.waits.load(Ordering::Relaxed) {
             let read = self.stream.read(room);
-            // The reader asks again and again, whether or not there was anything.
-            self.expects.store(read.is_ok(), Ordering::Relaxed);
+            // The reader asks again and again, whether or not there was anything, and where there was less than it has room for that was all.
+            let more = read.as_ref().is_ok_and(|count| *count == room.len());
+            self.expects.store(more, Ordering::Relaxed);
             match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
