@@ -166,6 +166,7 @@ mod tests {
             matches!(ended, Some(Err(LockError::Lost { .. }))),
             "{ended:?}"
         );
-        assert_eq!(polls, 1);
+        // Not even once where this thread was kept from it for as long as that before.
+        assert!(polls <= 1, "{polls}");
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Machine {
     life: Life,
     /// Wakes the engine's own task.
     home: Arc<Home>,
-    /// What the store is polled with: it.
+    /// The same, as the store is polled with it.
     waker: Waker,
     /// The one that the store is connected in.
     runtime: Handle,

@@ -131,7 +131,7 @@ pub(super) struct Ear {
     bell: Bell,
     /// Whether a caller looks.
     looks: AtomicBool,
-    /// Whether it has not yet seen in this look that nothing has come.
+    /// Whether there may be something that it has not yet read in this look.
     expects: AtomicBool,
     /// Whether the runtime is to hear of what comes.
     hears: AtomicBool,
@@ -354,6 +354,25 @@ mod tests {
             drop(other);
             let read = timeout(LONG, socket.read(&mut [0; 4])).await;
             assert_eq!(read.expect("told").expect("no error"), 0);
+        }
+    }
+
+    /// Fails if who has read less than there was room for does not find out that the other end has gone.
+    #[tokio::test]
+    async fn the_end_is_seen_behind_what_came_before_it() {
+        for attention in [Attention::Runtime, Attention::Both, Attention::Caller] {
+            let (mut socket, mut other) = connected();
+            socket.ear().attend(attention);
+            other.write_all(b"last").expect("written");
+            drop(other);
+            for came in [&b"last"[..], b""] {
+                let read = if attention == Attention::Caller {
+                    look(&mut socket).await
+                } else {
+                    hear(&mut socket).await
+                };
+                assert_eq!(read, came, "{attention:?}");
+            }
         }
     }
 
