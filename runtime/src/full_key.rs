@@ -40,6 +40,7 @@ impl FullKey {
         let len = name_at + name.len();
         let mut short = [0; SHORT];
         let text = short.get_mut(..len).and_then(|short| {
+            // As long as the parts are together.
             let mut rest = &mut *short;
             for part in parts {
                 let (this, next) = rest.split_at_mut(part.len());
@@ -57,6 +58,7 @@ impl FullKey {
 
     /// The key as callers know it.
     pub(crate) fn name(&self) -> &str {
+        // Of a key that is put together it is the last part, of any other the whole.
         &self.text[self.name_at..]
     }
 }

@@ -131,17 +131,19 @@ impl Hold {
         let Some(first) = holds.next() else {
             return;
         };
-        let Some(second) = holds.next() else {
+        let others: Vec<_> = holds.collect();
+        if others.is_empty() {
             return first.begin_release(keep);
-        };
-        let holds: Vec<_> = [first, second].into_iter().chain(holds).collect();
-        for hold in &holds {
-            hold.slot.close();
         }
-        let ids = holds.iter().map(|hold| hold.id).collect();
-        let told = holds[0].tell(Command::ReleaseAll { ids, keep }).is_ok();
-        for hold in holds {
-            hold.let_go = told;
+        let mut ids = vec![first.id];
+        first.slot.close();
+        for hold in &others {
+            hold.slot.close();
+            ids.push(hold.id);
+        }
+        first.let_go = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
+        for hold in others {
+            hold.let_go = first.let_go;
         }
     }
 

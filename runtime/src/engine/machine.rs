@@ -419,11 +419,8 @@ impl LockStore for Gone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::order;
-    use super::super::ticket::Order;
     use super::*;
     use crate::store::Op;
-    use crate::store::memory::{MemoryStore, Space};
     use crate::token::{Nonce, Token};
 
     const TTL: Duration = Duration::from_secs(60);
@@ -464,68 +461,5 @@ mod tests {
         assert_eq!(chosen(&[acquire(1), acquire(2)]), Some((1, false)));
         assert_eq!(chosen(&[leave(1), acquire(2)]), Some((2, true)));
         assert_eq!(chosen(&[leave(1)]), None);
-    }
-
-    /// Fails if answers beyond those that are taken at once are left lying in a store that wakes nobody for them.
-    #[tokio::test]
-    async fn all_answers_of_a_store_in_the_process_are_taken() {
-        let (mut machine, inbox) = (machine(4 * LIMIT), Inbox::default());
-        let mut slots = Vec::new();
-        for number in 0..3 * LIMIT as u64 {
-            let (command, slot) = acquire(number, &number.to_string());
-            assert!(inbox.put(command));
-            slots.push(slot);
-        }
-        machine.help(&inbox, None);
-        assert!(slots.iter().all(|slot| slot.is_live()));
-    }
-
-    /// On a store in the process.
-    fn machine(in_flight: usize) -> Machine {
-        let clock = Clock::System;
-        let store = Box::new(MemoryStore::new(Space::private(clock)));
-        let limits = Limits {
-            in_flight,
-            ..Limits::of_tests(LONGEST_SLEEP, 100)
-        };
-        Machine::new(store, limits, clock, false, Arc::default())
-    }
-
-    /// Somebody tries once to have the lock of this name.
-    fn acquire(number: u64, name: &str) -> (Command, Arc<Slot>) {
-        let slot = Slot::new(name.into(), Clock::System);
-        let command = Command::Acquire {
-            id: TicketId(number),
-            order: Order {
-                wait: Duration::ZERO,
-                ..order(name)
-            },
-            slot: Arc::clone(&slot),
-        };
-        (command, slot)
-    }
-
-    /// Fails if a caller that takes up its command itself goes before those that have left theirs.
-    #[tokio::test]
-    async fn commands_are_taken_up_in_their_order() {
-        let (mut machine, inbox) = (machine(100), Inbox::default());
-        let (first, earlier) = acquire(1, "key");
-        let (second, later) = acquire(2, "key");
-        assert!(inbox.put(first));
-        machine.take_up(second, &inbox, None);
-        assert!(earlier.is_live() && !later.is_live());
-    }
-
-    /// Fails if a caller takes the answer to what the engine's task has asked for its own.
-    #[tokio::test]
-    async fn answers_that_nobody_has_taken_are_taken_along() {
-        let (mut machine, inbox) = (machine(100), Inbox::default());
-        let (first, earlier) = acquire(1, "one");
-        let (second, later) = acquire(2, "other");
-        assert!(inbox.put(first));
-        machine.turn(&inbox, false, Waker::noop());
-        assert!(!earlier.is_live(), "the answer is in the store");
-        machine.take_up(second, &inbox, None);
-        assert!(earlier.is_live() && later.is_live());
     }
 }

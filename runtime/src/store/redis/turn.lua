@@ -22,8 +22,10 @@ local foreign = not value or string.sub(value, 1, 32) ~= ARGV[4]
 local passed = {1, {0, CLAIM, place == '+' and 1 or 0}}
 
 if not foreign and line ~= '' and place ~= '' and not string.find(line, process, 1, true) then
-  local now = milliseconds()
-  local done, handed = pcall(hand_on, key, queue, line, now, channels, record(process, place, now))
+  local done, handed = pcall(function()
+    local now = milliseconds()
+    return hand_on(key, queue, line, now, channels, record(process, place, now))
+  end)
   if done and handed then
     return passed
   end
