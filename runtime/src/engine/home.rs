@@ -74,9 +74,14 @@ impl Home {
         open.is_ok()
     }
 
+    /// Lets the task hear again. What there was is for whoever muted it.
+    pub(super) fn listen(&self) {
+        self.hearing.store(OPEN, Ordering::Release);
+    }
+
     /// Lets the task hear again, and wakes it for what there was.
     pub(super) fn hand_back(&self) {
-        self.hearing.store(OPEN, Ordering::Release);
+        self.listen();
         self.call();
     }
 

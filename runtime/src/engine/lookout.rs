@@ -28,12 +28,9 @@ const GRACE: Duration = Duration::from_micros(200);
 /// the other processes need the processors.
 const FEW: usize = 4;
 
-/// With more under way, what is ready together is a lot anyway; and tasks that are woken by one of their own
-/// in such numbers wait for each other in a runtime's queues.
-const CROWD: usize = 384;
-
-/// After a crowd so many occasions go by.
-const AFTER_CROWD: u32 = 4096;
+/// Who looks for all takes so few answers at a time, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
+/// In tokio that has room for 256 tasks; when it is full, half of it goes to a queue of all threads, where a task waits for much longer.
+const FEW_AT_A_TIME: usize = 24;
 
 /// Half of what is under way leaves together: the server has the one half to do while callers hear of the other. Who sends less, because the others
 /// have not asked yet, pays a system call and a script for it, and is answered so soon that the others come too late again: 64 tasks settled
@@ -50,8 +47,6 @@ pub(super) struct Lookout {
     /// Since when nothing has been heard, while somebody looks.
     silent: Option<Instant>,
     server: Quickness,
-    /// Occasions that are to go by, as there was a crowd.
-    crowded: u32,
     /// How many have been under way lately, rather too many than too few, in [`SLOWLY`]ths.
     usual: usize,
 }
@@ -63,7 +58,6 @@ impl Lookout {
             allowed,
             silent: None,
             server: Quickness::new(WORTHWHILE),
-            crowded: 0,
             usual: 0,
         }
     }
@@ -71,22 +65,19 @@ impl Lookout {
     /// With so many requests under way: whether somebody is to look, or to go on with it. To be asked on each occasion, as some of
     /// them are let go by.
     pub(super) fn is_wanted(&mut self, under_way: usize) -> bool {
-        if CROWD < under_way {
-            self.crowded = AFTER_CROWD;
-            return false;
-        }
         if self.silent.is_some() {
             return true;
         }
         if !self.allowed || under_way < FEW {
             return false;
         }
-        if let Some(left) = self.crowded.checked_sub(1) {
-            self.crowded = left;
-            return false;
-        }
         self.server.occasion();
         self.server.is_worthwhile()
+    }
+
+    /// How many answers are taken before those who wait for them are told, if somebody looks for all.
+    pub(super) fn most(&self) -> Option<usize> {
+        self.silent.map(|_| FEW_AT_A_TIME)
     }
 
     /// With so many under way: how many of them are worth a request of their own, while others are likely to ask in a moment.
@@ -204,14 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_for_a_crowd_nor_where_it_is_not_allowed() {
+    fn few_are_told_at_a_time_while_somebody_looks() {
         let mut lookout = Lookout::new(true);
-        assert!(!lookout.is_wanted(CROWD + 1));
-        assert!(!lookout.is_wanted(FEW), "there was one a moment ago");
-        assert!((0..AFTER_CROWD).any(|_| lookout.is_wanted(FEW)));
+        assert_eq!(lookout.most(), None);
         lookout.begins(Instant::from_nanos(1));
+        assert_eq!(lookout.most(), Some(FEW_AT_A_TIME));
         assert!(lookout.is_wanted(1), "it goes on");
-        assert!(!lookout.is_wanted(CROWD + 1));
         assert!(!Lookout::new(false).is_wanted(FEW));
     }
 }

@@ -73,6 +73,8 @@ pub(super) struct Machine {
     due_at: Instant,
     /// Whether the store had more to say than a caller's thread has listened to.
     stirred: bool,
+    /// Whether the store has answers that are for the next look.
+    left_lying: bool,
     news: News,
     /// The process that made this.
     process: u32,
@@ -117,6 +119,7 @@ impl Machine {
             watch_at: None,
             due_at: Instant::ZERO,
             stirred: false,
+            left_lying: false,
             news: News::default(),
             process: std::process::id(),
         }
@@ -130,6 +133,7 @@ impl Machine {
         }
         inbox.take(&mut self.inbox);
         // As long as a caller is to look, what has come is seen without the runtime.
+        self.left_lying = false;
         let told = self.poll_store();
         let now = self.clock.now();
         self.replace_absent(now);
@@ -163,6 +167,7 @@ impl Machine {
         // What is left to a caller that looks is left to it as long as the task would see that it stays away.
         let seen_to = |(_, until): (TicketId, Instant)| wakes_at <= lookout::away_at(until) + TICK;
         let left = self.core.has_requests() && !self.asker().is_some_and(seen_to);
+        let left = left || self.left_lying && self.asker.is_none();
         std::mem::take(&mut self.stirred) || late || early || left || self.is_over()
     }
 

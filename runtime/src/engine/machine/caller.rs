@@ -208,11 +208,18 @@ impl Machine {
         heard
     }
 
-    /// Polls the store until it has nothing to say and nothing has stirred it meanwhile.
+    /// Polls the store until it has nothing to say and nothing has stirred it meanwhile, or until there is enough for a [`look`](Self::look).
     fn poll_quietly(&mut self) -> bool {
+        let most = self.lookout.most();
         let mut heard = false;
         for _ in 0..MOST_LOOKS {
-            heard |= self.poll_store();
+            self.poll_until(most.unwrap_or(LIMIT));
+            heard |= self.has_events();
+            self.left_lying = most.is_some_and(|most| most <= self.events.len());
+            if self.left_lying {
+                self.home.listen();
+                return heard;
+            }
             if LIMIT <= self.events.len() {
                 break;
             }
