@@ -28,7 +28,10 @@ const GRACE: Duration = Duration::from_micros(200);
 /// the other processes need the processors.
 const FEW: usize = 4;
 
-/// Who looks for all takes so few answers at a time, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
+/// With more under way, who looks for all takes few answers at a time.
+const CROWD: usize = 128;
+
+/// So few, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
 /// In tokio that has room for 256 tasks; when it is full, half of it goes to a queue of all threads, where a task waits for much longer.
 const FEW_AT_A_TIME: usize = 24;
 
@@ -75,9 +78,10 @@ impl Lookout {
         self.server.is_worthwhile()
     }
 
-    /// How many answers are taken before those who wait for them are told, if somebody looks for all.
-    pub(super) fn most(&self) -> Option<usize> {
-        self.silent.map(|_| FEW_AT_A_TIME)
+    /// With so many under way: how many answers are taken before those who wait for them are told, if there is a bound.
+    pub(super) fn most(&self, under_way: usize) -> Option<usize> {
+        let crowd = self.silent.is_some() && CROWD < under_way;
+        crowd.then_some(FEW_AT_A_TIME)
     }
 
     /// With so many under way: how many of them are worth a request of their own, while others are likely to ask in a moment.
@@ -195,12 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn few_are_told_at_a_time_while_somebody_looks() {
+    fn of_a_crowd_few_are_told_at_a_time_while_somebody_looks() {
         let mut lookout = Lookout::new(true);
-        assert_eq!(lookout.most(), None);
+        assert_eq!(lookout.most(CROWD + 1), None);
         lookout.begins(Instant::from_nanos(1));
-        assert_eq!(lookout.most(), Some(FEW_AT_A_TIME));
+        assert_eq!(lookout.most(CROWD), None);
+        assert_eq!(lookout.most(CROWD + 1), Some(FEW_AT_A_TIME));
         assert!(lookout.is_wanted(1), "it goes on");
-        assert!(!Lookout::new(false).is_wanted(FEW));
+        assert!(!Lookout::new(false).is_wanted(CROWD));
     }
 }

@@ -210,7 +210,8 @@ impl Machine {
 
     /// Polls the store until it has nothing to say and nothing has stirred it meanwhile, or until there is enough for a [`look`](Self::look).
     fn poll_quietly(&mut self) -> bool {
-        let most = self.lookout.most();
+        let Load { unsent, sent } = self.core.load();
+        let most = self.lookout.most(unsent + sent);
         let mut heard = false;
         for _ in 0..MOST_LOOKS {
             self.poll_until(most.unwrap_or(LIMIT));
