@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::core::{Core, Limits, Signal};
+use super::core::{Core, Limits, Load, Signal};
 use super::home::Home;
 use super::inbox::{Command, Inbox};
 use super::lookout::{self, Lookout};
@@ -133,7 +133,6 @@ impl Machine {
         }
         inbox.take(&mut self.inbox);
         // As long as a caller is to look, what has come is seen without the runtime.
-        self.left_lying = false;
         let told = self.poll_store();
         let now = self.clock.now();
         self.replace_absent(now);
@@ -243,8 +242,12 @@ impl Machine {
         !self.events.is_empty()
     }
 
+    /// Takes what the store has to say, but not more than are to be told together; whether it has said anything.
     fn poll_store(&mut self) -> bool {
-        self.poll_until(LIMIT);
+        let Load { unsent, sent } = self.core.load();
+        let most = self.lookout.most(unsent + sent);
+        self.poll_until(most.unwrap_or(LIMIT));
+        self.left_lying = most.is_some_and(|most| most <= self.events.len());
         self.has_events()
     }
 

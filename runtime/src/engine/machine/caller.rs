@@ -210,13 +210,9 @@ impl Machine {
 
     /// Polls the store until it has nothing to say and nothing has stirred it meanwhile, or until there is enough for a [`look`](Self::look).
     fn poll_quietly(&mut self) -> bool {
-        let Load { unsent, sent } = self.core.load();
-        let most = self.lookout.most(unsent + sent);
         let mut heard = false;
         for _ in 0..MOST_LOOKS {
-            self.poll_until(most.unwrap_or(LIMIT));
-            heard |= self.has_events();
-            self.left_lying = most.is_some_and(|most| most <= self.events.len());
+            heard |= self.poll_store();
             if self.left_lying {
                 self.home.listen();
                 return heard;
