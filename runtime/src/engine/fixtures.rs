@@ -1,12 +1,13 @@
 //! What several tests need.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::ticket::Order;
 use crate::lease::Terms;
+use crate::store::memory::MemoryStore;
 use crate::store::{LockStore, Request, StoreEvent};
 use crate::token::{Nonce, Token};
 
@@ -34,6 +35,34 @@ impl LockStore for Silent {
 
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
         Poll::Pending
+    }
+
+    fn works_anywhere(&self) -> bool {
+        true
+    }
+
+    fn reads_anywhere(&self) -> bool {
+        true
+    }
+}
+
+/// A server that may be read on any thread, and answers when it is told to.
+pub(super) struct Remote {
+    pub(super) inner: MemoryStore,
+    pub(super) answers: Arc<AtomicBool>,
+}
+
+impl LockStore for Remote {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        self.inner.submit(requests);
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        if self.answers.load(Ordering::SeqCst) {
+            self.inner.poll_event(cx)
+        } else {
+            Poll::Pending
+        }
     }
 
     fn works_anywhere(&self) -> bool {

@@ -33,7 +33,7 @@ const CROWD: usize = 128;
 
 /// So few, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
 /// In tokio that has room for 256 tasks; when it is full, half of it goes to a queue of all threads, where a task waits for much longer.
-const FEW_AT_A_TIME: usize = 24;
+pub(super) const FEW_AT_A_TIME: usize = 24;
 
 /// Half of what is under way leaves together: the server has the one half to do while callers hear of the other. Who sends less, because the others
 /// have not asked yet, pays a system call and a script for it, and is answered so soon that the others come too late again: 64 tasks settled

@@ -139,27 +139,98 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Context;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Waker};
 
     use super::super::super::core::Limits;
-    use super::super::super::fixtures::{LONG, Silent, counting, order};
+    use super::super::super::fixtures::{LONG, Remote, Silent, counting, order};
     use super::super::super::inbox::{Command, Inbox};
+    use super::super::super::lookout::FEW_AT_A_TIME;
     use super::super::super::slot::Slot;
     use super::*;
     use crate::clock::Clock;
+    use crate::store::LockStore;
+    use crate::store::memory::{MemoryStore, Space};
 
     fn machine() -> Machine {
+        machine_with(Box::new(Silent))
+    }
+
+    fn machine_with(store: Box<dyn LockStore>) -> Machine {
         let limits = Limits {
             in_flight: 1_000,
             ..Limits::of_tests(LONG, 100)
         };
-        Machine::new(
-            Box::new(Silent),
-            limits,
-            Clock::System,
-            true,
-            Arc::default(),
-        )
+        Machine::new(store, limits, Clock::System, true, Arc::default())
+    }
+
+    const MANY: usize = 400;
+
+    /// Many who have asked for a lock of their own, one of whom looks; and how many of them have been told.
+    fn crowd() -> (Machine, Inbox, impl Fn() -> usize) {
+        let inner = MemoryStore::new(Space::private(Clock::System));
+        let answers = Arc::new(AtomicBool::new(false));
+        let mut machine = machine_with(Box::new(Remote {
+            inner,
+            answers: Arc::clone(&answers),
+        }));
+        let inbox = Inbox::default();
+        let woken: Vec<_> = (1..=MANY as u64).map(|number| asks(&inbox, number)).collect();
+        machine.help(&inbox, Some(TicketId(1)));
+        assert_eq!(asker(&machine), Some(1));
+        answers.store(true, Ordering::SeqCst);
+        let told = move || woken.iter().filter(|woken| 0 < woken()).count();
+        (machine, inbox, told)
+    }
+
+    /// Fails if so many are told together that they do not fit into the queue of the thread that tells them, or if those that are left
+    /// over are forgotten.
+    #[tokio::test]
+    async fn of_a_crowd_few_are_told_together() {
+        let (mut machine, _, told) = crowd();
+        for round in 1..=3 {
+            machine.look();
+            machine.take_news().tell();
+            assert!(
+                (round..=round * FEW_AT_A_TIME + 1).contains(&told()),
+                "{}",
+                told()
+            );
+        }
+        while asker(&machine).is_some() {
+            let before = told();
+            machine.look();
+            machine.take_news().tell();
+            assert!(before < told(), "somebody looks for nothing");
+        }
+        assert_eq!(told(), MANY);
+    }
+
+    /// Fails if the engine's task tells more of them, from outside of their runtime.
+    #[tokio::test]
+    async fn the_engines_task_leaves_a_crowd_to_the_caller_that_looks() {
+        let (mut machine, inbox, told) = crowd();
+        machine.turn(&inbox, false, Waker::noop());
+        machine.take_news().tell();
+        assert!((1..=FEW_AT_A_TIME + 1).contains(&told()));
+        assert!(asker(&machine).is_some());
+    }
+
+    /// Fails if answers that have come and were left over are left lying when nobody looks any more: nothing tells of them again.
+    #[tokio::test]
+    async fn what_was_left_over_is_for_the_engines_task_when_nobody_looks() {
+        let (mut machine, inbox, told) = crowd();
+        machine.look();
+        let now = machine.clock.now();
+        let sleeps = machine.looks_at(now);
+        machine.home.sleeps(sleeps);
+        assert!(!machine.calls(now), "a caller looks");
+        machine.lookout.gives_up();
+        machine.unattend();
+        assert!(machine.calls(now));
+        machine.turn(&inbox, false, Waker::noop());
+        machine.take_news().tell();
+        assert_eq!(told(), MANY);
     }
 
     /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
