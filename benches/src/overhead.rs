@@ -1,5 +1,5 @@
-//! What the attribute costs without a server: a call of an annotated function on `memory://`, a call of its body, and one
-//! poll through the gate of a lock that is held.
+//! What the attribute costs without a server: a call of an annotated function on `memory://` and on a store that does nothing, a call
+//! of its body, and one poll through the gate of a lock that is held.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -21,12 +21,14 @@ const POLLS: u32 = 10_000;
 /// The figures of one round, by what was measured.
 pub(crate) fn run(window: Duration) -> Result<Vec<(&'static str, Figures)>, Fault> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let window = window / 3;
+    let window = window / 4;
     runtime.block_on(async {
         let pool = LockPool::connect("memory://").await?;
+        let nothing = leasehold::__test::pool_of_nothing().await;
         Ok(vec![
             ("direct", direct(window).await?),
-            ("leasehold", annotated(&pool, window).await?),
+            ("leasehold_on_memory", annotated(&pool, window).await?),
+            ("leasehold", annotated(&nothing, window).await?),
             ("gate", gate(&pool, window).await?),
         ])
     })

@@ -132,7 +132,7 @@ const TARGETS: &[Target] = &[
         AtMost(200.0),
     ),
     target(
-        "annotated function on memory://, µs a call",
+        "annotated function on a store that does nothing, µs a call",
         "overhead",
         "p50_us",
         Nothing,

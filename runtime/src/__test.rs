@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::LockHandle;
 use crate::clock::Clock;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::conformance::Promises;
 pub use crate::store::interleave::Counts;
 use crate::store::{LockStore, Options, Target, conformance, interleave};
+use crate::{LockHandle, LockPool};
 
 /// Runs the conformance suite of lock stores against the store at `url`.
 ///
@@ -61,6 +61,16 @@ async fn open(url: &str) -> Box<dyn LockStore> {
         Ok(connecting) => connecting.await.expect("the store connects"),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// A pool on a store that does nothing: its locks exclude nobody.
+///
+/// # Panics
+///
+/// Where the engine's thread does not start.
+pub async fn pool_of_nothing() -> LockPool {
+    let connecting = LockPool::builder().connect_to(Target::Nothing);
+    connecting.await.expect("nothing is connected to")
 }
 
 #[cfg(debug_assertions)]

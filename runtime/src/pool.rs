@@ -365,13 +365,16 @@ impl LockPoolBuilder {
     ///
     /// With [`on_current_runtime`](Self::on_current_runtime), outside of a tokio runtime.
     pub async fn connect(self) -> Result<LockPool, LockError> {
+        let target = store::Target::parse(self.url.as_deref().unwrap_or_default());
         self.check()?;
-        let url = self.url.as_deref().unwrap_or_default();
+        self.connect_to(target?).await
+    }
+
+    pub(crate) async fn connect_to(self, target: store::Target) -> Result<LockPool, LockError> {
         let clock = match self.place {
             Place::Thread => Clock::System,
             Place::CurrentRuntime => Clock::tokio(),
         };
-        let target = store::Target::parse(url)?;
         let place = target.to_string();
         let options = store::Options {
             clock,

@@ -25,6 +25,7 @@
 
 pub mod blocked;
 pub mod brand;
+#[cfg(feature = "harness")]
 pub mod chaos;
 pub mod clock;
 pub mod cluster;

@@ -23,6 +23,8 @@ mod target;
 pub(crate) mod conformance;
 #[cfg(feature = "__test")]
 pub(crate) mod interleave;
+#[cfg(feature = "__test")]
+mod nothing;
 
 pub(crate) use target::{Options, Target};
 

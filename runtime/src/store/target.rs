@@ -18,6 +18,9 @@ const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///
 #[derive(Clone)]
 pub(crate) enum Target {
     Memory(String),
+    /// Has no URL.
+    #[cfg(feature = "__test")]
+    Nothing,
     #[cfg(feature = "redis")]
     Redis(Box<super::redis::Origin>, Option<Replicas>),
     #[cfg(feature = "redis")]
@@ -185,6 +188,10 @@ impl Target {
                 tracing::warn!("locks on memory:// protect this process only");
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
+            #[cfg(feature = "__test")]
+            Self::Nothing => {
+                Box::pin(async { Ok(Box::new(super::nothing::NoStore::default()) as _) })
+            }
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
@@ -220,6 +227,8 @@ impl Target {
                 );
                 Ok(CheckReport::new(self.to_string(), vec![warning]))
             }
+            #[cfg(feature = "__test")]
+            Self::Nothing => Ok(CheckReport::new(self.to_string(), Vec::new())),
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => {
                 let options = options.or_replicas(replicas);
@@ -264,6 +273,8 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(name) => write!(f, "memory://{name}"),
+            #[cfg(feature = "__test")]
+            Self::Nothing => f.write_str("nothing"),
             #[cfg(feature = "redis")]
             Self::Redis(origin, _) => origin.fmt(f),
             #[cfg(feature = "redis")]

@@ -175,7 +175,9 @@ mod tests {
             answers: Arc::clone(&answers),
         }));
         let inbox = Inbox::default();
-        let woken: Vec<_> = (1..=MANY as u64).map(|number| asks(&inbox, number)).collect();
+        let woken: Vec<_> = (1..=MANY as u64)
+            .map(|number| asks(&inbox, number))
+            .collect();
         machine.help(&inbox, Some(TicketId(1)));
         assert_eq!(asker(&machine), Some(1));
         answers.store(true, Ordering::SeqCst);
