@@ -37,8 +37,9 @@ impl Core {
         queue.push(id, &order);
         self.tickets
             .insert(id, Ticket::new(order, now, now + budget));
-        self.pump(&key, now);
-        self.arm(id);
+        if self.pump(&key, now) != Some(id) {
+            self.arm(id);
+        }
     }
 
     /// What can be answered without asking the store.

@@ -11,26 +11,25 @@ use crate::store::Op;
 const MOST_TOGETHER: usize = 64;
 
 impl Core {
-    /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it.
-    pub(super) fn pump(&mut self, key: &FullKey, now: Instant) {
-        let Some(queue) = self.queues.get(key) else {
-            return;
-        };
+    /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it. Whose timer is set for that.
+    pub(super) fn pump(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
+        let queue = self.queues.get(key)?;
         if queue.is_empty() {
             let place = queue.place;
             self.queues.remove(key);
             if place != Place::None {
                 self.leave_line(key);
             }
-            return;
+            return None;
         }
         let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
-            return;
+            return None;
         };
         if queue.ask_at <= now && !queue.held_back {
             self.ask_together(key, now);
         }
         self.arm(head);
+        Some(head)
     }
 
     /// Asks, unless so much is under way that what is asked now would only grow old behind it.

@@ -263,7 +263,7 @@ impl Core {
         let timer = self.timers.next();
         let unanswered = self.unanswered.first().map(|(due, _)| *due);
         let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
-        [timer, unanswered, shutdown].into_iter().flatten().min()
+        earlier(earlier(timer, unanswered), shutdown)
     }
 
     /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
@@ -442,6 +442,14 @@ impl Core {
             Stage::Lost => {}
         }
         self.arm(id);
+    }
+}
+
+/// The earlier of two that there may be.
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
     }
 }
 

@@ -17,7 +17,7 @@ use super::home::Home;
 use super::inbox::Command;
 use super::lookout;
 use super::machine::Machine;
-use super::shared::{Shared, stopped};
+use super::shared::{Shared, stopped, tell};
 use super::ticket::TicketId;
 use super::timer::Timer;
 use crate::LockError;
@@ -223,7 +223,7 @@ impl Driver {
             shared.home.sleeps(timer.at());
             let spins = machine.spins();
             stirred = machine.has_events();
-            shared.leave(machine).tell();
+            tell(shared.leave(machine));
             if over {
                 return Poll::Ready(());
             }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::core::{Core, Limits, Load, Signal};
+use super::core::{Core, Limits, Load, Signal, earlier};
 use super::home::Home;
 use super::inbox::{Command, Inbox};
 use super::lookout::{self, Lookout};
@@ -182,8 +182,8 @@ impl Machine {
 
     /// Until when the engine's task may sleep.
     fn looks_at(&mut self, now: Instant) -> Instant {
-        let next = [self.core.next_due(), self.alarms.next_due(), self.watch_at];
-        let next = next.into_iter().flatten().min();
+        let next = earlier(self.core.next_due(), self.alarms.next_due());
+        let next = earlier(next, self.watch_at);
         self.due_at = next.unwrap_or(now + IDLE_SLEEP);
         next.map_or(self.due_at, |due| due.min(now + LONGEST_SLEEP).max(now))
     }
@@ -209,8 +209,8 @@ impl Machine {
 
     /// What to tell whom when the machine has been given up, and not before: they will want it, and what a waker does is not the
     /// engine's business.
-    pub(super) fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        self.news.take()
     }
 
     /// Nothing will be taken up any more: nobody may wait for it for ever.

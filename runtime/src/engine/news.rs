@@ -1,5 +1,6 @@
 //! What callers are told when the engine's state has been given up.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -25,6 +26,17 @@ pub(super) struct News {
 }
 
 impl News {
+    /// What there is to tell, which is nothing after most commands of callers that do not wait.
+    pub(super) fn take(&mut self) -> Option<Self> {
+        let none = self.wakers.is_empty()
+            && self.asker.is_none()
+            && self.over.is_empty()
+            && self.alarms.is_empty()
+            && self.reports.is_empty()
+            && self.left.is_none();
+        (!none).then(|| mem::take(self))
+    }
+
     /// Tells everybody. A waker is other people's code: one that panics is not to keep the others from being woken, nor to end the thread
     /// of a caller that has nothing to do with it.
     pub(super) fn tell(self) {

@@ -138,7 +138,7 @@ impl Core {
                     });
                 }
                 if certain || ordered || seeded!(self, RemovalBelieved) {
-                    self.forget(id, now);
+                    return self.forget(id, now);
                 }
             }
             Ok(_) => {}

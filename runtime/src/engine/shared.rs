@@ -187,7 +187,7 @@ impl Shared {
         if calls.unwrap_or(true) {
             self.call();
         }
-        news.tell();
+        tell(news);
     }
 
     /// Wakes the engine's task, whoever looks for answers meanwhile.
@@ -207,7 +207,7 @@ impl Shared {
     }
 
     /// Gives the machine up; whom to tell what.
-    pub(super) fn leave(&self, mut machine: MutexGuard<'_, Machine>) -> News {
+    pub(super) fn leave(&self, mut machine: MutexGuard<'_, Machine>) -> Option<News> {
         let (asker, until) = machine
             .asker()
             .map_or((NOBODY, Instant::ZERO), |(ticket, until)| (ticket.0, until));
@@ -229,7 +229,8 @@ impl Shared {
         if self.somebody_rests.load(Ordering::SeqCst)
             && self.somebody_rests.swap(false, Ordering::SeqCst)
         {
-            news.wakers.extend(self.resting().take());
+            let resting = self.resting().take();
+            news.get_or_insert_default().wakers.extend(resting);
         }
         news
     }
@@ -261,7 +262,14 @@ impl Shared {
     pub(super) fn stop(&self) {
         let mut machine = self.claim();
         machine.stop(self.inbox.stop(), &stopped());
-        self.leave(machine).tell();
+        tell(self.leave(machine));
+    }
+}
+
+/// Tells what there is to tell, after the machine has been given up.
+pub(super) fn tell(news: Option<News>) {
+    if let Some(news) = news {
+        news.tell();
     }
 }
 
@@ -330,9 +338,9 @@ mod tests {
         shared.is_to_look(TICKET, shared.clock.now() + LONG);
         let (rests, woken) = look(&shared);
         assert!(rests && woken() == 0);
-        shared.leave(taken).tell();
+        tell(shared.leave(taken));
         assert_eq!(woken(), 1);
-        shared.leave(shared.claim()).tell();
+        tell(shared.leave(shared.claim()));
         assert_eq!(woken(), 1, "once");
         let (rests, _) = look(&shared);
         assert!(!rests, "nobody has it");
@@ -346,7 +354,7 @@ mod tests {
         let (_, one) = look(&shared);
         let (_, other) = look(&shared);
         assert_eq!((one(), other()), (1, 0));
-        shared.leave(taken).tell();
+        tell(shared.leave(taken));
         assert_eq!((one(), other()), (1, 1));
     }
 
@@ -358,11 +366,11 @@ mod tests {
         shared.home.register(&task);
         let taken = shared.machine.lock().expect("nobody has panicked");
         assert!(shared.glance().is_none() && woken() == 0);
-        shared.leave(taken).tell();
+        tell(shared.leave(taken));
         assert_eq!(woken(), 1);
         shared.home.register(&task);
         let free = shared.glance().expect("nobody has it");
-        shared.leave(free).tell();
+        tell(shared.leave(free));
         assert_eq!(woken(), 1, "there is nothing to look for");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::core::earlier;
 use super::ticket::TicketId;
 use crate::clock::Instant;
 
@@ -51,10 +52,7 @@ impl Timers {
     fn look_for_first(&self) -> Option<Instant> {
         let near = self.near.last().map(|(at, _)| *at);
         let first = self.bins.first_key_value().map(|(_, bin)| bin.first);
-        match (near, first) {
-            (Some(near), Some(first)) => Some(near.min(first)),
-            (near, first) => near.or(first),
-        }
+        earlier(near, first)
     }
 
     /// The first, if its time has come.

@@ -33,10 +33,10 @@ fn answer(op: &Op) -> Reply {
 
 impl LockStore for NoStore {
     fn submit(&mut self, batch: &mut Vec<Request>) {
-        let answers = batch
-            .drain(..)
-            .map(|request| StoreEvent::Reply(request.id, Ok(answer(&request.op))));
-        self.events.extend(answers);
+        for request in batch.drain(..) {
+            let answer = Ok(answer(&request.op));
+            self.events.push_back(StoreEvent::Reply(request.id, answer));
+        }
     }
 
     fn answers_at_once(&self) -> bool {

@@ -146,6 +146,7 @@ mod tests {
     use super::super::super::fixtures::{LONG, Remote, Silent, counting, order};
     use super::super::super::inbox::{Command, Inbox};
     use super::super::super::lookout::FEW_AT_A_TIME;
+    use super::super::super::shared::tell;
     use super::super::super::slot::Slot;
     use super::*;
     use crate::clock::Clock;
@@ -192,7 +193,7 @@ mod tests {
         let (mut machine, _, told) = crowd();
         for round in 1..=3 {
             machine.look();
-            machine.take_news().tell();
+            tell(machine.take_news());
             assert!(
                 (round..=round * FEW_AT_A_TIME + 1).contains(&told()),
                 "{}",
@@ -202,7 +203,7 @@ mod tests {
         while asker(&machine).is_some() {
             let before = told();
             machine.look();
-            machine.take_news().tell();
+            tell(machine.take_news());
             assert!(before < told(), "somebody looks for nothing");
         }
         assert_eq!(told(), MANY);
@@ -213,7 +214,7 @@ mod tests {
     async fn the_engines_task_leaves_a_crowd_to_the_caller_that_looks() {
         let (mut machine, inbox, told) = crowd();
         machine.turn(&inbox, false, Waker::noop());
-        machine.take_news().tell();
+        tell(machine.take_news());
         assert!((1..=FEW_AT_A_TIME + 1).contains(&told()));
         assert!(asker(&machine).is_some());
     }
@@ -231,7 +232,7 @@ mod tests {
         machine.unattend();
         assert!(machine.calls(now));
         machine.turn(&inbox, false, Waker::noop());
-        machine.take_news().tell();
+        tell(machine.take_news());
         assert_eq!(told(), MANY);
     }
 
@@ -260,7 +261,7 @@ mod tests {
         let (mut machine, inbox) = (machine(), Inbox::default());
         let woken = asks(&inbox, 1);
         machine.help(&inbox, None);
-        machine.take_news().tell();
+        tell(machine.take_news());
         assert_eq!((asker(&machine), woken()), (Some(1), 1));
     }
 
@@ -270,7 +271,7 @@ mod tests {
         let (mut machine, inbox) = (machine(), Inbox::default());
         let woken: Vec<_> = (1..=5).map(|number| asks(&inbox, number)).collect();
         machine.help(&inbox, Some(TicketId(3)));
-        machine.take_news().tell();
+        tell(machine.take_news());
         assert_eq!(asker(&machine), Some(3));
         assert!(woken.iter().all(|woken| woken() == 0));
         assert_eq!(machine.core.load().unsent, 0);
