@@ -6,10 +6,12 @@ use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+
+use once_cell::sync::Lazy;
 
 /// Callers choose keys, so they are hashed as the standard library's maps do it: nobody can make many fall together.
-static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 
 /// A key on the server, namespace included, with its hash: on the way of one lock from the call to its release the engine looks for it in
 /// a dozen maps, and to hash it each time took a sixth of all that a call on `memory://` costs.

@@ -65,12 +65,13 @@ pub(crate) fn begin(
         shared: plan.share.is_some(),
     };
     let gives_way = pool.engine().gives_way();
-    if let ([only], None) = (&*wants, gives_way)
-        && only.holder.is_none()
-    {
-        let order = only.order(&pool, &plan, at.function(), plan.wait);
-        return Ok(Begun::Asked(Hold::ask(pool, order)?, mark));
-    }
+    let wants = match wants {
+        Few::One(Want { key, holder: None }) if gives_way.is_none() => {
+            let order = order(key, &pool, &plan, at.function(), plan.wait);
+            return Ok(Begun::Asked(Hold::ask(pool, order)?, mark));
+        }
+        wants => wants,
+    };
     let taking = Taking {
         plan,
         function: at.function(),
@@ -166,23 +167,23 @@ impl Want {
         };
         Ok(Self { key, holder })
     }
+}
 
-    fn order(
-        &self,
-        pool: &LockPool,
-        plan: &Plan,
-        function: &'static str,
-        budget: Duration,
-    ) -> Order {
-        Order {
-            key: self.key.clone(),
-            token: pool.token(),
-            function,
-            terms: plan.terms,
-            watchdog: plan.watchdog,
-            wait: budget,
-            share: plan.share,
-        }
+fn order(
+    key: FullKey,
+    pool: &LockPool,
+    plan: &Plan,
+    function: &'static str,
+    budget: Duration,
+) -> Order {
+    Order {
+        key,
+        token: pool.token(),
+        function,
+        terms: plan.terms,
+        watchdog: plan.watchdog,
+        wait: budget,
+        share: plan.share,
     }
 }
 
@@ -328,7 +329,8 @@ impl Taking {
     }
 
     fn order(&self, want: &Want, budget: Duration) -> Order {
-        want.order(&self.pool, &self.plan, self.function, budget)
+        let (pool, plan) = (&self.pool, &self.plan);
+        order(want.key.clone(), pool, plan, self.function, budget)
     }
 
     /// What is left of the call's one budget.

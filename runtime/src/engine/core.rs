@@ -404,10 +404,10 @@ impl Core {
             }
             Stage::Lost => None,
         };
-        let (Some(due), Some(ticket)) = (due, self.tickets.get_mut(&id)) else {
-            return;
-        };
-        if ticket.armed.is_none_or(|armed| due < armed) {
+        let earlier = |due: &Instant| ticket.armed.is_none_or(|armed| *due < armed);
+        if let Some(due) = due.filter(earlier)
+            && let Some(ticket) = self.tickets.get_mut(&id)
+        {
             ticket.armed = Some(due);
             self.timers.push((due, id));
             self.drop_stale_timers();

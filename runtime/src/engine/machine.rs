@@ -253,27 +253,39 @@ impl Machine {
 
     /// Polls the store until there are so many events or it has none.
     fn poll_until(&mut self, events: usize) {
-        let cx = &mut Context::from_waker(&self.waker);
-        while self.events.len() < events {
-            let Poll::Ready(event) = self.store.poll_event(cx) else {
-                break;
-            };
+        while self.events.len() < events
+            && let Some(event) = self.poll_once()
+        {
             self.events.push(event);
         }
     }
 
+    fn poll_once(&mut self) -> Option<StoreEvent> {
+        let cx = &mut Context::from_waker(&self.waker);
+        match self.store.poll_event(cx) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
+
     fn replies(&mut self, now: Instant) {
-        for event in self.events.drain(..) {
-            match event {
-                StoreEvent::Reply(op, result) => {
-                    self.spin.answered(now);
-                    self.lookout.hears(now);
-                    self.core.reply(op, result, now);
-                }
-                StoreEvent::Connected => self.core.connected(now),
-                StoreEvent::Turn(key) => self.core.called(&key, now),
-                StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.hear(event, now);
+        }
+        self.events = events;
+    }
+
+    fn hear(&mut self, event: StoreEvent, now: Instant) {
+        match event {
+            StoreEvent::Reply(op, result) => {
+                self.spin.answered(now);
+                self.lookout.hears(now);
+                self.core.reply(op, result, now);
             }
+            StoreEvent::Connected => self.core.connected(now),
+            StoreEvent::Turn(key) => self.core.called(&key, now),
+            StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
         }
     }
 

@@ -152,16 +152,14 @@ impl Machine {
             let mut answers = self.core.under_way();
             self.store.submit(&mut requests);
             self.core.reuse_requests(requests);
-            while 0 < answers {
-                // No further: of what others do the store tells its waker.
-                let before = self.events.len();
-                self.poll_until(before + answers.min(LIMIT));
-                let answered = self.events.len() - before;
-                if answered == 0 {
-                    break;
-                }
-                answers = answers.saturating_sub(answered);
-                self.replies(now);
+            // What has been taken and not heard goes first.
+            self.replies(now);
+            // No further: of what others do the store tells its waker.
+            while 0 < answers
+                && let Some(event) = self.poll_once()
+            {
+                answers -= 1;
+                self.hear(event, now);
             }
         }
     }
