@@ -50,14 +50,18 @@ impl LockStore for Silent {
 pub(super) struct Remote {
     pub(super) inner: MemoryStore,
     pub(super) answers: Arc<AtomicBool>,
+    /// Whether it has not been polled since something was submitted.
+    pub(super) unsent: Arc<AtomicBool>,
 }
 
 impl LockStore for Remote {
     fn submit(&mut self, requests: &mut Vec<Request>) {
+        self.unsent.store(true, Ordering::SeqCst);
         self.inner.submit(requests);
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        self.unsent.store(false, Ordering::SeqCst);
         if self.answers.load(Ordering::SeqCst) {
             self.inner.poll_event(cx)
         } else {

@@ -28,12 +28,12 @@ const GRACE: Duration = Duration::from_micros(200);
 /// the other processes need the processors.
 const FEW: usize = 4;
 
-/// With more under way, who looks for all takes few answers at a time.
+/// With more under way, who looks for all does not take all answers at once.
 const CROWD: usize = 128;
 
-/// So few, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
+/// But so many for each poll of the store, and then lets those who are told of them go first. They stand in the queue of one thread of their runtime.
 /// In tokio that has room for 256 tasks; when it is full, half of it goes to a queue of all threads, where a task waits for much longer.
-pub(super) const FEW_AT_A_TIME: usize = 24;
+pub(super) const AT_A_TIME: usize = 24;
 
 /// Half of what is under way leaves together: the server has the one half to do while callers hear of the other. Who sends less, because the others
 /// have not asked yet, pays a system call and a script for it, and is answered so soon that the others come too late again: 64 tasks settled
@@ -78,10 +78,10 @@ impl Lookout {
         self.server.is_worthwhile()
     }
 
-    /// With so many under way: how many answers are taken before those who wait for them are told, if there is a bound.
+    /// With so many under way: how many answers a poll of the store takes, if there is a bound.
     pub(super) fn most(&self, under_way: usize) -> Option<usize> {
         let crowd = self.silent.is_some() && CROWD < under_way;
-        crowd.then_some(FEW_AT_A_TIME)
+        crowd.then_some(AT_A_TIME)
     }
 
     /// With so many under way: how many of them are worth a request of their own, while others are likely to ask in a moment.
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_crowd_few_are_told_at_a_time_while_somebody_looks() {
+    fn while_somebody_looks_for_a_crowd_few_answers_are_taken_at_a_time() {
         let mut lookout = Lookout::new(true);
         assert_eq!(lookout.most(CROWD + 1), None);
         lookout.begins(Instant::from_nanos(1));
         assert_eq!(lookout.most(CROWD), None);
-        assert_eq!(lookout.most(CROWD + 1), Some(FEW_AT_A_TIME));
+        assert_eq!(lookout.most(CROWD + 1), Some(AT_A_TIME));
         assert!(lookout.is_wanted(1), "it goes on");
         assert!(!Lookout::new(false).is_wanted(CROWD));
     }

@@ -27,7 +27,7 @@ use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
 mod attention;
 mod caller;
 
-/// How many of the store's events are taken before what follows from them is carried out.
+/// How many of the store's events are taken at most before what follows from them is carried out.
 const LIMIT: usize = 1024;
 
 /// The longest sleep of the engine's task. The runtime's timers stand still while the machine is suspended and leases do not, so the
@@ -73,7 +73,7 @@ pub(super) struct Machine {
     due_at: Instant,
     /// Whether the store had more to say than a caller's thread has listened to.
     stirred: bool,
-    /// Whether the store has answers that are for the next look.
+    /// Whether there may be answers that are for the next look.
     left_lying: bool,
     news: News,
     /// The process that made this.
@@ -125,15 +125,20 @@ impl Machine {
         }
     }
 
-    /// A turn of the engine's own task: all that there is to do. Whether there was anything.
+    /// A turn of the engine's own task: what there is to do that is not left to a caller that looks. Whether there was anything.
     pub(super) fn turn(&mut self, inbox: &Inbox, due: bool, task: &Waker) -> bool {
         self.home.register(task);
         if self.life == Life::Stopped {
             return false;
         }
         inbox.take(&mut self.inbox);
+        let began = self.clock.now();
         // As long as a caller is to look, what has come is seen without the runtime.
-        let told = self.poll_store();
+        let told = if due || self.is_left_alone(began) {
+            self.poll_all()
+        } else {
+            self.poll_store()
+        };
         let now = self.clock.now();
         self.replace_absent(now);
         self.watch(now);
@@ -144,7 +149,9 @@ impl Machine {
         // Replies first: a lease that they prolong is not due.
         self.replies(now);
         let now = self.commands().unwrap_or(now);
-        self.core.tick(now);
+        // What has become due since then may be due no more by an answer that nobody has heard.
+        let due_by = if self.left_lying { began } else { now };
+        self.core.tick(due_by);
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
         if told || self.asker.is_some() {
@@ -242,7 +249,20 @@ impl Machine {
         !self.events.is_empty()
     }
 
-    /// Takes what the store has to say, but not more than are to be told together; whether it has said anything.
+    /// Whether something is due, or nobody looks as it is to be.
+    fn is_left_alone(&self, now: Instant) -> bool {
+        let away = |(_, until)| lookout::away_at(until) <= now;
+        self.asker().is_none_or(away) || self.core.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// Takes what the store has to say; whether it has said anything.
+    fn poll_all(&mut self) -> bool {
+        self.poll_until(LIMIT);
+        self.left_lying = false;
+        self.has_events()
+    }
+
+    /// The same, but not more than is to be told together.
     fn poll_store(&mut self) -> bool {
         let Load { unsent, sent } = self.core.load();
         let most = self.lookout.most(unsent + sent);
@@ -251,12 +271,13 @@ impl Machine {
         self.has_events()
     }
 
-    /// Polls the store until there are so many events or it has none.
+    /// Polls the store, at least once, until there are so many events or it has none.
     fn poll_until(&mut self, events: usize) {
-        while self.events.len() < events
-            && let Some(event) = self.poll_once()
-        {
+        while let Some(event) = self.poll_once() {
             self.events.push(event);
+            if events <= self.events.len() {
+                break;
+            }
         }
     }
 

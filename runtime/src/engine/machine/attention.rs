@@ -145,7 +145,7 @@ mod tests {
     use super::super::super::core::Limits;
     use super::super::super::fixtures::{LONG, Remote, Silent, counting, order};
     use super::super::super::inbox::{Command, Inbox};
-    use super::super::super::lookout::FEW_AT_A_TIME;
+    use super::super::super::lookout::AT_A_TIME;
     use super::super::super::shared::tell;
     use super::super::super::slot::Slot;
     use super::*;
@@ -154,27 +154,31 @@ mod tests {
     use crate::store::memory::{MemoryStore, Space};
 
     fn machine() -> Machine {
-        machine_with(Box::new(Silent))
+        machine_with(Box::new(Silent), Clock::System)
     }
 
-    fn machine_with(store: Box<dyn LockStore>) -> Machine {
+    fn machine_with(store: Box<dyn LockStore>, clock: Clock) -> Machine {
         let limits = Limits {
             in_flight: 1_000,
             ..Limits::of_tests(LONG, 100)
         };
-        Machine::new(store, limits, Clock::System, true, Arc::default())
+        Machine::new(store, limits, clock, true, Arc::default())
     }
 
     const MANY: usize = 400;
 
-    /// Many who have asked for a lock of their own, one of whom looks; and how many of them have been told.
+    /// Many who have asked for a lock of their own, one of whom looks; and how many of them have been told. All answers have come.
     fn crowd() -> (Machine, Inbox, impl Fn() -> usize) {
-        let inner = MemoryStore::new(Space::private(Clock::System));
+        // Its time stands still.
+        let clock = Clock::tokio();
+        let inner = MemoryStore::new(Space::private(clock));
         let answers = Arc::new(AtomicBool::new(false));
-        let mut machine = machine_with(Box::new(Remote {
+        let store = Box::new(Remote {
             inner,
             answers: Arc::clone(&answers),
-        }));
+            unsent: Arc::default(),
+        });
+        let mut machine = machine_with(store, clock);
         let inbox = Inbox::default();
         let woken: Vec<_> = (1..=MANY as u64)
             .map(|number| asks(&inbox, number))
@@ -186,19 +190,17 @@ mod tests {
         (machine, inbox, told)
     }
 
-    /// Fails if so many are told together that they do not fit into the queue of the thread that tells them, or if those that are left
+    /// Fails if so many are told for one poll that they do not fit into the queue of the thread that tells them, or if those that are left
     /// over are forgotten.
-    #[tokio::test]
-    async fn of_a_crowd_few_are_told_together() {
+    #[tokio::test(start_paused = true)]
+    async fn of_a_crowd_few_are_told_for_one_poll() {
         let (mut machine, _, told) = crowd();
         for round in 1..=3 {
+            let before = told();
             machine.look();
             tell(machine.take_news());
-            assert!(
-                (round..=round * FEW_AT_A_TIME + 1).contains(&told()),
-                "{}",
-                told()
-            );
+            let more = told() - before;
+            assert!((1..=AT_A_TIME + 1).contains(&more), "{more} in {round}");
         }
         while asker(&machine).is_some() {
             let before = told();
@@ -209,18 +211,42 @@ mod tests {
         assert_eq!(told(), MANY);
     }
 
-    /// Fails if the engine's task tells more of them, from outside of their runtime.
-    #[tokio::test]
+    /// Fails if the engine's task, which tells them from outside of their runtime, tells more, or hears of nothing after a look.
+    #[tokio::test(start_paused = true)]
     async fn the_engines_task_leaves_a_crowd_to_the_caller_that_looks() {
         let (mut machine, inbox, told) = crowd();
         machine.turn(&inbox, false, Waker::noop());
         tell(machine.take_news());
-        assert!((1..=FEW_AT_A_TIME + 1).contains(&told()));
+        assert!((1..=AT_A_TIME + 1).contains(&told()));
         assert!(asker(&machine).is_some());
+        machine.look();
+        let (task, woken) = counting();
+        machine.home.register(&task);
+        machine.waker.wake_by_ref();
+        assert_eq!(woken(), 1);
+    }
+
+    /// Fails if an answer is left lying that says that what is due is not.
+    #[tokio::test(start_paused = true)]
+    async fn all_that_has_come_is_heard_before_it_is_decided_what_is_due() {
+        let (mut machine, inbox, told) = crowd();
+        machine.turn(&inbox, true, Waker::noop());
+        tell(machine.take_news());
+        assert_eq!(told(), MANY);
+    }
+
+    /// Fails if the callers of a runtime that is blocked are told by and by.
+    #[tokio::test(start_paused = true)]
+    async fn all_that_has_come_is_heard_when_somebody_who_was_to_look_is_away() {
+        let (mut machine, inbox, told) = crowd();
+        tokio::time::advance(lookout::longest_absence()).await;
+        machine.turn(&inbox, false, Waker::noop());
+        tell(machine.take_news());
+        assert_eq!(told(), MANY);
     }
 
     /// Fails if answers that have come and were left over are left lying when nobody looks any more: nothing tells of them again.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_was_left_over_is_for_the_engines_task_when_nobody_looks() {
         let (mut machine, inbox, told) = crowd();
         machine.look();
@@ -234,6 +260,30 @@ mod tests {
         machine.turn(&inbox, false, Waker::noop());
         tell(machine.take_news());
         assert_eq!(told(), MANY);
+    }
+
+    /// Fails if what is submitted while answers lie is not sent: a store sends when it is polled.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_submitted_while_answers_lie_is_sent() {
+        let inner = MemoryStore::new(Space::private(Clock::tokio()));
+        let (answers, unsent) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let store = Box::new(Remote {
+            inner,
+            answers: Arc::clone(&answers),
+            unsent: Arc::clone(&unsent),
+        });
+        let mut machine = machine_with(store, Clock::tokio());
+        let inbox = Inbox::default();
+        let woken: Vec<_> = (1..=400).map(|number| asks(&inbox, number)).collect();
+        machine.help(&inbox, Some(TicketId(1)));
+        answers.store(true, Ordering::SeqCst);
+        machine.turn(&inbox, false, Waker::noop());
+        assert!(machine.has_events(), "the task has left some");
+        let more: Vec<_> = (401..=500).map(|number| asks(&inbox, number)).collect();
+        machine.help(&inbox, Some(TicketId(500)));
+        assert_eq!(machine.core.load().unsent, 0);
+        assert!(!unsent.load(Ordering::SeqCst));
+        drop((woken, more));
     }
 
     /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.

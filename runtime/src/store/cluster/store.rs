@@ -54,6 +54,8 @@ pub(crate) struct ClusterStore {
     /// How many were asked so far: the next time it is others' turn.
     asked: usize,
     timer: Pin<Box<Sleep>>,
+    /// Whether something has been submitted since it was last polled.
+    unsent: bool,
 }
 
 impl ClusterStore {
@@ -81,6 +83,7 @@ impl ClusterStore {
             vain: 0,
             asked: 0,
             timer: Box::pin(sleep(Duration::ZERO)),
+            unsent: false,
         };
         for finding in checkup::whole(&topology) {
             tracing::warn!(code = finding.code, "{finding}");
@@ -263,6 +266,7 @@ impl ClusterStore {
 
 impl LockStore for ClusterStore {
     fn submit(&mut self, batch: &mut Vec<Request>) {
+        self.unsent = true;
         let now = self.clock.now();
         for request in batch.drain(..) {
             self.router.submit(request, now);
@@ -283,8 +287,12 @@ impl LockStore for ClusterStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        // What was answered earlier does not keep what has been submitted since from being sent.
+        let mut unsent = std::mem::take(&mut self.unsent);
         loop {
-            if let Some(event) = self.router.next_event() {
+            if !std::mem::take(&mut unsent)
+                && let Some(event) = self.router.next_event()
+            {
                 return Poll::Ready(event);
             }
             let heard = self.listen(cx);
@@ -292,7 +300,7 @@ impl LockStore for ClusterStore {
             let due = self.poll_timer(cx);
             let sent = self.flush();
             if !(heard || read || due || sent) {
-                return Poll::Pending;
+                return self.router.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }
     }

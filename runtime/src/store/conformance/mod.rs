@@ -1,6 +1,7 @@
 //! What every store must do, as one suite that runs against each of them.
 
 use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
@@ -81,6 +82,9 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     order(&mut one, &mut two).await;
     batches(&mut one).await;
+    if !promises.is_quorum() {
+        sent_behind_answers(&mut one, &mut two).await;
+    }
     kept(&mut one, &mut two).await;
     mixed::run(&mut one, &mut two).await;
 }
@@ -227,6 +231,35 @@ async fn batches(one: &mut Client) {
     assert_eq!(one.renew(&renewals, ttl).await, expected);
     for key in &keys {
         one.release(key, token).await;
+    }
+}
+
+/// What is submitted is sent with the next poll, though that returns something that was answered earlier.
+async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, .. } = one.promises;
+    let scenes = ["one", "other", "late"].map(|name| scene(&format!("behind:{name}")));
+    let [first, second, late] = scenes.map(|(key, mine, _)| (key, mine));
+    let ids = [one.next_id(), one.next_id()];
+    let patience = Duration::from_secs(5);
+    let acquires = [&first, &second].map(|(key, mine)| acquire(key, *mine, ttl));
+    let requests = ids.into_iter().zip(acquires);
+    let requests = requests.map(|(id, op)| Request { id, op, patience });
+    one.store.submit(&mut requests.collect());
+    one.reply(ids[0]).await;
+    let last = one.next_id();
+    one.submit(last, acquire(&late.0, late.1, ttl));
+    let polled = poll_fn(|cx| Poll::Ready(one.store.poll_event(cx))).await;
+    if let Poll::Ready(StoreEvent::Reply(id, Ok(reply))) = polled {
+        one.early.push((id, reply));
+    }
+    let sent = async { while two.renew(&[(&late.0, late.1)], ttl).await != [true] {} };
+    let sent = tokio::time::timeout(patience, sent).await;
+    assert!(sent.is_ok(), "it lies behind what was answered");
+    for id in [ids[1], last] {
+        assert!(matches!(one.reply(id).await, Reply::Acquired { .. }));
+    }
+    for (key, mine) in [first, second, late] {
+        assert!(one.release(&key, mine).await);
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
+    /// Whether something has been submitted since it was last polled.
+    unsent: bool,
 }
 
 struct Node {
@@ -60,6 +62,7 @@ impl RedlockStore {
             panel: Panel::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
+            unsent: false,
         };
         for node in 0..store.nodes.len() {
             store.meet(node);
@@ -192,6 +195,7 @@ impl RedlockStore {
 
 impl LockStore for RedlockStore {
     fn submit(&mut self, batch: &mut Vec<Request>) {
+        self.unsent = true;
         let now: Instant = self.clock.now();
         for request in batch.drain(..) {
             self.panel.submit(request, now);
@@ -222,15 +226,19 @@ impl LockStore for RedlockStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        // What was answered earlier does not keep what has been submitted since from being sent.
+        let mut unsent = std::mem::take(&mut self.unsent);
         loop {
-            if let Some(event) = self.panel.next_event() {
+            if !std::mem::take(&mut unsent)
+                && let Some(event) = self.panel.next_event()
+            {
                 return Poll::Ready(event);
             }
             let heard = self.listen(cx);
             let due = self.poll_timer(cx);
             let sent = self.flush();
             if !(heard || due || sent) {
-                return Poll::Pending;
+                return self.panel.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }
     }

@@ -72,6 +72,8 @@ pub(crate) struct RedisStore {
     /// What came meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
+    /// Whether something has been submitted since it was last polled.
+    unsent: bool,
 }
 
 impl RedisStore {
@@ -153,6 +155,7 @@ impl RedisStore {
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
+            unsent: false,
         }
     }
 
@@ -290,6 +293,7 @@ impl RedisStore {
 
 impl LockStore for RedisStore {
     fn submit(&mut self, batch: &mut Vec<Request>) {
+        self.unsent = true;
         self.send(batch);
     }
 
@@ -308,7 +312,9 @@ impl LockStore for RedisStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        while self.events.is_empty() {
+        // What was answered earlier does not keep what has been submitted since from being sent.
+        let mut unsent = std::mem::take(&mut self.unsent);
+        while std::mem::take(&mut unsent) || self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
                 return Poll::Pending;
             }
