@@ -134,7 +134,7 @@ impl Machine {
         inbox.take(&mut self.inbox);
         let began = self.clock.now();
         // As long as a caller is to look, what has come is seen without the runtime.
-        let told = if due || self.is_left_alone(began) {
+        let told = if self.is_left_alone(began) {
             self.poll_all()
         } else {
             self.poll_store()
@@ -249,7 +249,7 @@ impl Machine {
         !self.events.is_empty()
     }
 
-    /// Whether something is due, or nobody looks as it is to be.
+    /// Whether a lease or a call has something due, or nobody looks as it is to be.
     fn is_left_alone(&self, now: Instant) -> bool {
         let away = |(_, until)| lookout::away_at(until) <= now;
         self.asker().is_none_or(away) || self.core.next_due().is_some_and(|due| due <= now)

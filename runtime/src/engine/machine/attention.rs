@@ -148,6 +148,7 @@ mod tests {
     use super::super::super::lookout::AT_A_TIME;
     use super::super::super::shared::tell;
     use super::super::super::slot::Slot;
+    use super::super::super::ticket::Order;
     use super::*;
     use crate::clock::Clock;
     use crate::store::LockStore;
@@ -230,6 +231,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_that_has_come_is_heard_before_it_is_decided_what_is_due() {
         let (mut machine, inbox, told) = crowd();
+        let soon = lookout::longest_absence() / 4;
+        let id = TicketId(1 + MANY as u64);
+        let slot = Slot::new("soon".into(), Clock::System);
+        let order = Order {
+            wait: soon,
+            ..order("soon")
+        };
+        assert!(inbox.put(Command::Acquire { id, order, slot }));
+        machine.help(&inbox, None);
+        tokio::time::advance(soon).await;
         machine.turn(&inbox, true, Waker::noop());
         tell(machine.take_news());
         assert_eq!(told(), MANY);
