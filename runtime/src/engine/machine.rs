@@ -75,6 +75,8 @@ pub(super) struct Machine {
     stirred: bool,
     /// Whether there may be answers that are for the next look.
     left_lying: bool,
+    /// Whether nobody has looked since one was away that was to.
+    was_away: bool,
     news: News,
     /// The process that made this.
     process: u32,
@@ -120,6 +122,7 @@ impl Machine {
             due_at: Instant::ZERO,
             stirred: false,
             left_lying: false,
+            was_away: false,
             news: News::default(),
             process: std::process::id(),
         }
@@ -134,7 +137,7 @@ impl Machine {
         inbox.take(&mut self.inbox);
         let began = self.clock.now();
         // As long as a caller is to look, what has come is seen without the runtime.
-        let told = if self.is_left_alone(began) {
+        let told = if self.hears_all(began) {
             self.poll_all()
         } else {
             self.poll_store()
@@ -249,10 +252,13 @@ impl Machine {
         !self.events.is_empty()
     }
 
-    /// Whether a lease or a call has something due, or nobody looks as it is to be.
-    fn is_left_alone(&self, now: Instant) -> bool {
-        let away = |(_, until)| lookout::away_at(until) <= now;
-        self.asker().is_none_or(away) || self.core.next_due().is_some_and(|due| due <= now)
+    /// Whether the engine's task is not to leave answers lying: a lease or a call has something due, or nobody has looked since somebody
+    /// was chosen for it in place of one that was away. To be away for once, other threads having the processors, is usual.
+    fn hears_all(&mut self, now: Instant) -> bool {
+        let is_away = |(_, until)| lookout::away_at(until) <= now;
+        let away = self.asker().is_some_and(is_away);
+        let again = away && std::mem::replace(&mut self.was_away, away);
+        again || self.core.next_due().is_some_and(|due| due <= now)
     }
 
     /// Takes what the store has to say; whether it has said anything.

@@ -90,6 +90,7 @@ impl Machine {
         if self.asker.is_none() {
             return false;
         }
+        self.was_away = false;
         if !self.may_ask_from_here() {
             self.unattend();
             return true;
