@@ -70,6 +70,7 @@ async fn open(url: &str) -> Box<dyn LockStore> {
 /// Where the engine's thread does not start.
 pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::Nothing);
+    // Only for this repository's benchmarks, which cannot go on without it.
     connecting.await.expect("nothing is connected to")
 }
 

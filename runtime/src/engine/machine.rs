@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::core::{Core, Limits, Load, Signal, earlier};
+use super::core::{Core, Limits, Signal, earlier};
 use super::home::Home;
 use super::inbox::{Command, Inbox};
 use super::lookout::{self, Lookout};
@@ -26,6 +26,7 @@ use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
 
 mod attention;
 mod caller;
+mod hearing;
 
 /// How many of the store's events are taken at most before what follows from them is carried out.
 const LIMIT: usize = 1024;
@@ -245,75 +246,6 @@ impl Machine {
         // Its connections are of no use any more.
         self.news.left = Some(std::mem::replace(&mut self.store, Box::new(Gone)));
         self.home.hand_back();
-    }
-
-    /// Whether there is something that the store has said and nobody has heard.
-    pub(super) fn has_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-
-    /// Whether the engine's task is not to leave answers lying: a lease or a call has something due, or nobody has looked since somebody
-    /// was chosen for it in place of one that was away. To be away for once, other threads having the processors, is usual.
-    fn hears_all(&mut self, now: Instant) -> bool {
-        let is_away = |(_, until)| lookout::away_at(until) <= now;
-        let away = self.asker().is_some_and(is_away);
-        let again = away && std::mem::replace(&mut self.was_away, away);
-        again || self.core.next_due().is_some_and(|due| due <= now)
-    }
-
-    /// Takes what the store has to say; whether it has said anything.
-    fn poll_all(&mut self) -> bool {
-        self.poll_until(LIMIT);
-        self.left_lying = false;
-        self.has_events()
-    }
-
-    /// The same, but not more than is to be told together.
-    fn poll_store(&mut self) -> bool {
-        let Load { unsent, sent } = self.core.load();
-        let most = self.lookout.most(unsent + sent);
-        self.poll_until(most.unwrap_or(LIMIT));
-        self.left_lying = most.is_some_and(|most| most <= self.events.len());
-        self.has_events()
-    }
-
-    /// Polls the store, at least once, until there are so many events or it has none.
-    fn poll_until(&mut self, events: usize) {
-        while let Some(event) = self.poll_once() {
-            self.events.push(event);
-            if events <= self.events.len() {
-                break;
-            }
-        }
-    }
-
-    fn poll_once(&mut self) -> Option<StoreEvent> {
-        let cx = &mut Context::from_waker(&self.waker);
-        match self.store.poll_event(cx) {
-            Poll::Ready(event) => Some(event),
-            Poll::Pending => None,
-        }
-    }
-
-    fn replies(&mut self, now: Instant) {
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            self.hear(event, now);
-        }
-        self.events = events;
-    }
-
-    fn hear(&mut self, event: StoreEvent, now: Instant) {
-        match event {
-            StoreEvent::Reply(op, result) => {
-                self.spin.answered(now);
-                self.lookout.hears(now);
-                self.core.reply(op, result, now);
-            }
-            StoreEvent::Connected => self.core.connected(now),
-            StoreEvent::Turn(key) => self.core.called(&key, now),
-            StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
-        }
     }
 
     /// When the last was taken up, if there was one.

@@ -171,13 +171,18 @@ mod tests {
 
     /// Many who have asked for a lock of their own, one of whom looks; and how many of them have been told. All answers have come.
     fn crowd() -> (Machine, Inbox, impl Fn() -> usize) {
+        crowd_on(Arc::default())
+    }
+
+    /// The same; `unsent`: whether the store has not been polled since something was submitted.
+    fn crowd_on(unsent: Arc<AtomicBool>) -> (Machine, Inbox, impl Fn() -> usize) {
         let clock = Clock::tokio();
         let inner = MemoryStore::new(Space::private(clock));
         let answers = Arc::new(AtomicBool::new(false));
         let store = Box::new(Remote {
             inner,
             answers: Arc::clone(&answers),
-            unsent: Arc::default(),
+            unsent,
         });
         let mut machine = machine_with(store, clock);
         let inbox = Inbox::default();
@@ -280,25 +285,17 @@ mod tests {
     /// Fails if what is submitted while answers lie is not sent: a store sends when it is polled.
     #[tokio::test(start_paused = true)]
     async fn what_is_submitted_while_answers_lie_is_sent() {
-        let inner = MemoryStore::new(Space::private(Clock::tokio()));
-        let (answers, unsent) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let store = Box::new(Remote {
-            inner,
-            answers: Arc::clone(&answers),
-            unsent: Arc::clone(&unsent),
-        });
-        let mut machine = machine_with(store, Clock::tokio());
-        let inbox = Inbox::default();
-        let woken: Vec<_> = (1..=400).map(|number| asks(&inbox, number)).collect();
-        machine.help(&inbox, Some(TicketId(1)));
-        answers.store(true, Ordering::SeqCst);
+        let unsent = Arc::default();
+        let (mut machine, inbox, _told) = crowd_on(Arc::clone(&unsent));
         machine.turn(&inbox, false, Waker::noop());
         assert!(machine.has_events(), "the task has left some");
-        let more: Vec<_> = (401..=500).map(|number| asks(&inbox, number)).collect();
-        machine.help(&inbox, Some(TicketId(500)));
+        let last = MANY as u64 + 100;
+        let _more: Vec<_> = (MANY as u64 + 1..=last)
+            .map(|number| asks(&inbox, number))
+            .collect();
+        machine.help(&inbox, Some(TicketId(last)));
         assert_eq!(machine.core.load().unsent, 0);
         assert!(!unsent.load(Ordering::SeqCst));
-        drop((woken, more));
     }
 
     /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
