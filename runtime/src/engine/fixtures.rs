@@ -1,9 +1,12 @@
 //! What several tests need.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
+
+use tokio::task::consume_budget;
 
 use super::ticket::Order;
 use crate::lease::Terms;
@@ -46,7 +49,7 @@ impl LockStore for Silent {
     }
 }
 
-/// A server that may be read on any thread, and answers when it is told to.
+/// A server that may be read on any thread, and answers when it is told to, as far as the runtime's budget goes.
 pub(super) struct Remote {
     pub(super) inner: MemoryStore,
     pub(super) answers: Arc<AtomicBool>,
@@ -62,6 +65,8 @@ impl LockStore for Remote {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         self.unsent.store(false, Ordering::SeqCst);
+        // As sockets and channels are.
+        ready!(pin!(consume_budget()).poll(cx));
         if self.answers.load(Ordering::SeqCst) {
             self.inner.poll_event(cx)
         } else {

@@ -153,9 +153,8 @@ impl Machine {
         // Replies first: a lease that they prolong is not due.
         self.replies(now);
         let now = self.commands().unwrap_or(now);
-        // What has become due since then may be due no more by an answer that nobody has heard.
-        let due_by = if self.left_lying { began } else { now };
-        self.core.tick(due_by);
+        // What has become due since then may be due no more by an answer that nobody has heard: it is for the next turn.
+        self.core.tick(began);
         self.news.alarms.extend(self.alarms.due(now));
         self.carry_out(now);
         if told || self.asker.is_some() {

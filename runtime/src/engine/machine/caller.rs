@@ -1,15 +1,11 @@
 //! The machine on a caller's thread: without the engine's task where that would only cost a wake-up.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use tokio::runtime::{Handle, TryCurrentError};
-use tokio::task::unconstrained;
 
 use super::super::core::Load;
 use super::super::inbox::{Command, Inbox};
 use super::super::ticket::TicketId;
+use super::hearing::uncounted;
 use super::{LIMIT, Life, Machine};
 use crate::clock::Instant;
 use crate::store::Attention;
@@ -195,12 +191,7 @@ impl Machine {
     fn listen_from_here(&mut self) -> bool {
         self.home.mute();
         let _ = self.home.take();
-        // Not counted against the caller's own budget of polls: who has none left is told to come back at once, for ever.
-        let mut polled = pin!(unconstrained(poll_fn(|_| Poll::Ready(self.poll_quietly()))));
-        let heard = polled
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        let heard = heard == Poll::Ready(true);
+        let heard = uncounted(|| self.poll_quietly());
         if heard {
             self.replies(self.clock.now());
         }
@@ -232,6 +223,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::task::Waker;
     use std::time::Duration;
 
     use super::super::super::core::Limits;

@@ -1,6 +1,9 @@
 //! What the store says: how much of it is taken at a time, and what follows from it.
 
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::task::unconstrained;
 
 use super::super::core::Load;
 use super::super::lookout;
@@ -19,13 +22,14 @@ impl Machine {
     pub(super) fn hears_all(&mut self, now: Instant) -> bool {
         let is_away = |(_, until)| lookout::away_at(until) <= now;
         let away = self.asker().is_some_and(is_away);
+        self.was_away &= self.asker.is_some();
         let again = away && std::mem::replace(&mut self.was_away, away);
         again || self.core.next_due().is_some_and(|due| due <= now)
     }
 
-    /// Takes what the store has to say; whether it has said anything.
+    /// Takes all that the store has to say; whether it has said anything.
     pub(super) fn poll_all(&mut self) -> bool {
-        self.poll_until(LIMIT);
+        uncounted(|| self.poll_until(usize::MAX));
         self.left_lying = false;
         self.has_events()
     }
@@ -79,5 +83,15 @@ impl Machine {
             StoreEvent::Turn(key) => self.core.called(&key, now),
             StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
         }
+    }
+}
+
+/// Does it where tokio does not count how often it is polled: a task that has no polls left is told, for ever or until it has rested, that
+/// nothing has come.
+pub(super) fn uncounted<T: Default>(act: impl FnOnce() -> T) -> T {
+    let polled = pin!(unconstrained(async { act() }));
+    match polled.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => T::default(),
     }
 }

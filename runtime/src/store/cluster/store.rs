@@ -54,7 +54,7 @@ pub(crate) struct ClusterStore {
     /// How many were asked so far: the next time it is others' turn.
     asked: usize,
     timer: Pin<Box<Sleep>>,
-    /// Whether something has been submitted since it was last polled.
+    /// Whether something has been submitted, or handed to the nodes, since they were last polled.
     unsent: bool,
 }
 
@@ -238,6 +238,7 @@ impl ClusterStore {
         let outbox = self.router.take_outbox();
         let sent = !outbox.is_empty();
         self.nodes.send(outbox);
+        self.unsent |= sent;
         self.nodes.settle(&self.router.take_settled());
         sent
     }
@@ -287,10 +288,9 @@ impl LockStore for ClusterStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // What was answered earlier does not keep what has been submitted since from being sent.
-        let mut unsent = std::mem::take(&mut self.unsent);
+        // What was answered earlier does not keep anything from being sent.
         loop {
-            if !std::mem::take(&mut unsent)
+            if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.router.next_event()
             {
                 return Poll::Ready(event);

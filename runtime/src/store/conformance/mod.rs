@@ -82,9 +82,8 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     }
     order(&mut one, &mut two).await;
     batches(&mut one).await;
-    if !promises.is_quorum() {
-        sent_behind_answers(&mut one, &mut two).await;
-    }
+    sent_behind_answers(&mut one, &mut two).await;
+    sent_with_the_answer(&mut one, &mut two).await;
     kept(&mut one, &mut two).await;
     mixed::run(&mut one, &mut two).await;
 }
@@ -237,7 +236,8 @@ async fn batches(one: &mut Client) {
 /// What is submitted is sent with the next poll, though that returns something that was answered earlier.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
-    let scenes = ["one", "other", "late"].map(|name| scene(&format!("behind:{name}")));
+    // On one node of a cluster.
+    let scenes = ["one", "other", "late"].map(|name| scene(&format!("{{behind}}:{name}")));
     let [first, second, late] = scenes.map(|(key, mine, _)| (key, mine));
     let ids = [one.next_id(), one.next_id()];
     let patience = Duration::from_secs(5);
@@ -252,15 +252,37 @@ async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     if let Poll::Ready(StoreEvent::Reply(id, Ok(reply))) = polled {
         one.early.push((id, reply));
     }
-    let sent = async { while two.renew(&[(&late.0, late.1)], ttl).await != [true] {} };
-    let sent = tokio::time::timeout(patience, sent).await;
-    assert!(sent.is_ok(), "it lies behind what was answered");
+    sent(two, &late.0, late.1).await;
     for id in [ids[1], last] {
         assert!(matches!(one.reply(id).await, Reply::Acquired { .. }));
     }
     for (key, mine) in [first, second, late] {
         assert!(one.release(&key, mine).await);
     }
+}
+
+/// What had to wait for an answer is sent by the poll that returns that.
+async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
+    let scenes = ["first", "next"].map(|name| scene(&format!("{{waits}}:{name}")));
+    let [first, next] = scenes.map(|(key, mine, _)| (key, mine));
+    let ids = [one.next_id(), one.next_id()];
+    for (id, (key, mine)) in ids.into_iter().zip([&first, &next]) {
+        one.submit(id, acquire(key, *mine, one.promises.ttl));
+    }
+    one.reply(ids[0]).await;
+    sent(two, &next.0, next.1).await;
+    assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
+    for (key, mine) in [first, next] {
+        assert!(one.release(&key, mine).await);
+    }
+}
+
+/// Waits until the server has given `token` the lock, whose client is not polled meanwhile.
+async fn sent(client: &mut Client, key: &FullKey, token: Token) {
+    let ttl = client.promises.ttl;
+    let seen = async { while client.renew(&[(key, token)], ttl).await != [true] {} };
+    let seen = tokio::time::timeout(Duration::from_secs(5), seen).await;
+    assert!(seen.is_ok(), "{key:?} lies behind what was answered");
 }
 
 fn scene(name: &str) -> (FullKey, Token, Token) {

@@ -24,7 +24,7 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
-    /// Whether something has been submitted since it was last polled.
+    /// Whether something has been submitted, or handed to the nodes, since they were last polled.
     unsent: bool,
 }
 
@@ -151,6 +151,7 @@ impl RedlockStore {
                 sent = true;
             }
         }
+        self.unsent |= sent;
         sent
     }
 
@@ -226,10 +227,9 @@ impl LockStore for RedlockStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // What was answered earlier does not keep what has been submitted since from being sent.
-        let mut unsent = std::mem::take(&mut self.unsent);
+        // What was answered earlier does not keep anything from being sent.
         loop {
-            if !std::mem::take(&mut unsent)
+            if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.panel.next_event()
             {
                 return Poll::Ready(event);

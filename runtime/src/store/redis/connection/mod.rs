@@ -72,7 +72,7 @@ pub(crate) struct RedisStore {
     /// What came meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
-    /// Whether something has been submitted since it was last polled.
+    /// Whether something has been submitted, or put on `running`, since that was last polled.
     unsent: bool,
 }
 
@@ -231,6 +231,12 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
+    /// Sends it when the store is polled next.
+    fn put(&mut self, batch: Boxed<Batch>) {
+        self.unsent = true;
+        self.running.push(batch);
+    }
+
     fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while let Poll::Ready(Some(batch)) = self.running.poll_next_unpin(cx) {
@@ -277,7 +283,9 @@ impl RedisStore {
         }
         if idle_at.is_some_and(|at| at <= now) {
             let ping = self.line.as_mut().map(|line| line.ping(self.io_timeout));
-            self.running.extend(ping);
+            if let Some(ping) = ping {
+                self.put(ping);
+            }
             return true;
         }
         if let Some(next) = self.reconnect_at.or(silent_at).or(idle_at) {
@@ -312,9 +320,8 @@ impl LockStore for RedisStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // What was answered earlier does not keep what has been submitted since from being sent.
-        let mut unsent = std::mem::take(&mut self.unsent);
-        while std::mem::take(&mut unsent) || self.events.is_empty() {
+        // What was answered earlier does not keep anything from being sent.
+        while std::mem::take(&mut self.unsent) || self.events.is_empty() {
             if !self.advance(cx) && self.events.is_empty() {
                 return Poll::Pending;
             }

@@ -81,7 +81,8 @@ impl RedisStore {
             self.waiting = Some(epoch);
         }
         let content = Content::Requests(bundles);
-        self.running.push(line.run(pipeline, content, patience));
+        let batch = line.run(pipeline, content, patience);
+        self.put(batch);
         for (epoch, command) in stray {
             self.send_behind(epoch, command);
         }
@@ -99,7 +100,8 @@ impl RedisStore {
     /// that some day, it reads both.
     fn send_behind(&mut self, epoch: Epoch, command: Cmd) {
         if let Some(line) = self.retired.iter_mut().find(|line| line.epoch == epoch) {
-            self.running.push(line.send(command, self.io_timeout));
+            let batch = line.send(command, self.io_timeout);
+            self.put(batch);
         }
     }
 
@@ -225,7 +227,9 @@ impl RedisStore {
                     .line
                     .as_mut()
                     .and_then(|line| line.load_scripts(self.io_timeout));
-                self.running.extend(load);
+                if let Some(load) = load {
+                    self.put(load);
+                }
             }
             // Behind the same name there may be a master by now.
             "READONLY" => self.replace(),
