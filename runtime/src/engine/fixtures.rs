@@ -1,5 +1,6 @@
 //! What several tests need.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,10 +8,12 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use tokio::task::consume_budget;
+use tokio::time::advance;
 
 use super::ticket::Order;
+use crate::clock::Clock;
 use crate::lease::Terms;
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{MemoryStore, Space};
 use crate::store::{LockStore, Request, StoreEvent};
 use crate::token::{Nonce, Token};
 
@@ -55,6 +58,19 @@ pub(super) struct Remote {
     pub(super) answers: Arc<AtomicBool>,
     /// Whether it has not been polled since something was submitted.
     pub(super) unsent: Arc<AtomicBool>,
+    /// The tests' time that each poll takes.
+    pub(super) takes: Duration,
+}
+
+impl Remote {
+    pub(super) fn new() -> Self {
+        Self {
+            inner: MemoryStore::new(Space::private(Clock::tokio())),
+            answers: Arc::default(),
+            unsent: Arc::default(),
+            takes: Duration::ZERO,
+        }
+    }
 }
 
 impl LockStore for Remote {
@@ -65,6 +81,9 @@ impl LockStore for Remote {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         self.unsent.store(false, Ordering::SeqCst);
+        if !self.takes.is_zero() {
+            let _ = pin!(advance(self.takes)).poll(cx);
+        }
         // As sockets and channels are.
         ready!(pin!(consume_budget()).poll(cx));
         if self.answers.load(Ordering::SeqCst) {

@@ -139,7 +139,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
     use std::task::{Context, Waker};
 
     use super::super::super::core::Limits;
@@ -148,44 +148,36 @@ mod tests {
     use super::super::super::lookout::AT_A_TIME;
     use super::super::super::shared::tell;
     use super::super::super::slot::Slot;
-    use super::super::super::ticket::Order;
+    use super::super::super::ticket::{Order, Watchdog};
     use super::super::LIMIT;
     use super::*;
     use crate::clock::Clock;
     use crate::store::LockStore;
-    use crate::store::memory::{MemoryStore, Space};
 
     /// The tests' time stands still: somebody who waits for a processor is not to be taken to be away.
     fn machine() -> Machine {
-        machine_with(Box::new(Silent), Clock::tokio())
+        machine_with(Box::new(Silent))
     }
 
-    fn machine_with(store: Box<dyn LockStore>, clock: Clock) -> Machine {
+    fn machine_with(store: Box<dyn LockStore>) -> Machine {
         let limits = Limits {
             in_flight: 4 * LIMIT,
             ..Limits::of_tests(LONG, 100)
         };
-        Machine::new(store, limits, clock, true, Arc::default())
+        Machine::new(store, limits, Clock::tokio(), true, Arc::default())
     }
 
     const MANY: usize = 400;
 
     /// Many who have asked for a lock of their own, one of whom looks; and how many of them have been told. All answers have come.
     fn crowd() -> (Machine, Inbox, impl Fn() -> usize) {
-        crowd_of(MANY, Arc::default())
+        crowd_of(MANY, Remote::new())
     }
 
-    /// The same of so many; `unsent`: whether the store has not been polled since something was submitted.
-    fn crowd_of(many: usize, unsent: Arc<AtomicBool>) -> (Machine, Inbox, impl Fn() -> usize) {
-        let clock = Clock::tokio();
-        let inner = MemoryStore::new(Space::private(clock));
-        let answers = Arc::new(AtomicBool::new(false));
-        let store = Box::new(Remote {
-            inner,
-            answers: Arc::clone(&answers),
-            unsent,
-        });
-        let mut machine = machine_with(store, clock);
+    /// The same of so many, who have asked `store`.
+    fn crowd_of(many: usize, store: Remote) -> (Machine, Inbox, impl Fn() -> usize) {
+        let answers = Arc::clone(&store.answers);
+        let mut machine = machine_with(Box::new(store));
         let inbox = Inbox::default();
         let woken: Vec<_> = (1..=many as u64)
             .map(|number| asks(&inbox, number))
@@ -237,20 +229,65 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_that_has_come_is_heard_before_it_is_decided_what_is_due() {
         let many = 3 * LIMIT;
-        let (mut machine, inbox, told) = crowd_of(many, Arc::default());
+        let (mut machine, inbox, told) = crowd_of(many, Remote::new());
         let soon = lookout::longest_absence() / 4;
-        let id = TicketId(1 + many as u64);
-        let slot = Slot::new("soon".into(), Clock::System);
         let order = Order {
             wait: soon,
             ..order("soon")
         };
-        assert!(inbox.put(Command::Acquire { id, order, slot }));
+        let (command, _) = asks_for(1 + many as u64, order);
+        assert!(inbox.put(command));
         machine.help(&inbox, None);
         tokio::time::advance(soon).await;
         machine.turn(&inbox, true, Waker::noop());
         tell(machine.take_news());
         assert_eq!(told(), many);
+    }
+
+    /// Fails if a lease counts as lost whose renewal has been answered, because it ended while earlier answers were taken.
+    #[tokio::test(start_paused = true)]
+    async fn what_becomes_due_while_answers_are_taken_is_for_the_next_turn() {
+        let micro = Duration::from_micros(1);
+        let store = Remote {
+            takes: micro,
+            ..Remote::new()
+        };
+        let answers = Arc::clone(&store.answers);
+        let (mut machine, inbox) = (machine_with(Box::new(store)), Inbox::default());
+        let interval = LONG / 3;
+        let watchdog = Watchdog {
+            interval,
+            max_hold: None,
+        };
+        let renewed = Order {
+            watchdog: Some(watchdog),
+            ..order("renewed")
+        };
+        let (command, lease) = asks_for(0, renewed);
+        assert!(inbox.put(command));
+        answers.store(true, Ordering::SeqCst);
+        while !lease.is_live() {
+            machine.turn(&inbox, false, Waker::noop());
+        }
+        answers.store(false, Ordering::SeqCst);
+        let _many: Vec<_> = (1..=MANY as u64)
+            .map(|number| asks(&inbox, number))
+            .collect();
+        for pause in [Duration::ZERO, interval] {
+            tokio::time::advance(pause).await;
+            machine.turn(&inbox, true, Waker::noop());
+        }
+        // The time in which a body is told is a twentieth.
+        let left = lease.remaining() - LONG / 20;
+        tokio::time::advance(left - 10 * micro).await;
+        machine.turn(&inbox, true, Waker::noop());
+        answers.store(true, Ordering::SeqCst);
+        let before = lease.deadline();
+        while lease.deadline() <= before {
+            machine.turn(&inbox, false, Waker::noop());
+            assert!(lease.is_live(), "it has been renewed");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Fails if the callers of a runtime that is blocked are told by and by.
@@ -292,8 +329,9 @@ mod tests {
     /// Fails if what is submitted while answers lie is not sent: a store sends when it is polled.
     #[tokio::test(start_paused = true)]
     async fn what_is_submitted_while_answers_lie_is_sent() {
-        let unsent = Arc::default();
-        let (mut machine, inbox, _told) = crowd_of(MANY, Arc::clone(&unsent));
+        let store = Remote::new();
+        let unsent = Arc::clone(&store.unsent);
+        let (mut machine, inbox, _told) = crowd_of(MANY, store);
         machine.turn(&inbox, false, Waker::noop());
         assert!(machine.has_events(), "the task has left some");
         let last = MANY as u64 + 100;
@@ -307,17 +345,21 @@ mod tests {
 
     /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
     fn asks(inbox: &Inbox, number: u64) -> impl Fn() -> usize + use<> {
-        let name = number.to_string();
-        let slot = Slot::new(name.as_str().into(), Clock::System);
+        let (command, slot) = asks_for(number, order(&number.to_string()));
         let (task, woken) = counting();
         assert!(slot.poll_granted(&Context::from_waker(&task)).is_pending());
-        let command = Command::Acquire {
-            id: TicketId(number),
-            order: order(&name),
-            slot,
-        };
         assert!(inbox.put(command));
         woken
+    }
+
+    fn asks_for(number: u64, order: Order) -> (Command, Arc<Slot>) {
+        let slot = Slot::new(order.key.clone(), Clock::tokio());
+        let command = Command::Acquire {
+            id: TicketId(number),
+            order,
+            slot: Arc::clone(&slot),
+        };
+        (command, slot)
     }
 
     fn asker(machine: &Machine) -> Option<u64> {
