@@ -40,6 +40,17 @@ pub async fn conformance_of_queues(url: &str) {
     conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
 }
 
+/// Asks for both of `keys` of one node, the second of which `moves`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached, or what is sent on to another node lies behind an answer that has been taken.
+pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
+    let (one, two) = (open(url).await, open(url).await);
+    moves();
+    conformance::sent_on(one, two, keys).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///

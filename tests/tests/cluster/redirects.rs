@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::__test::sent_on;
 use leasehold_tests::cluster::{Cluster, MASTERS, Setup};
 use redis::cmd;
 
@@ -46,6 +47,21 @@ async fn moved_is_enough() {
     let redirected = redirects(&cluster) - redirected;
     let slots = u64::try_from(keys.len()).expect("they are few");
     assert!(redirected <= slots, "{redirected} redirects");
+}
+
+/// Fails if a request that goes on to another node is written only when all that was answered with it has been taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_on_does_not_lie_behind_answers() {
+    let cluster = Setup::new().start();
+    let names = (0..).map(|key| format!("lock:sent-on:{key}"));
+    let node_of = |key: &String| cluster.owner(cluster.slot(key));
+    let mut keys = names.filter(|key| node_of(key) == 0);
+    let [stays, moved] = [(); 2].map(|()| keys.next().expect("they do not end"));
+    sent_on(&cluster.url(), [&stays, &moved], || {
+        hide_the_map(&cluster);
+        cluster.reshard(cluster.slot(&moved), 1);
+    })
+    .await;
 }
 
 /// How many requests the nodes have sent elsewhere.

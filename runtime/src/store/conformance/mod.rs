@@ -277,6 +277,27 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     }
 }
 
+/// What is sent elsewhere is sent on by the poll that returns an answer that came with that: of keys of one node as `one` knows it, the
+/// second has moved.
+///
+/// # Panics
+///
+/// Where it lies behind the answer.
+pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, keys: [&str; 2]) {
+    let (mut one, mut two) = (Client::new(one), Client::new(two));
+    let token = Token::random(Nonce::new());
+    let [stays, moved] = keys.map(FullKey::from);
+    let ids = [one.next_id(), one.next_id()];
+    let acquires = [&stays, &moved].map(|key| acquire(key, token, TTL));
+    let requests = ids.into_iter().zip(acquires);
+    let patience = Duration::from_secs(5);
+    let requests = requests.map(|(id, op)| Request { id, op, patience });
+    one.store.submit(&mut requests.collect());
+    one.reply(ids[0]).await;
+    sent(&mut two, &moved, token).await;
+    assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
+}
+
 /// Waits until the server has given `token` the lock, whose client is not polled meanwhile.
 async fn sent(client: &mut Client, key: &FullKey, token: Token) {
     let ttl = client.promises.ttl;
