@@ -10,11 +10,15 @@ use std::time::Duration;
 use tokio::task::consume_budget;
 use tokio::time::advance;
 
-use super::ticket::Order;
+use super::core::Limits;
+use super::inbox::{Command, Inbox};
+use super::machine::Machine;
+use super::slot::Slot;
+use super::ticket::{Order, TicketId};
 use crate::clock::Clock;
 use crate::lease::Terms;
 use crate::store::memory::{MemoryStore, Space};
-use crate::store::{LockStore, Request, StoreEvent};
+use crate::store::{Attention, LockStore, Request, StoreEvent};
 use crate::token::{Nonce, Token};
 
 #[derive(Default)]
@@ -58,8 +62,11 @@ pub(super) struct Remote {
     pub(super) answers: Arc<AtomicBool>,
     /// Whether it has not been polled since something was submitted.
     pub(super) unsent: Arc<AtomicBool>,
-    /// The tests' time that each poll takes.
+    /// How long each poll takes, by the test's time.
     pub(super) takes: Duration,
+    /// Whether the runtime has not looked for what has come: only who looks for itself sees it.
+    pub(super) unseen: Arc<AtomicBool>,
+    pub(super) attention: Attention,
 }
 
 impl Remote {
@@ -69,6 +76,8 @@ impl Remote {
             answers: Arc::default(),
             unsent: Arc::default(),
             takes: Duration::ZERO,
+            unseen: Arc::default(),
+            attention: Attention::Runtime,
         }
     }
 }
@@ -80,17 +89,22 @@ impl LockStore for Remote {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        self.unsent.store(false, Ordering::SeqCst);
         if !self.takes.is_zero() {
             let _ = pin!(advance(self.takes)).poll(cx);
         }
         // As sockets and channels are.
         ready!(pin!(consume_budget()).poll(cx));
-        if self.answers.load(Ordering::SeqCst) {
+        self.unsent.store(false, Ordering::SeqCst);
+        let unseen = self.attention == Attention::Runtime && self.unseen.load(Ordering::SeqCst);
+        if self.answers.load(Ordering::SeqCst) && !unseen {
             self.inner.poll_event(cx)
         } else {
             Poll::Pending
         }
+    }
+
+    fn attend(&mut self, attention: Attention) {
+        self.attention = attention;
     }
 
     fn works_anywhere(&self) -> bool {
@@ -116,4 +130,33 @@ pub(super) fn order(name: &str) -> Order {
         wait: LONG,
         share: None,
     }
+}
+
+/// Only the test's time: somebody who waits for a processor is not to be taken to be away.
+pub(super) fn machine_on(store: impl LockStore + 'static) -> Machine {
+    let limits = Limits {
+        in_flight: 4_096,
+        ..Limits::of_tests(LONG, 100)
+    };
+    let clock = Clock::tokio();
+    Machine::new(Box::new(store), limits, clock, true, Arc::default())
+}
+
+/// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
+pub(super) fn asks(inbox: &Inbox, number: u64) -> impl Fn() -> usize + use<> {
+    let (command, slot) = asks_for(number, order(&number.to_string()));
+    let (task, woken) = counting();
+    assert!(slot.poll_granted(&Context::from_waker(&task)).is_pending());
+    assert!(inbox.put(command));
+    woken
+}
+
+pub(super) fn asks_for(number: u64, order: Order) -> (Command, Arc<Slot>) {
+    let slot = Slot::new(order.key.clone(), Clock::tokio());
+    let command = Command::Acquire {
+        id: TicketId(number),
+        order,
+        slot: Arc::clone(&slot),
+    };
+    (command, slot)
 }

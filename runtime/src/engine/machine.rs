@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use self::hearing::uncounted;
 use super::alarms::Alarms;
 use super::core::{Core, Limits, Signal, earlier};
 use super::home::Home;
@@ -28,7 +29,7 @@ mod attention;
 mod caller;
 mod hearing;
 
-/// How many of the store's events are taken at most before what follows from them is carried out.
+/// How many of the store's events are taken at most before what follows from them is carried out, unless something is due.
 const LIMIT: usize = 1024;
 
 /// The longest sleep of the engine's task. The runtime's timers stand still while the machine is suspended and leases do not, so the
@@ -162,7 +163,7 @@ impl Machine {
         }
         if self.asker.is_some() {
             // What has been submitted is written, as the task may rest now. What has come is for the next look.
-            self.poll_store();
+            uncounted(|| self.poll_store());
         }
         true
     }

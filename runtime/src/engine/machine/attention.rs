@@ -140,31 +140,20 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
-    use std::task::{Context, Waker};
+    use std::task::Waker;
 
-    use super::super::super::core::Limits;
-    use super::super::super::fixtures::{LONG, Remote, Silent, counting, order};
-    use super::super::super::inbox::{Command, Inbox};
+    use super::super::super::fixtures::{
+        Remote, Silent, asks, asks_for, counting, machine_on, order,
+    };
+    use super::super::super::inbox::Inbox;
     use super::super::super::lookout::AT_A_TIME;
     use super::super::super::shared::tell;
-    use super::super::super::slot::Slot;
-    use super::super::super::ticket::{Order, Watchdog};
+    use super::super::super::ticket::Order;
     use super::super::LIMIT;
     use super::*;
-    use crate::clock::Clock;
-    use crate::store::LockStore;
 
-    /// The tests' time stands still: somebody who waits for a processor is not to be taken to be away.
     fn machine() -> Machine {
-        machine_with(Box::new(Silent))
-    }
-
-    fn machine_with(store: Box<dyn LockStore>) -> Machine {
-        let limits = Limits {
-            in_flight: 4 * LIMIT,
-            ..Limits::of_tests(LONG, 100)
-        };
-        Machine::new(store, limits, Clock::tokio(), true, Arc::default())
+        machine_on(Silent)
     }
 
     const MANY: usize = 400;
@@ -177,7 +166,7 @@ mod tests {
     /// The same of so many, who have asked `store`.
     fn crowd_of(many: usize, store: Remote) -> (Machine, Inbox, impl Fn() -> usize) {
         let answers = Arc::clone(&store.answers);
-        let mut machine = machine_with(Box::new(store));
+        let mut machine = machine_on(store);
         let inbox = Inbox::default();
         let woken: Vec<_> = (1..=many as u64)
             .map(|number| asks(&inbox, number))
@@ -244,52 +233,6 @@ mod tests {
         assert_eq!(told(), many);
     }
 
-    /// Fails if a lease counts as lost whose renewal has been answered, because it ended while earlier answers were taken.
-    #[tokio::test(start_paused = true)]
-    async fn what_becomes_due_while_answers_are_taken_is_for_the_next_turn() {
-        let micro = Duration::from_micros(1);
-        let store = Remote {
-            takes: micro,
-            ..Remote::new()
-        };
-        let answers = Arc::clone(&store.answers);
-        let (mut machine, inbox) = (machine_with(Box::new(store)), Inbox::default());
-        let interval = LONG / 3;
-        let watchdog = Watchdog {
-            interval,
-            max_hold: None,
-        };
-        let renewed = Order {
-            watchdog: Some(watchdog),
-            ..order("renewed")
-        };
-        let (command, lease) = asks_for(0, renewed);
-        assert!(inbox.put(command));
-        answers.store(true, Ordering::SeqCst);
-        while !lease.is_live() {
-            machine.turn(&inbox, false, Waker::noop());
-        }
-        answers.store(false, Ordering::SeqCst);
-        let _many: Vec<_> = (1..=MANY as u64)
-            .map(|number| asks(&inbox, number))
-            .collect();
-        for pause in [Duration::ZERO, interval] {
-            tokio::time::advance(pause).await;
-            machine.turn(&inbox, true, Waker::noop());
-        }
-        // The time in which a body is told is a twentieth.
-        let left = lease.remaining() - LONG / 20;
-        tokio::time::advance(left - 10 * micro).await;
-        machine.turn(&inbox, true, Waker::noop());
-        answers.store(true, Ordering::SeqCst);
-        let before = lease.deadline();
-        while lease.deadline() <= before {
-            machine.turn(&inbox, false, Waker::noop());
-            assert!(lease.is_live(), "it has been renewed");
-            tokio::task::yield_now().await;
-        }
-    }
-
     /// Fails if the callers of a runtime that is blocked are told by and by.
     #[tokio::test(start_paused = true)]
     async fn all_that_has_come_is_heard_when_nobody_looks_who_was_to() {
@@ -341,25 +284,6 @@ mod tests {
         machine.help(&inbox, Some(TicketId(last)));
         assert_eq!(machine.core.load().unsent, 0);
         assert!(!unsent.load(Ordering::SeqCst));
-    }
-
-    /// A caller asks for a lock of its own and goes to sleep; how often it has been woken since.
-    fn asks(inbox: &Inbox, number: u64) -> impl Fn() -> usize + use<> {
-        let (command, slot) = asks_for(number, order(&number.to_string()));
-        let (task, woken) = counting();
-        assert!(slot.poll_granted(&Context::from_waker(&task)).is_pending());
-        assert!(inbox.put(command));
-        woken
-    }
-
-    fn asks_for(number: u64, order: Order) -> (Command, Arc<Slot>) {
-        let slot = Slot::new(order.key.clone(), Clock::tokio());
-        let command = Command::Acquire {
-            id: TicketId(number),
-            order,
-            slot: Arc::clone(&slot),
-        };
-        (command, slot)
     }
 
     fn asker(machine: &Machine) -> Option<u64> {

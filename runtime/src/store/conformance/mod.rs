@@ -236,8 +236,8 @@ async fn batches(one: &mut Client) {
 /// What is submitted is sent with the next poll, though that returns something that was answered earlier.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
-    // On one node of a cluster.
-    let scenes = ["one", "other", "late"].map(|name| scene(&format!("{{behind}}:{name}")));
+    // The first two on one node of a cluster.
+    let scenes = ["{behind}:one", "{behind}:other", "behind:late"].map(scene);
     let [first, second, late] = scenes.map(|(key, mine, _)| (key, mine));
     let ids = [one.next_id(), one.next_id()];
     let patience = Duration::from_secs(5);
@@ -283,6 +283,7 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
 /// # Panics
 ///
 /// Where it lies behind the answer.
+#[cfg(feature = "__test")]
 pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, keys: [&str; 2]) {
     let (mut one, mut two) = (Client::new(one), Client::new(two));
     let token = Token::random(Nonce::new());

@@ -231,7 +231,7 @@ impl RedisStore {
         moved | self.poll_timer(cx)
     }
 
-    /// Sends it when the store is polled next.
+    /// Sends it when `running` is polled next.
     fn put(&mut self, batch: Boxed<Batch>) {
         self.unsent = true;
         self.running.push(batch);
