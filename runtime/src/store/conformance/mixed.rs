@@ -99,7 +99,8 @@ async fn last(client: &mut Client, locks: &[Lock]) {
         else {
             panic!("{} is held, and not {reply:?}", lock.key);
         };
-        assert!(left <= lock.ttl, "{}: {left:?}", lock.key);
+        let most = client.promises.longest(longest, lock.ttl);
+        assert!(left <= most, "{}: {left:?}", lock.key);
         if lock.ttl == longest {
             assert!(longest / 2 < left, "{}: {left:?}", lock.key);
         }
@@ -135,6 +136,7 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
 /// Every fourth is kept for a while; the others are free at once, and their next fences come after those that were kept in reserve.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 4;
+    let longest = one.promises.longest(one.promises.ttl, keep);
     let is_kept = |nth: usize| nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
         let mut op = release(&lock.key, lock.token, Vec::new());
@@ -168,7 +170,7 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
             Reply::Held {
                 left: Some(left), ..
             } => assert!(
-                had == Had::Nothing || is_kept(nth) && left <= keep,
+                had == Had::Nothing || is_kept(nth) && left <= longest,
                 "{left:?}"
             ),
             other => panic!("{} was answered by {other:?}", lock.key),
