@@ -51,6 +51,23 @@ pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     conformance::sent_on(one, two, keys).await;
 }
 
+/// Asks nodes for `key`, which one of them gives and the others do not, once they have been `met`; see `given_back` of the suite.
+///
+/// # Panics
+///
+/// Where the nodes cannot be reached, or what one has given is not given back before answers are taken again.
+pub async fn given_back(
+    url: &str,
+    key: &str,
+    met: impl FnOnce(),
+    given: impl Fn() -> bool,
+    decides: impl FnOnce(),
+) {
+    let store = open(url).await;
+    met();
+    conformance::given_back(store, key, given, decides).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///

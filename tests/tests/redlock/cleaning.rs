@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::__test::given_back;
 use leasehold::LockError;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
@@ -96,6 +97,20 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     wait::until("the nodes that hung are cleaned", SECOND * 3, || {
         count(&probes, "k") == 0
     });
+}
+
+/// Fails if what a node has given to one who does not get the lock is given back only when the next answer is taken.
+#[tokio::test]
+async fn what_was_given_in_vain_does_not_lie_behind_the_answer() {
+    let nodes = Quorum::older_than(3, SECOND * 10);
+    let probes = nodes.probes();
+    for probe in &probes[1..] {
+        probe.overwrite("k", "another's", SECOND * 60);
+    }
+    let url = nodes.url_with("max_ttl=10s&node_timeout=4s");
+    let third = &nodes.servers[2];
+    let given = || count(&probes[..1], "k") == 1;
+    given_back(&url, "lock:k", || third.pause(), given, || third.resume()).await;
 }
 
 #[tokio::test]

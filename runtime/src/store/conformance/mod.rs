@@ -310,6 +310,41 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
     assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
 }
 
+/// What a node gave in vain is given back by the poll that returns the answer: `given` says whether one has given the lock and has it still.
+/// The others say that it is held; they do not both answer before `decides`.
+///
+/// # Panics
+///
+/// Where that lies behind the answer.
+#[cfg(feature = "__test")]
+pub(crate) async fn given_back(
+    store: Box<dyn LockStore>,
+    key: &str,
+    given: impl Fn() -> bool,
+    decides: impl FnOnce(),
+) {
+    let mut one = Client::of(Promises::QUORUM, store);
+    let id = one.next_id();
+    let token = Token::random(Nonce::new());
+    one.submit(id, acquire(&key.into(), token, one.promises.ttl));
+    let mut is_given = false;
+    while !is_given {
+        is_given = given();
+        // When the time is over, what had come before has been heard.
+        let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
+        assert!(early.is_err(), "it has been decided: {early:?}");
+    }
+    decides();
+    assert!(matches!(one.reply(id).await, Reply::Held { .. }));
+    let back = async {
+        while given() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let back = tokio::time::timeout(Duration::from_secs(5), back).await;
+    assert!(back.is_ok(), "it lies behind what was answered");
+}
+
 /// Waits until the server has given `token` the lock, whose client is not polled meanwhile.
 async fn sent(client: &mut Client, key: &FullKey, token: Token) {
     let ttl = client.promises.ttl;
