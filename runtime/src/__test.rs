@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::engine::Command;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::conformance::Promises;
@@ -100,6 +101,16 @@ pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::Nothing);
     // Only for this repository's benchmarks, which cannot go on without it.
     connecting.await.expect("nothing is connected to")
+}
+
+/// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.
+///
+/// # Panics
+///
+/// Where the engine has stopped before.
+pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
+    let sent = pool.engine().send(Command::Inside(Box::new(code)));
+    sent.expect("the engine runs");
 }
 
 #[cfg(debug_assertions)]

@@ -1,10 +1,12 @@
 //! Pools: a connection to a lock store and the engine that keeps its locks.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,6 +15,7 @@ use crate::clock::Clock;
 pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
 use crate::full_key::FullKey;
+use crate::reporter;
 use crate::token::{Nonce, Token};
 use crate::{CheckReport, LockError, LockRequest, Replicas, installed, store};
 
@@ -22,6 +25,8 @@ const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
+/// So long a shutdown waits for the log at most, beyond its own limit.
+const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// A server answers so many within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
@@ -154,7 +159,8 @@ impl LockPool {
     }
 
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
-    /// released, and reports. Locks that are still held then are kept and renewed.
+    /// released, and reports. Locks that are still held then are kept and renewed. What is left to log is logged before
+    /// this returns, if the subscriber takes it within 100 ms.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         self.finish_shutdown(self.begin_shutdown(limit)).await
     }
@@ -171,7 +177,27 @@ impl LockPool {
         begun: oneshot::Receiver<ShutdownReport>,
     ) -> ShutdownReport {
         // An engine that is gone holds nothing.
-        begun.await.unwrap_or_default()
+        let report = begun.await.unwrap_or_default();
+        self.log_is_told().await;
+        report
+    }
+
+    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]: a program ends behind its shutdown.
+    async fn log_is_told(&self) {
+        let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
+        let at = self.engine().clock().now() + LOG_LIMIT;
+        // An engine that is gone drops `caller`, and with it the limit comes at once.
+        let _ = self.engine().send(Command::Wake { at, caller });
+        poll_fn(|cx| {
+            let ended = Pin::new(&mut told).poll(cx).is_ready();
+            let late = Pin::new(&mut late).poll(cx).is_ready();
+            if ended || late {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 
     pub(crate) fn id(&self) -> PoolId {

@@ -47,6 +47,9 @@ pub(crate) enum Command {
     },
     /// All callers are gone.
     Close,
+    /// Runs code of a test under the engine's mutex.
+    #[cfg(feature = "__test")]
+    Inside(Box<dyn FnOnce() + Send>),
 }
 
 impl Command {

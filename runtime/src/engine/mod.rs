@@ -46,6 +46,8 @@ pub(crate) use driver::Engine;
 pub(crate) use inbox::Command;
 #[cfg(feature = "redis")]
 pub(crate) use jitter::Jitter;
+#[cfg(feature = "metrics")]
+pub(crate) use meter::tell_counts;
 pub(crate) use news::guarded;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;

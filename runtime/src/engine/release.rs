@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::core::{Core, Flight, Signal};
 use super::ticket::{Cleanup, Stage, TicketId};
 use crate::clock::Instant;
+use crate::reporter;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, Reply, Retry};
 
@@ -170,11 +171,14 @@ impl Core {
         }
         if cleanup.until <= now {
             if cleanup.was_held && !cleanup.removed {
-                tracing::warn!(
-                    key = ?ticket.order.key.name(),
-                    tries = cleanup.tries,
-                    "release not confirmed; the lock has expired by now"
-                );
+                let (key, tries) = (ticket.order.key.clone(), cleanup.tries);
+                reporter::log(move || {
+                    tracing::warn!(
+                        key = ?key.name(),
+                        tries,
+                        "release not confirmed; the lock has expired by now"
+                    );
+                });
             }
             self.forget(id, now);
         } else if cleanup.next_try <= now {

@@ -10,6 +10,7 @@ use super::inbox::{Command, Inbox};
 use super::lookout;
 use super::machine::Machine;
 use super::news::{News, guarded};
+use super::slot::Parting;
 use super::ticket::TicketId;
 use crate::clock::{Clock, Instant};
 use crate::{LockError, StoreError};
@@ -230,7 +231,8 @@ impl Shared {
             && self.somebody_rests.swap(false, Ordering::SeqCst)
         {
             let resting = self.resting().take();
-            news.get_or_insert_default().wakers.extend(resting);
+            let wakers = &mut news.get_or_insert_default().wakers;
+            wakers.extend(resting.map(Parting::Wake));
         }
         news
     }
