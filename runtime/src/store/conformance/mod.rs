@@ -11,9 +11,12 @@ use crate::token::{Nonce, Token};
 
 mod mixed;
 mod queue;
+mod shares;
 mod together;
 
 pub(crate) use queue::run as run_queue;
+#[cfg(feature = "__test")]
+pub(crate) use shares::one_share_is_refused;
 
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);

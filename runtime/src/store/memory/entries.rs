@@ -252,7 +252,7 @@ impl Entries {
                     return false;
                 };
                 *end = until;
-                entry.expires = entry.expires.max(until);
+                entry.expires = shares.values().max().copied().unwrap_or(until);
                 true
             }
             State::Held { .. } | State::Handed => false,
