@@ -27,10 +27,13 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
         ],
-        Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
+        Bug::HandOffBelieved => &[
+            ("'PX', CLAIM", "'PX', 600000"),
+            ("if left > CLAIM and", "if false and"),
+        ],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),
-            ("now - seen <= FORGOTTEN", "true"),
+            ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
         ],
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
         Bug::ReadersUnseen => &[(
@@ -39,6 +42,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         )],
         Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
         Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::FutureBelieved => &[
+            (" and seen - now <= CLAIM", ""),
+            ("if seen > oldest then", "if false then"),
+        ],
+        Bug::OldClaimBelieved => &[("if left > CLAIM and", "if false and")],
         Bug::KeptTokenStays => &[
             (
                 "KEPT .. string.sub(found[2 * i - 1], 33)",
