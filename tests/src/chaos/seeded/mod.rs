@@ -7,6 +7,7 @@ mod cluster;
 mod quorum;
 mod scenarios;
 mod scene;
+mod server_time;
 mod shares;
 
 use std::path::Path;
@@ -199,6 +200,36 @@ pub const CASES: &[Case] = &[
         Kind::Crowded,
         "four come for three places",
         shares::four_for_three,
+    ),
+    case(
+        "EndedShareRevived",
+        Kind::FreedLate,
+        "a renewal arrives after its place has ended and its process is dead, and another one comes",
+        shares::late_renewal,
+    ),
+    case(
+        "ShareShortenedByRenewal",
+        Kind::Overlap,
+        "a reader with a short lease renews it beside one with a long lease and is killed, and a writer waits",
+        shares::renewed_beside_long,
+    ),
+    case(
+        "ShareNeedsMemory",
+        Kind::FalseLoss,
+        "the server's memory is full while a reader renews its lease",
+        shares::full_memory,
+    ),
+    case(
+        "FutureBelieved",
+        Kind::FreedLate,
+        "a writer is stopped while it queues, the server's clock is set back, and a reader comes",
+        server_time::stopped_writer,
+    ),
+    case(
+        "OldClaimBelieved",
+        Kind::FreedLate,
+        "a lock is handed to a process that is stopped, the server's clock is set back, and another one queues",
+        server_time::stopped_heir,
     ),
     case(
         "SilenceIsKept",
