@@ -114,6 +114,8 @@ bugs! {
     WritersPassed,
     /// The number of places is not looked at.
     PlacesUncounted,
+    /// A release that finds the lock gone counts as one that removed it.
+    GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
 }

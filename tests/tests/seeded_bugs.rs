@@ -79,5 +79,6 @@ bugs! {
     writers_passed: WritersPassed,
     places_uncounted: PlacesUncounted,
     silence_is_kept: SilenceIsKept,
+    gone_is_released: GoneIsReleased,
     fence_unchecked: FenceUnchecked,
 }

@@ -10,6 +10,8 @@
 
 use super::core::Signal;
 #[cfg(feature = "metrics")]
+use super::ticket::Removal;
+#[cfg(feature = "metrics")]
 use crate::LockError;
 
 #[cfg(feature = "metrics")]
@@ -17,7 +19,11 @@ pub(super) fn count(signal: &Signal) {
     match signal {
         Signal::Granted { .. } => acquisition("granted"),
         Signal::Failed(_, error) => acquisition(outcome(error)),
-        Signal::Lost(_) => metrics::counter!("leasehold_leases_lost_total").increment(1),
+        Signal::Lost(_)
+        | Signal::Released {
+            removal: Removal::Gone,
+            ..
+        } => metrics::counter!("leasehold_leases_lost_total").increment(1),
         Signal::Extended { .. }
         | Signal::Shared(_)
         | Signal::Apart(_)
@@ -29,7 +35,7 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// A release came to its end: confirmed by the store, or given up when the lock had expired.
+/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired before an answer came.
 pub(super) fn released(confirmed: bool) {
     #[cfg(feature = "metrics")]
     {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
 use crate::{Fence, LockError};
@@ -51,8 +52,8 @@ enum Phase {
     Held,
     Lost,
     Failed(LockError),
-    /// Released, and whether the store has confirmed it.
-    Released(bool),
+    /// Released, and what became of that.
+    Released(Removal),
 }
 
 impl Slot {
@@ -156,12 +157,12 @@ impl Slot {
         Poll::Pending
     }
 
-    /// Ready when the release is over; tells whether the store has confirmed it.
-    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
+    /// Ready when the release is over; tells what became of it.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
         let mut state = self.state();
         match state.phase {
-            Phase::Released(confirmed) => Poll::Ready(confirmed),
-            Phase::Failed(_) => Poll::Ready(false),
+            Phase::Released(removal) => Poll::Ready(removal),
+            Phase::Failed(_) => Poll::Ready(Removal::Unknown),
             Phase::Waiting | Phase::Held | Phase::Lost => {
                 state.awaits_release = true;
                 state.register(cx);
@@ -231,12 +232,16 @@ impl Slot {
         self.finish(Phase::Failed(error))
     }
 
-    /// Whoever has let go and has not asked after it yet is awake, and will.
-    pub(super) fn release(&self, confirmed: bool) -> Option<Waker> {
+    /// A caller that has let go and has not asked after it yet is awake, and will ask. A loss that the engine saw first stays one.
+    pub(super) fn release(&self, removal: Removal) -> Option<Waker> {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();
         let held = matches!(state.phase, Phase::Held | Phase::Lost);
-        let waker = state.enter(Phase::Released(confirmed));
+        let removal = match state.phase {
+            Phase::Lost => Removal::Gone,
+            _ => removal,
+        };
+        let waker = state.enter(Phase::Released(removal));
         waker.filter(|_| state.awaits_release || !held)
     }
 
@@ -245,7 +250,8 @@ impl Slot {
         let phase = self.state().phase.clone();
         match phase {
             Phase::Waiting => self.fail(error),
-            Phase::Held | Phase::Lost => self.finish(Phase::Released(false)),
+            Phase::Held => self.finish(Phase::Released(Removal::Unknown)),
+            Phase::Lost => self.finish(Phase::Released(Removal::Gone)),
             Phase::Failed(_) | Phase::Released(_) => None,
         }
     }
@@ -315,15 +321,18 @@ mod tests {
         let awake = held();
         assert!(awake.register(&cx), "as a body that waits for something");
         awake.close();
-        assert!(awake.release(true).is_none());
-        assert_eq!(awake.poll_released(&cx), Poll::Ready(true));
+        assert!(awake.release(Removal::Confirmed).is_none());
+        assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
         let asleep = held();
         asleep.close();
         assert!(asleep.poll_released(&cx).is_pending());
-        assert!(asleep.release(true).is_some());
+        assert!(asleep.release(Removal::Confirmed).is_some());
         let refused = Slot::new("key".into(), Clock::System);
         assert!(refused.poll_granted(&cx).is_pending());
-        assert!(refused.release(false).is_some(), "told to ask otherwise");
+        assert!(
+            refused.release(Removal::Unknown).is_some(),
+            "told to ask otherwise"
+        );
     }
 
     /// Fails if a body that waits for something is not told of a loss, whichever comes first.
