@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
@@ -124,6 +124,44 @@ async fn keys() {
     order(&pool, &"x".repeat(506))
         .await
         .expect("512 bytes are fine");
+}
+
+/// Fails if a lock is believed to be held without a fence, where every lock has one.
+#[tokio::test]
+async fn a_grant_without_a_fence() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let answers = [
+        ":1\r\n",
+        "+OK\r\n",
+        "*4\r\n:1\r\n$-1\r\n:0\r\n:0\r\n",
+        "*4\r\n:1\r\n$0\r\n\r\n:0\r\n:0\r\n",
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        for kind in ["alone", "share"] {
+            // A key of its own, as the removal of the one before may still be on its way.
+            let key = format!("{kind}{number}");
+            proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
+            let started = Instant::now();
+            let request = pool.lock(&key).ttl(TTL);
+            let request = if kind == "share" {
+                request.shared()
+            } else {
+                request
+            };
+            let error = request.acquire().await.expect_err("no grant");
+            let variants = &["Unavailable/protocol"];
+            expect(answer, &error, variants, &["Redis"], started);
+            // What the server did carry out is removed.
+            let again = pool.lock(&key).ttl(TTL).wait(TTL).acquire().await;
+            again.expect("free").release().await.expect("held");
+        }
+    }
+    let all = After::Instead("*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
+    proxy.lose_replies("lock:one", 1, all);
+    let all = pool.lock_all(["one", "two"]).ttl(TTL).acquire().await;
+    assert!(all.is_err(), "{all:?}");
 }
 
 /// Fails if a ttl that is no lease is sent to the server, or waits for it.

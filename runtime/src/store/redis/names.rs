@@ -6,6 +6,7 @@ use std::io::Write as _;
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use super::reply::Scripts;
 use super::slot;
 use crate::key::RESERVED;
 use crate::token::{Nonce, Token};
@@ -63,6 +64,15 @@ impl Names {
 
     pub(super) fn have_companions(&self) -> bool {
         self.companions
+    }
+
+    /// Which scripts are called with these names.
+    pub(super) fn scripts(&self) -> Scripts {
+        if self.companions {
+            Scripts::Fenced
+        } else {
+            Scripts::Plain
+        }
     }
 
     /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own
