@@ -14,7 +14,7 @@ pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
 use crate::full_key::FullKey;
 use crate::token::{Nonce, Token};
-use crate::{CheckReport, LockError, LockRequest, Replicas, installed, store};
+use crate::{CheckReport, LockError, LockRequest, Replicas, installed, key, store};
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -263,7 +263,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key. It may not contain `%leasehold`, the
+    /// word of leasehold's own keys.
     ///
     /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
     /// server, with two counters for its fences.
@@ -401,11 +402,7 @@ impl LockPoolBuilder {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        if self.namespace.len() > 128 || self.namespace.chars().any(char::is_control) {
-            return Err(LockError::config(
-                "a namespace has at most 128 bytes and no control characters; choose a short name such as `shop`",
-            ));
-        }
+        key::check_namespace(&self.namespace)?;
         if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
             return Err(LockError::config(
                 "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",

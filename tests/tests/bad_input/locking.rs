@@ -126,6 +126,58 @@ async fn keys() {
         .expect("512 bytes are fine");
 }
 
+/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be overwritten, or a lock deleted.
+#[tokio::test]
+async fn names_of_our_own() {
+    let server = Server::start();
+    let bare = wait::connected(LockPool::builder().url(server.url()).namespace("")).await;
+    let named = connect(&server.url()).await;
+    let before = server.probe().size();
+    let started = Instant::now();
+    for (pool, key) in [
+        (&bare, "%leasehold:fence"),
+        (&bare, "lock:%leasehold:fence"),
+        (&bare, "lock:%leasehold:queue:lock:order:42"),
+        (&bare, "{1a2b}:{shop}:%leasehold:{1a2b}:queue:{shop}:a"),
+        (&named, "shop:%leasehold:fence"),
+        (&named, "%leasehold:shares:lock:a"),
+    ] {
+        let error = refusal(pool, key).await;
+        expect(
+            key,
+            &error,
+            &["InvalidKey"],
+            &["%leasehold", "another name"],
+            started,
+        );
+        let several = pool.lock_all(["fine", key]).ttl(TTL).acquire().await;
+        assert!(
+            matches!(several, Err(LockError::InvalidKey { .. })),
+            "{key}"
+        );
+        let error = expression(pool, key).await.expect_err("its own");
+        assert!(matches!(error, LockError::InvalidKey { .. }), "{key}");
+    }
+    assert_eq!(server.probe().size(), before, "something was sent");
+    order(&named, "%leasehold:fence")
+        .await
+        .expect("a value is encoded");
+
+    for namespace in ["%leasehold", "lock:%leasehold:queue", "{1a2b}:%leasehold"] {
+        for url in [server.url(), "memory://own".to_owned()] {
+            let builder = LockPool::builder().url(url).namespace(namespace);
+            let error = builder.connect().await.expect_err("its own");
+            expect(
+                namespace,
+                &error,
+                &["Config"],
+                &[namespace, "leave it out"],
+                started,
+            );
+        }
+    }
+}
+
 /// Fails if a lock is believed to be held without a fence, where every lock has one.
 #[tokio::test]
 async fn a_grant_without_a_fence() {
