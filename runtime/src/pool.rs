@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -55,6 +55,8 @@ impl PoolId {
 struct Inner {
     id: PoolId,
     engine: Engine,
+    /// Whether a shutdown has begun: it takes no new locks, for good.
+    shut_down: AtomicBool,
     nonce: Nonce,
     namespace: String,
     wait: Duration,
@@ -80,20 +82,21 @@ impl LockPool {
         Self::builder().url(url).connect().await
     }
 
-    /// Makes this the pool of all annotated functions that name no other.
+    /// Makes this the pool of all annotated functions that name no other. It takes the place of an installed pool that gives no
+    /// locks any more: one that was [shut down](Self::shutdown), or whose engine has stopped.
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if one is installed already.
+    /// [`LockError::Config`] if another pool is installed and gives locks.
     pub fn install(&self) -> Result<(), LockError> {
         installed::install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`.
+    /// Makes this the pool of annotated functions with `pool = "name"`, as [`install`](Self::install) does without a name.
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if one is installed under this name already.
+    /// [`LockError::Config`] if another pool is installed under this name and gives locks.
     pub fn install_as(&self, name: &str) -> Result<(), LockError> {
         installed::install_as(name, self.clone())
     }
@@ -160,6 +163,7 @@ impl LockPool {
     }
 
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
+        self.inner.shut_down.store(true, Ordering::Release);
         let (reply, report) = oneshot::channel();
         // A failure drops `reply`, which the receiver sees.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
@@ -172,6 +176,11 @@ impl LockPool {
     ) -> ShutdownReport {
         // An engine that is gone holds nothing.
         begun.await.unwrap_or_default()
+    }
+
+    /// Whether it gives no locks any more: it was shut down, or its engine has stopped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
     }
 
     pub(crate) fn id(&self) -> PoolId {
@@ -391,6 +400,7 @@ impl LockPoolBuilder {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
                 engine,
+                shut_down: AtomicBool::new(false),
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
