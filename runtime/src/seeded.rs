@@ -126,6 +126,8 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
+    /// A release that finds the lock gone counts as one that removed it.
+    GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
 }

@@ -131,6 +131,7 @@ bugs! {
         share_shortened_by_renewal: ShareShortenedByRenewal,
         share_needs_memory: ShareNeedsMemory,
         silence_is_kept: SilenceIsKept,
+        gone_is_released: GoneIsReleased,
         future_believed: FutureBelieved,
         old_claim_believed: OldClaimBelieved,
         fence_unchecked: FenceUnchecked,

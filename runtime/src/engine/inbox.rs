@@ -112,6 +112,11 @@ impl Inbox {
         std::mem::take(&mut state.commands)
     }
 
+    /// Whether no command is taken any more.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.state().stopped
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

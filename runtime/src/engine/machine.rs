@@ -19,7 +19,7 @@ use super::news::News;
 use super::shutdown::ShutdownReport;
 use super::slot::Slot;
 use super::spin::Spin;
-use super::ticket::TicketId;
+use super::ticket::{Removal, TicketId};
 use crate::LockError;
 use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
@@ -356,11 +356,11 @@ impl Machine {
             Signal::Apart(ticket) => self
                 .slots
                 .remove(&ticket)
-                .and_then(|slot| slot.release(false)),
-            Signal::Released { ticket, confirmed } => self
+                .and_then(|slot| slot.release(Removal::Unknown)),
+            Signal::Released { ticket, removal } => self
                 .slots
                 .remove(&ticket)
-                .and_then(|slot| slot.release(confirmed)),
+                .and_then(|slot| slot.release(removal)),
             Signal::ShutDown(number, report) => {
                 let reply = self.shutdowns.remove(&number);
                 self.news.reports.extend(reply.map(|reply| (reply, report)));

@@ -14,6 +14,8 @@
 use super::core::Signal;
 
 #[cfg(feature = "metrics")]
+use super::ticket::Removal;
+#[cfg(feature = "metrics")]
 pub(crate) use counted::tell_counts;
 #[cfg(feature = "metrics")]
 use counted::{Count, add};
@@ -23,7 +25,11 @@ pub(super) fn count(signal: &Signal) {
     match signal {
         Signal::Granted { .. } => add(Count::Granted),
         Signal::Failed(_, error) => add(Count::of(error)),
-        Signal::Lost(_) => add(Count::Lost),
+        Signal::Lost(_)
+        | Signal::Released {
+            removal: Removal::Gone,
+            ..
+        } => add(Count::Lost),
         Signal::Extended { .. }
         | Signal::Shared(_)
         | Signal::Apart(_)
@@ -35,7 +41,7 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// A release came to its end: confirmed by the store, or given up when the lock had expired.
+/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired before an answer came.
 pub(super) fn released(confirmed: bool) {
     #[cfg(feature = "metrics")]
     add(if confirmed {

@@ -52,4 +52,4 @@ pub(crate) use news::guarded;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};
-pub(crate) use ticket::{Order, Share, TicketId, Watchdog};
+pub(crate) use ticket::{Order, Removal, Share, TicketId, Watchdog};

@@ -279,7 +279,7 @@ pub(super) fn stopped() -> LockError {
     LockError::Unavailable {
         source: StoreError::new(
             "stopped",
-            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew",
+            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew, and install it in the place of this one",
         ),
     }
 }

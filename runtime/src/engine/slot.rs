@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
 use crate::{Fence, LockError};
@@ -59,8 +60,8 @@ enum Phase {
     Held,
     Lost,
     Failed(LockError),
-    /// Released, and whether the store has confirmed it.
-    Released(bool),
+    /// Released, and what became of that.
+    Released(Removal),
 }
 
 impl Slot {
@@ -157,11 +158,11 @@ impl Slot {
         })
     }
 
-    /// Ready when the release is over; tells whether the store has confirmed it.
-    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
+    /// Ready when the release is over; tells what became of it.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
         self.poll_with(cx, |state| match state.phase {
-            Phase::Released(confirmed) => Some(confirmed),
-            Phase::Failed(_) => Some(false),
+            Phase::Released(removal) => Some(removal),
+            Phase::Failed(_) => Some(Removal::Unknown),
             Phase::Waiting | Phase::Held | Phase::Lost => {
                 state.awaits_release = true;
                 None
@@ -260,13 +261,18 @@ impl Slot {
         self.finish(Phase::Failed(error))
     }
 
-    /// A task that has let go and has not asked after the release is awake, and will ask: it is not woken.
-    pub(super) fn release(&self, confirmed: bool) -> Option<Parting> {
+    /// A task that has let go and has not asked after the release is awake, and will ask: it is not woken. A loss that the engine saw
+    /// first stays one.
+    pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();
         let held = matches!(state.phase, Phase::Held | Phase::Lost);
         let awake = held && !state.awaits_release;
-        let waker = state.enter(Phase::Released(confirmed))?;
+        let removal = match state.phase {
+            Phase::Lost => Removal::Gone,
+            _ => removal,
+        };
+        let waker = state.enter(Phase::Released(removal))?;
         Some(if awake {
             Parting::Drop(waker)
         } else {
@@ -284,7 +290,8 @@ impl Slot {
         let phase = self.state().phase.clone();
         match phase {
             Phase::Waiting => self.fail(error),
-            Phase::Held | Phase::Lost => self.finish(Phase::Released(false)),
+            Phase::Held => self.finish(Phase::Released(Removal::Unknown)),
+            Phase::Lost => self.finish(Phase::Released(Removal::Gone)),
             Phase::Failed(_) | Phase::Released(_) => None,
         }
     }
@@ -347,15 +354,17 @@ mod tests {
         let awake = held();
         assert!(awake.register(&cx), "as a body that waits for something");
         awake.close();
-        assert!(matches!(awake.release(true), Some(Parting::Drop(_))));
-        assert_eq!(awake.poll_released(&cx), Poll::Ready(true));
+        let released = awake.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Drop(_))));
+        assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
         let asleep = held();
         asleep.close();
         assert!(asleep.poll_released(&cx).is_pending());
-        assert!(matches!(asleep.release(true), Some(Parting::Wake(_))));
+        let released = asleep.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Wake(_))));
         let refused = Slot::new("key".into(), Clock::System);
         assert!(refused.poll_granted(&cx).is_pending());
-        let told = refused.release(false);
+        let told = refused.release(Removal::Unknown);
         assert!(
             matches!(told, Some(Parting::Wake(_))),
             "told to ask otherwise"

@@ -154,7 +154,7 @@ impl<'a> Body<'a> {
         match self.errand.work {
             Work::Count { pause_us } => self.count(Duration::from_micros(pause_us)).await,
             Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
-            Work::Stay { ms, .. } => {
+            Work::Stay { ms, .. } | Work::ByHand { ms } => {
                 let until = now() + ms * 1_000_000;
                 while now() < until {
                     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -3,6 +3,7 @@
 use leasehold::{LockError, distributed_lock};
 
 use super::body::{self, Errand};
+use super::job::Work;
 use crate::oracle::Mode;
 
 /// How many places there are: what the attribute of [`place`] says.
@@ -10,6 +11,9 @@ pub(super) const PLACES: u32 = 3;
 
 /// Makes the call.
 pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    if let Work::ByHand { .. } = errand.work {
+        return by_hand(errand).await;
+    }
     match (errand.mode, watchdog) {
         (Mode::Alone, false) => plain(errand).await,
         (Mode::Alone, true) => renewed(errand).await,
@@ -18,6 +22,13 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         (Mode::Place(_), false) => place(errand).await,
         (Mode::Place(_), true) => renewed_place(errand).await,
     }
+}
+
+async fn by_hand(errand: Errand) -> Result<(), LockError> {
+    let request = errand.pool.lock(&errand.key).ttl(errand.ttl);
+    let guard = request.acquire().await?;
+    body::inside(&errand, guard.handle()).await;
+    guard.release().await
 }
 
 #[distributed_lock(key = "<errand.key>", ttl = errand.ttl, guard = lock, pool = errand.pool)]

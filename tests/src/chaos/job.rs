@@ -124,6 +124,11 @@ pub enum Work {
         /// Whether the shop compares fences.
         checked: bool,
     },
+    /// Stays under a guard that is released by hand.
+    ByHand {
+        /// For so long.
+        ms: u64,
+    },
     /// Blocks its thread in one poll.
     Block {
         /// For so long.

@@ -238,6 +238,12 @@ pub const CASES: &[Case] = &[
         cluster::refused_by_one,
     ),
     case(
+        "GoneIsReleased",
+        Kind::ToldLate,
+        "the key is deleted under a guard that is released later",
+        scenarios::gone,
+    ),
+    case(
         UNCHECKED,
         Kind::StaleWrite,
         "processes of holders are stopped beyond their leases and write to a table that does not compare fences",

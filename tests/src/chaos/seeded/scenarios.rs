@@ -47,6 +47,18 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
+pub(super) fn gone(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 60_000, 0);
+    lane.work = Work::ByHand { ms: 500 };
+    scene.crew.note(&Note::MustTell {
+        key: "k".to_owned(),
+    });
+    let hand = scene.enter(&server.url(), lane);
+    server.probe().delete("lock:k");
+    finish(hand);
+}
+
 pub(super) fn cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
