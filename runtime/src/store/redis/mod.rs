@@ -25,6 +25,7 @@ pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 mod socket;
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
+mod source;
 mod spoilt;
 #[cfg(feature = "tls")]
 mod tls;
