@@ -10,6 +10,7 @@ mod checkup;
 mod connection;
 mod copies;
 mod info;
+mod introduction;
 mod line;
 mod names;
 mod origin;
@@ -24,8 +25,8 @@ mod server;
 pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 mod socket;
-#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 mod source;
+#[cfg(any(test, all(feature = "__test", debug_assertions)))]
 mod spoilt;
 #[cfg(feature = "tls")]
 mod tls;
