@@ -10,6 +10,7 @@ mod checkup;
 mod connection;
 mod copies;
 mod info;
+mod introduction;
 mod line;
 mod names;
 mod origin;
@@ -24,6 +25,7 @@ mod server;
 pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 mod socket;
+mod source;
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 mod spoilt;
 #[cfg(feature = "tls")]

@@ -337,6 +337,15 @@ fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     }
 }
 
+/// The server has forgotten its scripts, again and again.
+pub(super) fn forgotten() -> Failure {
+    let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
+    Failure {
+        retry: Retry::Later,
+        ..failure
+    }
+}
+
 /// The connection broke or could not be made. A request that was under way may have been carried out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
     match error.kind() {

@@ -18,7 +18,7 @@ use super::query::Query;
 use super::redirect::Endpoint;
 #[cfg(feature = "tls")]
 use super::tls::{self, Tls};
-use super::{reply, scripts};
+use super::{introduction, reply, scripts};
 use crate::LockError;
 use crate::reporter;
 use crate::store::{Failure, Retry};
@@ -190,7 +190,9 @@ impl Server {
     ) -> Result<Vec<Value>, Failure> {
         let asked = async {
             let mut link = self.open_newest(limit).await?;
-            link.ask(questions).await
+            let mut answers = link.ask(&introduction::introduced(questions)).await?;
+            answers.drain(..1.min(answers.len()));
+            Ok::<_, RedisError>(answers)
         };
         match timeout(limit, asked).await {
             Ok(answers) => answers.map_err(|error| self.failed(&error)),
@@ -224,8 +226,9 @@ impl Server {
         let mut start = scripts::load();
         start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
-        let answers = link.ask(&start).await;
+        let answers = link.ask(&introduction::introduced(&start)).await;
         let mut answers = answers.map_err(|error| self.failed(&error))?;
+        answers.drain(..1.min(answers.len()));
         link.round_trip = sent_at.elapsed();
         link.info = Info::read(answers.pop().as_ref());
         link.role = link.info.as_ref().and_then(Info::role);
@@ -252,8 +255,7 @@ impl Server {
             config = config.set_push_sender(sender);
         }
         let settings = self.info.redis_settings().clone();
-        // The name would need one permission more, which older servers do not know.
-        let settings = settings.set_protocol(protocol).set_skip_set_lib_name();
+        let settings = introduction::tell_library(settings.set_protocol(protocol));
         let info = self.info.clone().set_redis_settings(settings);
         let (connection, pump) = pump::open(info, config).await?;
         Ok(Link {
