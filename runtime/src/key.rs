@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::LockError;
+use crate::seeded::seeded;
 
 /// The longest key, in bytes, without the namespace.
 pub(crate) const MAX_LEN: usize = 512;
@@ -145,7 +146,8 @@ impl fmt::Write for Encoder<'_> {
 }
 
 fn is_structural(character: char) -> bool {
-    matches!(character, '%' | ':' | '{' | '}')
+    (character == ':' && !seeded!(ColonUnencoded))
+        || matches!(character, '%' | '{' | '}')
         || character.is_ascii_control()
         || character.is_whitespace()
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_tests::chaos::seeded::{CASES, UNCHECKED};
+use leasehold_tests::chaos::seeded::{CASES, ELSEWHERE, UNCHECKED};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
@@ -26,6 +26,21 @@ fn play(bug: &str) {
     );
 }
 
+/// Fails if a test that finds a bug is not run with it: its program does that.
+#[test]
+fn tests_elsewhere_are_run_with_their_bugs() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for elsewhere in ELSEWHERE {
+        let file = match elsewhere.program {
+            "leasehold" => tests.join("../runtime/src/seeded.rs"),
+            program => tests.join(format!("tests/{program}.rs")),
+        };
+        let text = std::fs::read_to_string(&file).expect("the program's source");
+        let pair = format!("\"{}\", \"{}\"", elsewhere.bug, elsewhere.test);
+        assert!(text.contains(&pair), "{} has no {pair}", file.display());
+    }
+}
+
 macro_rules! bugs {
     ($($name:ident: $bug:ident),+ $(,)?) => {
         $(
@@ -38,12 +53,12 @@ macro_rules! bugs {
         /// Fails if a bug is seeded that no scenario looks for.
         #[test]
         fn all_are_played() {
-            let played = [$(stringify!($bug)),+].map(str::to_owned);
+            let mut played = vec![$(stringify!($bug)),+];
+            played.extend(ELSEWHERE.iter().map(|elsewhere| elsewhere.bug));
             let mut seeded = leasehold::__test::bugs();
             seeded.push(UNCHECKED.to_owned());
             seeded.sort();
-            let mut played = Vec::from(played);
-            played.sort();
+            played.sort_unstable();
             assert_eq!(played, seeded);
         }
     };
@@ -79,5 +94,30 @@ bugs! {
     writers_passed: WritersPassed,
     places_uncounted: PlacesUncounted,
     silence_is_kept: SilenceIsKept,
+    places_mixed: PlacesMixed,
+    renewed_by_one: RenewedByOne,
+    only_first_key_wakes: OnlyFirstKeyWakes,
+    any_key_is_enough: AnyKeyIsEnough,
+    budget_per_key: BudgetPerKey,
+    second_key_orphaned: SecondKeyOrphaned,
+    second_key_kept: SecondKeyKept,
+    inner_end_releases: InnerEndReleases,
+    turns_ignored: TurnsIgnored,
+    path_leaks: PathLeaks,
+    share_entered: ShareEntered,
+    max_hold_forgotten: MaxHoldForgotten,
+    kept_after_err: KeptAfterErr,
+    kept_passed_on: KeptPassedOn,
+    part_takes_all: PartTakesAll,
+    wrong_lease_extended: WrongLeaseExtended,
+    heir_not_renewed: HeirNotRenewed,
+    order_forgotten: OrderForgotten,
+    cut_is_answer: CutIsAnswer,
+    grant_unheard: GrantUnheard,
+    loss_unheard: LossUnheard,
+    drop_forgotten: DropForgotten,
+    shutdown_hurries: ShutdownHurries,
+    tokens_repeat: TokensRepeat,
+    fence_untold: FenceUntold,
     fence_unchecked: FenceUnchecked,
 }

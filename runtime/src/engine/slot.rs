@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
+use crate::seeded::seeded;
 use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.
@@ -191,7 +192,8 @@ impl Slot {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         let mut state = self.state();
         state.fence = fence;
-        state.enter(Phase::Held)
+        let waker = state.enter(Phase::Held);
+        waker.filter(|_| !seeded!(GrantUnheard))
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -224,7 +226,8 @@ impl Slot {
     /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
     /// [closed](Self::close) it.
     pub(super) fn lose(&self) -> Option<Waker> {
-        self.finish(Phase::Lost)
+        let waker = self.finish(Phase::Lost);
+        waker.filter(|_| !seeded!(LossUnheard))
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Waker> {

@@ -46,6 +46,10 @@ pub struct Lane {
     pub watchdog: bool,
     /// How the lock is held; of places there are three.
     pub mode: Mode,
+    /// What a call asks for besides.
+    pub form: Form,
+    /// Whether the bodies return an error.
+    pub fails: bool,
     /// What happens inside the lock.
     pub work: Work,
     /// How many calls each copy makes; 0 for as long as the process lives.
@@ -67,6 +71,8 @@ impl Lane {
             wait_ms: 0,
             watchdog: false,
             mode: Mode::Alone,
+            form: Form::Plain,
+            fails: false,
             work: Work::Stay {
                 ms: stay_ms,
                 slow_drop_ms: 0,
@@ -92,11 +98,47 @@ impl Lane {
         Self { mode, ..self }
     }
 
+    /// Asks for something besides.
+    #[must_use]
+    pub fn as_form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// On these keys.
+    #[must_use]
+    pub fn on(self, keys: &[&str]) -> Self {
+        Self {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            ..self
+        }
+    }
+
     /// Queues for so long.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }
     }
+}
+
+/// What a call asks for besides how its lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// Nothing.
+    Plain,
+    /// Two of the lane's keys at once.
+    Pair,
+    /// The key stays for so long after the body's end.
+    Kept {
+        /// For so long.
+        ms: u64,
+    },
+    /// The body makes two `reentrant` calls for its key at once.
+    Nesting,
+    /// The lock is taken by a guard, and downgraded to a share when the work is done once; then the key is read twice.
+    Downgrading {
+        /// The lock is given up after so long; 0 for never.
+        max_hold_ms: u64,
+    },
 }
 
 /// What happens inside the lock.
@@ -118,6 +160,11 @@ pub enum Work {
         ms: u64,
         /// The body's destructor takes so long.
         slow_drop_ms: u64,
+    },
+    /// Waits, and is polled by nothing but its own end or a loss.
+    Wait {
+        /// For so long.
+        ms: u64,
     },
     /// Sells one from the shop and stays for good; when the lease is over, a task that it has left behind writes too.
     Sell {

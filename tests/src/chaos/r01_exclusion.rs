@@ -13,7 +13,7 @@ use super::crew::Crew;
 use super::ending::{all_free, end_all};
 use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
-use super::job::{Job, Lane, Work};
+use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
 use crate::oracle::Mode;
 use crate::proxy::Proxy;
@@ -173,6 +173,8 @@ pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
         wait_ms: 3_000,
         watchdog,
         mode: Mode::Alone,
+        form: Form::Plain,
+        fails: false,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in: 200,

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::body::{self, Desk, Errand};
 use super::gauge;
-use super::job::{Job, Lane, Work};
+use super::job::{Form, Job, Lane, Work};
 use super::ledger::Ledger;
 use super::shop::Shop;
 use crate::oracle::{History, Note};
@@ -127,7 +127,7 @@ impl Copy {
     }
 
     async fn call(&mut self) {
-        let key = self.key();
+        let keys = self.keys();
         let lane = &self.lane;
         let block = one_in(&mut self.random, lane.block_one_in)
             .then(|| self.random.duration(Duration::from_millis(30)));
@@ -137,13 +137,16 @@ impl Copy {
         let errand = Errand {
             desk: Arc::clone(&self.desk),
             pool: self.pool.clone(),
-            key,
+            keys,
             ttl: Duration::from_millis(lane.ttl_ms),
             mode: lane.mode,
+            form: lane.form,
             work: lane.work,
+            fails: lane.fails,
             block,
             asked: now(),
             began: Arc::new(AtomicU64::new(0)),
+            within: None,
         };
         let call = body::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
         if one_in(&mut self.random, lane.drop_one_in) {
@@ -156,15 +159,24 @@ impl Copy {
         }
     }
 
-    fn key(&mut self) -> String {
+    /// The call's key, or its two keys.
+    fn keys(&mut self) -> Vec<String> {
         let keys = &self.lane.keys;
         let count = u64::try_from(keys.len()).unwrap_or(1);
-        let index = if self.lane.in_turn {
+        let first = if self.lane.in_turn {
             u64::from(self.number) % count
         } else {
             self.random.below(count)
         };
-        keys[usize::try_from(index).unwrap_or(0)].clone()
+        let mut places = vec![first];
+        if self.lane.form == Form::Pair {
+            let step = 1 + self.random.below(count - 1);
+            places.push((first + step) % count);
+        }
+        let places = places.into_iter().map(usize::try_from);
+        places
+            .map(|place| keys[place.unwrap_or(0)].clone())
+            .collect()
     }
 
     fn fault(&self, kind: &str) {

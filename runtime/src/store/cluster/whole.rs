@@ -60,8 +60,9 @@ impl Wholes {
         whole.open -= 1;
         match result {
             Ok(Reply::Renewed(kept)) => {
-                for (place, kept) in part.places.iter().zip(kept) {
-                    whole.kept[*place] = Some(kept);
+                for (at, (place, kept)) in part.places.iter().zip(kept).enumerate() {
+                    let place = if seeded!(PlacesMixed) { at } else { *place };
+                    whole.kept[place] = Some(kept);
                 }
             }
             Ok(_) => {}

@@ -88,7 +88,8 @@ impl Tally {
     pub(super) fn renewed(&self) -> Verdict {
         let quorum = self.quorum();
         let (no, to_come) = (self.no.len(), self.to_come());
-        if self.yes >= quorum {
+        let enough = if seeded!(RenewedByOne) { 1 } else { quorum };
+        if self.yes >= enough {
             Verdict::Yes
         } else if no >= quorum {
             Verdict::No(None)

@@ -81,3 +81,11 @@ pub(super) fn four_for_three(scene: &Scene) {
     lane.copies = PLACES + 1;
     scene.run(&server.url(), lane);
 }
+
+pub(super) fn one_leaves(scene: &Scene) {
+    let server = Server::start();
+    let long = scene.enter(&server.url(), reader(10_000, 2_500));
+    scene.run(&server.url(), reader(10_000, 50));
+    scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
+    finish(long);
+}
