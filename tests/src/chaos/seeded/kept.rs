@@ -26,7 +26,8 @@ pub(super) fn next_call_waits(scene: &Scene) {
     });
     let kept = Form::Kept { ms: 1_500 };
     let mut lane = Lane::stays("k", 20_000, 50).as_form(kept).waits(10_000);
-    lane.copies = 2;
+    // The first asks before the others wait, and so could not pass its lock on.
+    lane.copies = 3;
     scene.run(&server.url(), lane);
 }
 

@@ -267,14 +267,14 @@ pub(super) fn passed_on(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
-/// The second call goes on with the first one's lock, and stays for longer than its ttl.
+/// The third call goes on with the second one's lock, and stays for longer than its ttl.
 pub(super) fn passed_on_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
         key: "k".to_owned(),
     });
-    let mut lane = Lane::stays("k", 2_000, 3_000).watched().waits(12_000);
-    lane.copies = 2;
+    let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
+    lane.copies = 3;
     scene.run(&server.url(), lane);
 }
 
