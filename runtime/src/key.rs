@@ -235,6 +235,23 @@ mod tests {
             }
         }
 
+        /// One text that is cut at different separators gives different keys: random pairs hardly ever meet.
+        #[test]
+        fn a_value_ends_where_its_separator_is(
+            parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),
+            cuts in (1_usize..5, 1_usize..5),
+            separator in prop::sample::select(vec![":", "{", "}"]),
+        ) {
+            let pair = |cut: usize| {
+                let (one, two) = parts.split_at(cut.min(parts.len() - 1));
+                [one.join(separator), two.join(separator)]
+            };
+            let (one, two) = (pair(cuts.0), pair(cuts.1));
+            if let (Ok(first), Ok(second)) = (build(separator, &one), build(separator, &two)) {
+                prop_assert_eq!(first == second, one == two);
+            }
+        }
+
         /// No value can open or close a hash tag or begin a new part.
         #[test]
         fn a_value_stays_in_its_place(value in tricky()) {

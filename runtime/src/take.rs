@@ -156,9 +156,7 @@ impl Want {
         let key = pool.full_key(lock.name());
         let holder = match path::standing(pool.id(), &key) {
             // A share is not entered: the key may be waited for by a writer, and two shares are not one.
-            Standing::Inside(holder)
-                if reentrant && (!holder.shared || seeded!(ShareEntered)) =>
-            {
+            Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
             Standing::Inside(holder) => {

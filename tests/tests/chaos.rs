@@ -78,4 +78,6 @@ requirements! {
     readers_and_writers: 24 "readers and writers" Redis,
     permits: 24 "permits" Redis,
     soak: 25 Redis,
+    forms: 29 Redis,
+    forms_in_memory: 29 Memory,
 }

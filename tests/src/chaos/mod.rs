@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults`, `fail_overs`, `mortals` | what is made to fail, from a seed |
+//! | `faults`, `storm`, `fail_overs`, `mortals` | what is made to fail, from a seed |
 //! | `witness` | tells of locks in the parent process |
 //! | `ending` | what must hold at the end of a run |
 //! | `gauge` | the size of a worker's heap |
@@ -56,9 +56,11 @@ mod r24_permits;
 mod r24_queues;
 mod r24_readers;
 mod r25_soak;
+mod r29_forms;
 pub mod seeded;
 pub mod sheet;
 mod shop;
+mod storm;
 pub mod table;
 mod witness;
 pub mod worker;
@@ -66,7 +68,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 30] = [
+pub const REQUIREMENTS: [Requirement; 31] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -97,4 +99,5 @@ pub const REQUIREMENTS: [Requirement; 30] = [
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
+    r29_forms::REQUIREMENT,
 ];

@@ -52,7 +52,8 @@ fn broken(section: &Section, holder: &Section) -> Option<Kind> {
     if section.mode.is_alone() && !holder.mode.is_alone() {
         return Some(Kind::Overlap);
     }
-    let outlives = matches!((section.left, holder.left), (Some(inner), Some(outer)) if inner > outer);
+    let outlives =
+        matches!((section.left, holder.left), (Some(inner), Some(outer)) if inner > outer);
     let other = section.fence != holder.fence;
     (section.at < holder.at || outlives || other).then_some(Kind::Misnested)
 }

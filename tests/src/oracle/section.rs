@@ -60,7 +60,12 @@ mod tests {
         };
         let beside = |at| {
             let reader = shared(Mode::Reader, 2, 6, at);
-            [enter(1, 5, 10), downgrade.clone(), reader, leave(1, 90, 110)]
+            [
+                enter(1, 5, 10),
+                downgrade.clone(),
+                reader,
+                leave(1, 90, 110),
+            ]
         };
         assert_eq!(kinds(&beside(60)), []);
         assert_eq!(kinds(&beside(40)), [Kind::Overlap]);

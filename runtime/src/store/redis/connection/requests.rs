@@ -134,7 +134,8 @@ impl RedisStore {
                 let failure = reply::broken(&error);
                 if let Content::Requests(bundles) = content {
                     for sent in bundles.into_iter().flatten() {
-                        let released = seeded!(CutIsAnswer) && matches!(sent.op, Op::Release { .. });
+                        let released =
+                            seeded!(CutIsAnswer) && matches!(sent.op, Op::Release { .. });
                         let answer = released.then_some(Reply::Released {
                             found: true,
                             ordered: true,
