@@ -25,8 +25,58 @@ pub struct Job {
     pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
+    /// Whether they run only when nothing else wants the processor.
+    pub idle: bool,
+    /// What its log and its metrics do.
+    pub telemetry: Option<Telemetry>,
     /// What runs side by side.
     pub lanes: Vec<Lane>,
+}
+
+/// A log or a recorder of metrics that the user has given the process.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Telemetry {
+    /// Which of the two.
+    pub outlet: Outlet,
+    /// What happens to it,
+    pub trouble: Trouble,
+    /// so long after the first calls, in milliseconds.
+    pub after_ms: u64,
+}
+
+/// Where a process tells what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outlet {
+    /// A subscriber of `tracing`.
+    Log,
+    /// A recorder of `metrics`.
+    Metrics,
+}
+
+/// What goes wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trouble {
+    /// It writes to a pipe that is full and that nobody reads for so long.
+    Blocks {
+        /// For so long.
+        for_ms: u64,
+    },
+    /// It panics once.
+    Panics,
+}
+
+impl Telemetry {
+    /// In words.
+    pub fn name(&self) -> String {
+        let outlet = match self.outlet {
+            Outlet::Log => "log",
+            Outlet::Metrics => "metrics recorder",
+        };
+        match self.trouble {
+            Trouble::Blocks { .. } => format!("{outlet} blocks"),
+            Trouble::Panics => format!("{outlet} panics"),
+        }
+    }
 }
 
 /// Calls of an annotated function, one after the other, over a pool of the lane's own.

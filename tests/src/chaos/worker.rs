@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::gauge;
 use super::job::{Form, Job, Lane, Work};
 use super::ledger::Ledger;
 use super::shop::Shop;
+use super::telemetry;
 use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
@@ -34,13 +36,30 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     if let Some(file) = &job.gauge {
         gauge::tell(file.clone(), heap);
     }
+    if let Some(telemetry) = job.telemetry {
+        telemetry::install(telemetry, History::open(&job.history));
+    }
     std::thread::spawn(listen);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.threads)
-        .enable_all()
-        .build()
-        .expect("a runtime starts");
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(job.threads).enable_all();
+    if job.idle {
+        runtime.on_thread_start(idle);
+    }
+    let runtime = runtime.build().expect("a runtime starts");
     runtime.block_on(run(job));
+}
+
+/// From now on the present thread runs when nothing else wants the processor. The pools' threads are not started by it, but by the main
+/// thread, whose class they have.
+fn idle() {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let set = Command::new("chrt")
+        .args(["--idle", "--pid", "0", &thread])
+        .status();
+    assert!(
+        set.is_ok_and(|status| status.success()),
+        "chrt, of util-linux, cannot make a thread idle"
+    );
 }
 
 /// Nothing is said over standard input; it ends when the parent says so or is gone.
@@ -66,6 +85,7 @@ async fn run(job: Job) {
     if let Some(gate) = &job.gate {
         wait_at(gate).await;
     }
+    telemetry::begin();
     for (lane, pool) in job.lanes.iter().zip(&pools) {
         for number in 0..lane.copies {
             let copy = Copy {
