@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::engine::Command;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::conformance::Promises;
@@ -68,6 +69,15 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
+/// Renews several shares, of which the store refuses that of `key` from the moment on that it is `spoiled`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached, or what it says of the others is not that they were renewed.
+pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
+    conformance::one_share_is_refused(open(url).await, key, spoiled).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///
@@ -100,6 +110,16 @@ pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::Nothing);
     // Only for this repository's benchmarks, which cannot go on without it.
     connecting.await.expect("nothing is connected to")
+}
+
+/// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.
+///
+/// # Panics
+///
+/// Where the engine has stopped before.
+pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
+    let sent = pool.engine().send(Command::Inside(Box::new(code)));
+    sent.expect("the engine runs");
 }
 
 #[cfg(debug_assertions)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::engine::{Command, Order, Slot, TicketId, guarded};
+use crate::engine::{Command, Order, Removal, Slot, TicketId, guarded};
 use crate::seeded::seeded;
 use crate::{LockError, LockPool};
 
@@ -152,11 +152,18 @@ impl Hold {
 
     /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is
     /// tried again in the background.
-    pub(crate) async fn released(&self) {
-        if self.let_go {
-            let waiting = Waiting(self);
-            poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
-            mem::forget(waiting);
+    ///
+    /// An answer that the lock was gone is a lost lease.
+    pub(crate) async fn released(&self) -> Result<(), LockError> {
+        if !self.let_go {
+            return Ok(());
+        }
+        let waiting = Waiting(self);
+        let removal = poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
+        mem::forget(waiting);
+        match removal {
+            Removal::Gone => Err(self.slot.lost_error()),
+            Removal::Confirmed | Removal::Unknown => Ok(()),
         }
     }
 

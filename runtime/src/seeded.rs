@@ -114,6 +114,20 @@ bugs! {
     WritersPassed,
     /// The number of places is not looked at.
     PlacesUncounted,
+    /// A process that queues is taken to live on until the time of its last sign of life, which the server's clock has been set back from.
+    FutureBelieved,
+    /// A lock that was handed to a process is kept for it as long as its key says, from before the server's clock was set back.
+    OldClaimBelieved,
+    /// A lock that is kept after its release carries its token on, so that a late renewal lengthens that time.
+    KeptTokenStays,
+    /// A share that has ended is given again to a renewal that comes late.
+    EndedShareRevived,
+    /// The lock's key ends with the share that was renewed last, and not with the one that lasts longest.
+    ShareShortenedByRenewal,
+    /// A renewal of a share begins with a command that needs memory.
+    ShareNeedsMemory,
+    /// A release that finds the lock gone counts as one that removed it.
+    GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
     /// In a cluster, answers to a part of the renewals count for the first keys of the whole.

@@ -137,10 +137,11 @@ impl Taken {
         Ok(())
     }
 
-    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s.
+    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s. Where
+    /// the store did not have one of the locks any more, that lease was lost; of several the first is told.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self, keep: Option<Duration>) {
+    pub(crate) async fn release(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let held = self.places.iter_mut().filter_map(|place| match place {
             Place::Held(hold) => Some(hold),
             Place::Entered(turn) => {
@@ -152,11 +153,13 @@ impl Taken {
         });
         Hold::begin_release_all(held, keep);
         // The last one first, as the caller of the last release may be chosen to look for the answers of all.
+        let mut outcome = Ok(());
         for place in self.places.iter().rev() {
             if let Place::Held(hold) = place {
-                hold.released().await;
+                outcome = hold.released().await.and(outcome);
             }
         }
+        outcome
     }
 
     fn entered(&self) -> impl Iterator<Item = &Turn> {

@@ -21,6 +21,12 @@ fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
     fails_with("RepeatShortened", "redis");
 }
 
+/// Fails if the suite does not see that a late renewal lengthens a hold.
+#[test]
+fn a_kept_key_that_is_still_renewed_is_found() {
+    fails_with("KeptTokenStays", "redis");
+}
+
 #[tokio::test]
 async fn redis() {
     let server = Server::start();

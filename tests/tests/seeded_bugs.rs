@@ -52,7 +52,7 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if a bug is seeded that no scenario looks for.
+        /// Fails if a bug is seeded that neither a scenario nor another test looks for.
         #[test]
         fn all_are_played() {
             let mut played = vec![$(stringify!($bug)),+];
@@ -121,5 +121,11 @@ bugs! {
     shutdown_hurries: ShutdownHurries,
     tokens_repeat: TokensRepeat,
     fence_untold: FenceUntold,
+    ended_share_revived: EndedShareRevived,
+    share_shortened_by_renewal: ShareShortenedByRenewal,
+    share_needs_memory: ShareNeedsMemory,
+    gone_is_released: GoneIsReleased,
+    future_believed: FutureBelieved,
+    old_claim_believed: OldClaimBelieved,
     fence_unchecked: FenceUnchecked,
 }

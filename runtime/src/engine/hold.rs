@@ -7,6 +7,7 @@ use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::full_key::FullKey;
+use crate::reporter;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
@@ -273,13 +274,16 @@ impl Core {
         };
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
         let (key, fence) = (ticket.order.key.clone(), lease.fence);
-        tracing::warn!(
-            key = ?ticket.order.key.name(),
-            fence = fence.map(crate::Fence::get),
-            held_for = ?now.since(lease.since),
-            reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
-            "lease lost"
-        );
+        let (lost, held_for) = (key.clone(), now.since(lease.since));
+        reporter::log(move || {
+            tracing::warn!(
+                key = ?lost.name(),
+                fence = fence.map(crate::Fence::get),
+                ?held_for,
+                reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
+                "lease lost"
+            );
+        });
         ticket.stage = Stage::Lost;
         self.signal(Signal::Lost(id));
         self.vacate(id, &key, now);

@@ -7,7 +7,7 @@
 
 use super::core::{Core, Signal};
 use super::meter;
-use super::ticket::{Stage, Ticket, TicketId};
+use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
 
@@ -41,7 +41,7 @@ impl Core {
         if awaited {
             self.signal(Signal::Released {
                 ticket: id,
-                confirmed: true,
+                removal: Removal::Confirmed,
             });
         }
         let sent = if seeded!(self, PassedOnWithoutEnd) {

@@ -118,7 +118,9 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
     poll_fn(|context| {
-        body.polled();
+        if body.is_gated() {
+            body.polled();
+        }
         work.as_mut().poll(context)
     })
     .await
@@ -275,7 +277,7 @@ impl<'a> Body<'a> {
     }
 
     fn is_gated(&self) -> bool {
-        !matches!(self.errand.form, Form::Downgrading { .. })
+        !matches!(self.errand.form, Form::ByHand | Form::Downgrading { .. })
     }
 
     async fn sell(&self) {

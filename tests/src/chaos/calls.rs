@@ -19,6 +19,7 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         Form::Kept { .. } if watchdog => renewed_and_kept(errand).await,
         Form::Kept { .. } => kept(errand).await,
         Form::Nesting => nesting(errand, watchdog).await,
+        Form::ByHand => by_hand(errand).await,
         Form::Downgrading { .. } => downgrading(errand, watchdog).await,
     }
 }
@@ -130,6 +131,13 @@ async fn nesting_reader(errand: Errand) -> Result<(), LockError> {
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 pub(super) async fn nested(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
+}
+
+async fn by_hand(errand: Errand) -> Result<(), LockError> {
+    let request = errand.pool.lock(errand.key()).ttl(errand.ttl);
+    let guard = request.acquire().await?;
+    let ended = body::inside(&errand, guard.handle()).await;
+    ended.and(guard.release().await)
 }
 
 /// Only a guard can be downgraded. It is no gate: its body looks at the lease itself.

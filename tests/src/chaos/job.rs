@@ -184,6 +184,8 @@ pub enum Form {
     },
     /// The body makes two `reentrant` calls for its key at once.
     Nesting,
+    /// The lock is taken by a guard, which is released by hand.
+    ByHand,
     /// The lock is taken by a guard, and downgraded to a share when the work is done once; then the key is read twice.
     Downgrading {
         /// The lock is given up after so long; 0 for never.

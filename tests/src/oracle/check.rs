@@ -168,6 +168,7 @@ fn key_of(note: &Note) -> Option<&str> {
         | Note::Lost { key, .. }
         | Note::Refused { key, .. }
         | Note::Alone { key }
+        | Note::MustTell { key }
         | Note::Undisturbed { key }
         | Note::MustLeave { key, .. }
         | Note::Free { key, .. }

@@ -159,6 +159,11 @@ pub enum Note {
         /// The bound.
         by: u64,
     },
+    /// The key was taken from its holder, whose call must end with `Lost`.
+    MustTell {
+        /// The key.
+        key: String,
+    },
     /// A key was due to come free, and was seen free.
     Free {
         /// The key.

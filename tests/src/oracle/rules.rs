@@ -28,6 +28,7 @@ pub(super) struct KeyNotes {
     fair_within: Option<u64>,
     alone: bool,
     undisturbed: bool,
+    must_tell: bool,
     found: Vec<(Kind, String)>,
 }
 
@@ -109,6 +110,7 @@ impl KeyNotes {
                 }
             }
             Note::Alone { .. } => self.alone = true,
+            Note::MustTell { .. } => self.must_tell = true,
             Note::Undisturbed { .. } => self.undisturbed = true,
             Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
@@ -266,6 +268,9 @@ impl KeyNotes {
     fn expectations(&mut self) {
         if self.undisturbed && !self.losses.is_empty() {
             self.found(Kind::FalseLoss, format!("{} times", self.losses.len()));
+        }
+        if self.must_tell && self.losses.is_empty() {
+            self.found(Kind::ToldLate, "never".to_owned());
         }
         // A process that was stopped while it queued answers when it goes on.
         for detail in std::mem::take(&mut self.over_budget) {

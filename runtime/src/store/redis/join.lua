@@ -20,17 +20,13 @@ if limit and prune(KEYS[1], KEYS[4], now) == 0 then
 end
 
 local function take(fence)
-  local ttl = tonumber(ARGV[2])
-  if limit then
-    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
-  else
+  if not limit then
     -- What is left of shares whose lock was deleted is worth nothing.
     redis.call('DEL', KEYS[4])
   end
-  local text = string.format('%.0f', ttl)
-  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', text)
+  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
-  redis.call('PEXPIRE', KEYS[4], text)
+  outlast(KEYS[1], KEYS[4], now)
   return {1, fence, 0, #line}
 end
 
@@ -44,8 +40,10 @@ if not value then
   value, line = settle(KEYS[1], KEYS[3], line, ARGV[4], now, ARGV[6])
 end
 local room = not value or value == ARGV[4] .. ':claim'
+local patience
 if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', KEYS[4]) < math.max(limit, most)) then
-  local ahead, rest, all = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
+  local ahead, rest, all, keeps = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
+  patience = keeps
   room = not ahead or ahead == ARGV[4]
   line = room and rest or all
   if ahead == ARGV[4] then
@@ -56,10 +54,14 @@ if not room then
   if ARGV[5] ~= '' then
     enter(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], value, now, ARGV[6])
   end
-  local left = redis.call('PTTL', KEYS[1])
+  local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
     -- The first share that ends makes room.
     left = math.min(left, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now)
+  end
+  if patience and ARGV[5] ~= '' then
+    -- So does the process ahead, if it does not ask.
+    left = math.min(left, patience)
   end
   return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
 end

@@ -91,16 +91,25 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
+/// Which scripts answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scripts {
+    /// Those of a store that gives every lock a fence.
+    Fenced,
+    /// The plain ones of a quorum's node, which knows no fence and grants with a bare `1`.
+    Plain,
+}
+
 /// The reply to `op`, which left alone, or why there is none.
-pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
-    let mut replies = read_all(&[op], value);
+pub(super) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
+    let mut replies = read_all(&[op], value, scripts);
     replies
         .pop()
         .unwrap_or_else(|| Err(garbage("an answer of another shape")))
 }
 
-/// The replies to `ops`, which left together.
-pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>> {
+/// The replies to `ops`, which left together. A grant without a fence is believed of [`Scripts::Plain`] only.
+pub(super) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Vec<Result<Reply, Failure>> {
     let shapeless = || Err(garbage("an answer of another shape"));
     match (ops, value) {
         (_, Value::ServerError(error)) => {
@@ -113,17 +122,17 @@ pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>>
             all @ (Value::BulkString(_) | Value::Int(_)),
         ) => ops
             .iter()
-            .map(|op| read_one(op, &all).unwrap_or_else(shapeless))
+            .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
             .collect(),
         ([Op::Acquire { .. } | Op::Release { .. }, ..], Value::Array(answers))
             if answers.len() == ops.len() =>
         {
             let each = ops.iter().zip(answers);
-            each.map(|(op, answer)| read_one(op, &answer).unwrap_or_else(shapeless))
+            each.map(|(op, answer)| read_one(op, &answer, scripts).unwrap_or_else(shapeless))
                 .collect()
         }
         ([op], value) if !matches!(op, Op::Acquire { .. } | Op::Release { .. }) => {
-            vec![read_one(op, &value).unwrap_or_else(shapeless)]
+            vec![read_one(op, &value, scripts).unwrap_or_else(shapeless)]
         }
         _ => vec![shapeless(); ops.len()],
     }
@@ -136,22 +145,22 @@ pub(super) fn may_concern_one_key(answer: &Value) -> bool {
         if hidden_code(error.code(), error.details().unwrap_or_default()) == "NOPERM")
 }
 
-fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
+fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Failure>> {
     if let Some([code, error]) = array(value)
         && integer(code) == Some(-1)
     {
         return Some(Err(refused(text(error)?)));
     }
     let reply = match (op, value) {
-        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
-        (Op::Acquire { .. }, Value::Int(1)) => Some(Reply::Acquired {
+        (Op::Acquire { .. }, Value::Int(1)) if scripts == Scripts::Plain => Some(Reply::Acquired {
             fence: None,
             spare: 0,
             wanted: None,
         }),
+        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
-        (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
+        (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
         (Op::Release { .. } | Op::Part { .. }, value) => released(value),
         (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
     };
@@ -221,15 +230,28 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
     }
 }
 
-fn renewed(value: &Value, count: usize) -> Option<Reply> {
+/// What is known of each. The server's error, if it refused all of them.
+fn renewed(value: &Value, count: usize) -> Option<Result<Reply, Failure>> {
     if *value == Value::Int(1) {
-        return Some(Reply::Renewed(vec![true; count]));
+        return Some(Ok(Reply::Renewed(vec![true; count])));
     }
-    let kept: Option<Vec<bool>> = array(value)?
-        .iter()
-        .map(|one| integer(one).map(|one| one == 1))
-        .collect();
-    kept.filter(|kept| kept.len() == count).map(Reply::Renewed)
+    let answers = array(value).filter(|answers| answers.len() == count)?;
+    let mut kept = Vec::with_capacity(count);
+    let mut error = None;
+    for answer in answers {
+        match array(answer) {
+            Some([code, why]) if integer(code) == Some(-1) => {
+                error = error.or(text(why));
+                kept.push(None);
+            }
+            _ => kept.push(Some(integer(answer)? == 1)),
+        }
+    }
+    Some(match error {
+        None => Ok(Reply::Renewed(kept.into_iter().flatten().collect())),
+        Some(error) if kept.iter().all(Option::is_none) => Err(refused(error)),
+        Some(_) => Ok(Reply::RenewedInPart(kept)),
+    })
 }
 
 fn released(value: &Value) -> Option<Reply> {
@@ -419,5 +441,45 @@ pub(super) fn message(push: &PushInfo) -> Option<StoreEvent> {
         "t" => Some(StoreEvent::Turn(key.into())),
         "w" => Some(StoreEvent::Wanted(key.into())),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Renewal;
+    use crate::token::Token;
+
+    /// The reply to a renewal of so many shares.
+    fn renewed(count: u32, answer: &str) -> Result<Reply, Failure> {
+        let renewal = |number: u32| Renewal {
+            key: number.to_string().into(),
+            token: Token::fixed(number.into()),
+            ttl: Duration::from_secs(1),
+        };
+        let answer = redis::parse_redis_value(answer.as_bytes());
+        read(
+            &Op::Stay((0..count).map(renewal).collect()),
+            answer.expect("it is an answer"),
+            Scripts::Fenced,
+        )
+    }
+
+    #[test]
+    fn one_refused_share_leaves_the_others_as_they_are() {
+        let refused = "*2\r\n:-1\r\n$30\r\nOOM command not allowed when u\r\n";
+        let reply = renewed(3, &format!("*3\r\n:1\r\n{refused}:0\r\n"));
+        let kept = vec![Some(true), None, Some(false)];
+        assert_eq!(reply.expect("some are known"), Reply::RenewedInPart(kept));
+        for answer in [
+            format!("*2\r\n{refused}{refused}"),
+            format!("*1\r\n{refused}"),
+        ] {
+            let count = if answer.starts_with("*2") { 2 } else { 1 };
+            let failure = renewed(count, &answer).expect_err("nothing is known");
+            assert_eq!(failure.code(), "OOM");
+        }
+        let failure = renewed(2, "*1\r\n:1\r\n").expect_err("one too few");
+        assert_eq!(failure.code(), "protocol");
     }
 }

@@ -20,6 +20,7 @@ use super::redirect::Endpoint;
 use super::tls::{self, Tls};
 use super::{reply, scripts};
 use crate::LockError;
+use crate::reporter;
 use crate::store::{Failure, Retry};
 
 /// How long a request may stay unanswered, at least, before it is given up for good. The engine has retried long before;
@@ -63,11 +64,13 @@ impl Link {
         self.listening = match timeout(limit, self.subscribe(channel)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::warn!(
-                    %error,
-                    "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
-                     Permit both commands, on the namespace's channels"
-                );
+                reporter::log(move || {
+                    tracing::warn!(
+                        %error,
+                        "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
+                         Permit both commands, on the namespace's channels"
+                    );
+                });
                 false
             }
             Err(_) => false,

@@ -27,17 +27,41 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
         ],
-        Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
+        Bug::HandOffBelieved => &[
+            ("'PX', CLAIM", "'PX', 600000"),
+            ("if left > CLAIM and", "if false and"),
+        ],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),
-            ("now - seen <= FORGOTTEN", "true"),
+            ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
         ],
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
         Bug::ReadersUnseen => &[(
             "if value and value ~= process .. ':claim' then",
             "if value and value ~= process .. ':claim' and not limit_of(value) then",
         )],
-        Bug::ShareShortened => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
+        Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
+        Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::FutureBelieved => &[
+            (" and seen - now <= CLAIM", ""),
+            ("if seen > oldest then", "if false then"),
+        ],
+        Bug::OldClaimBelieved => &[("if left > CLAIM and", "if false and")],
+        Bug::KeptTokenStays => &[
+            (
+                "KEPT .. string.sub(found[2 * i - 1], 33)",
+                "found[2 * i - 1]",
+            ),
+            (
+                "string.rep('0', 32) .. string.sub(found[i], 33)",
+                "found[i]",
+            ),
+        ],
+        Bug::EndedShareRevived => &[(
+            "if not ends or tonumber(ends) <= now then",
+            "if not ends then",
+        )],
+        Bug::ShareNeedsMemory => &[("redis.call('PEXPIRE', shares, math.max(ttl, left))\n", "")],
         Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
         Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
         Bug::PlacesUncounted => &[(

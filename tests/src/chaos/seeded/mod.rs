@@ -9,6 +9,7 @@ mod nested;
 mod quorum;
 mod scenarios;
 mod scene;
+mod server_time;
 mod several;
 mod shares;
 
@@ -204,6 +205,36 @@ pub const CASES: &[Case] = &[
         shares::four_for_three,
     ),
     case(
+        "EndedShareRevived",
+        Kind::FreedLate,
+        "a renewal arrives after its place has ended and its process is dead, and another one comes",
+        shares::late_renewal,
+    ),
+    case(
+        "ShareShortenedByRenewal",
+        Kind::Overlap,
+        "a reader with a short lease renews it beside one with a long lease and is killed, and a writer waits",
+        shares::renewed_beside_long,
+    ),
+    case(
+        "ShareNeedsMemory",
+        Kind::FalseLoss,
+        "the server's memory is full while a reader renews its lease",
+        shares::full_memory,
+    ),
+    case(
+        "FutureBelieved",
+        Kind::FreedLate,
+        "a writer is stopped while it queues, the server's clock is set back, and a reader comes",
+        server_time::stopped_writer,
+    ),
+    case(
+        "OldClaimBelieved",
+        Kind::FreedLate,
+        "a lock is handed to a process that is stopped, the server's clock is set back, and another one queues",
+        server_time::stopped_heir,
+    ),
+    case(
         "SilenceIsKept",
         Kind::Overlap,
         "one master of a cluster refuses the renewals of a process that has locks on all of them, and a second one waits",
@@ -360,6 +391,12 @@ pub const CASES: &[Case] = &[
         scenarios::taken,
     ),
     case(
+        "GoneIsReleased",
+        Kind::ToldLate,
+        "the key is deleted under a guard that is released later",
+        scenarios::gone,
+    ),
+    case(
         UNCHECKED,
         Kind::StaleWrite,
         "processes of holders are stopped beyond their leases and write to a table that does not compare fences",
@@ -387,6 +424,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         program: "several_keys",
         test: "memory::the_earliest_deadline_counts",
         what: "a guard of two keys is asked for the time that is left",
+    },
+    Elsewhere {
+        bug: "KeptTokenStays",
+        program: "conformance",
+        test: "redis",
+        what: "a renewal arrives after the release of a lock that is kept",
     },
     Elsewhere {
         bug: "RepeatShortened",

@@ -7,7 +7,7 @@ use leasehold::__test::now;
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::faults::kill_clients;
 use crate::chaos::ground::{Store, connect, local_runtime};
-use crate::chaos::job::{Lane, Work};
+use crate::chaos::job::{Form, Lane, Work};
 use crate::chaos::r10_sql::Shifts;
 use crate::chaos::r24_queues::queued;
 use crate::oracle::Note;
@@ -66,6 +66,18 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
     scene.await_entries(2);
     server.probe().delete("lock:b");
     kill_clients(&server);
+    finish(hand);
+}
+
+/// A guard is released that has lost its key.
+pub(super) fn gone(scene: &Scene) {
+    let server = Server::start();
+    let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
+    scene.crew.note(&Note::MustTell {
+        key: "k".to_owned(),
+    });
+    let hand = scene.enter(&server.url(), lane);
+    server.probe().delete("lock:k");
     finish(hand);
 }
 

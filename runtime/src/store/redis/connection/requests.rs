@@ -178,7 +178,7 @@ impl RedisStore {
             return;
         }
         let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
-        let replies = reply::read_all(&ops, answer);
+        let replies = reply::read_all(&ops, answer, self.names.scripts());
         for (sent, reply) in bundle.into_iter().zip(replies) {
             let result = reply
                 .map(|reply| sent.complete(reply))
