@@ -75,7 +75,9 @@ fn is_kept(ground: &Ground, sheet: &Sheet, idle: bool) -> bool {
     sheet.faults("threads spin beside callers", 1);
     sheet.sections(crew.report().sections);
     let kept = !told && server.probe().get("lock:lease").is_some();
-    crew.remove();
+    if kept {
+        crew.remove();
+    }
     kept
 }
 

@@ -105,19 +105,28 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     clock.set(0);
 }
 
-/// A process is stopped while it queues, another one queues behind it, the clock is set, and the lock is released.
+/// How a lock is held, how a process that is stopped waits for it, and how the next one does.
+type Case = (Mode, Mode, Mode);
+
+const CASES: [Case; 5] = [
+    // The holder stays inside, and the next one may come in beside it.
+    (Mode::Reader, Mode::Alone, Mode::Reader),
+    (Mode::Alone, Mode::Alone, Mode::Reader),
+    (Mode::Alone, Mode::Reader, Mode::Alone),
+    (Mode::Alone, Mode::Alone, Mode::Alone),
+    (Mode::Alone, Mode::Reader, Mode::Reader),
+];
+
 fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let crew = ground.crew("clock");
-    let modes = [Mode::Alone, Mode::Reader];
-    let pairs = modes.map(|stopped| modes.map(|next| (stopped, next)));
-    let pairs = pairs.into_iter().flatten().cycle();
-    let total = ground.count(24, 4);
-    for (number, ((stopped, next), offset)) in (0..total).zip(pairs.zip(offsets())) {
-        waiter(&crew, sheet, server, clock, number, (stopped, next), offset);
+    let total = ground.count(30, 5);
+    let rounds = CASES.into_iter().cycle().zip(offsets());
+    for (number, (case, offset)) in (0..total).zip(rounds) {
+        waiter(&crew, sheet, server, clock, number, case, offset);
     }
     let report = crew.report();
     sheet.report(&report);
-    sheet.reached("dead waiters", total, 24);
+    sheet.reached("dead waiters", total, 30);
     if report.violations.is_empty() {
         crew.remove();
     }
@@ -125,25 +134,28 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
 
 /// Of each four dead waiters one meets a clock that is left alone.
 fn offsets() -> impl Iterator<Item = i64> {
-    [-HOUR, -HOUR, HOUR, 0, HOUR, -HOUR, 0, -HOUR]
-        .into_iter()
-        .cycle()
+    [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
+/// A process is stopped while it queues, another one queues behind it, the clock is set, and the lock is released unless it is shared.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,
     server: &Server,
     clock: &ServerClock,
     number: u64,
-    (stopped, next): (Mode, Mode),
+    (holder, stopped, next): Case,
     offset: i64,
 ) {
     let key = format!("waits-{number}");
     let (probe, runtime) = (server.probe(), local_runtime());
     let pool = runtime.block_on(connect(&server.url()));
-    let held = runtime.block_on(pool.lock(&*key).ttl(TTL).acquire());
-    let held = held.expect("it is free");
+    let request = pool.lock(&*key).ttl(TTL);
+    let request = match holder {
+        Mode::Reader => request.shared().watchdog(),
+        _ => request,
+    };
+    let held = runtime.block_on(request.acquire()).expect("it is free");
     let lane = |mode| Lane::stays(&key, 20_000, 50).held_as(mode).waits(60_000);
     let start = |mode| crew.spawn(&crew.job(&server.url(), vec![lane(mode)]), None);
     let mut dead = start(stopped);
@@ -155,8 +167,14 @@ fn waiter(
     while watch.next_note().is_some() {}
     set(sheet, clock, offset);
     let (due, excuse) = (now(), Excuse::begin());
-    // A clock that was set forward has ended the lease.
-    let _ = runtime.block_on(held.release());
+    let held = match holder {
+        Mode::Reader => Some(held),
+        _ => {
+            // A clock that was set forward has ended the lease.
+            let _ = runtime.block_on(held.release());
+            None
+        }
+    };
     let entered = |note: &Note| matches!(note, Note::Enter { key: of, .. } if *of == key);
     let at = match watch.wait_for(BOUND * 4, entered) {
         Some(Note::Enter { at, .. }) => at,
@@ -166,7 +184,7 @@ fn waiter(
     if at.saturating_sub(due) > within {
         let waited = Duration::from_nanos(at.saturating_sub(due));
         sheet.remark(format!(
-            "{next:?} behind a dead {stopped:?}, clock set by {offset} s: {waited:.1?}"
+            "held {holder:?}, {next:?} behind a dead {stopped:?}, clock set by {offset} s: {waited:.1?}"
         ));
     }
     crew.note(&Note::Free {
@@ -175,6 +193,6 @@ fn waiter(
         at,
         within,
     });
-    drop((dead, waits));
+    drop((dead, waits, held));
     clock.set(0);
 }
