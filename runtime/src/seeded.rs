@@ -130,7 +130,7 @@ bugs! {
     GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
-    /// In a cluster, answers to a part of the renewals count for the first keys of the whole.
+    /// In a cluster, the answers of a node to renewals count for its keys in the reverse order.
     PlacesMixed,
     /// A quorum's lease is renewed when one node says so.
     RenewedByOne,

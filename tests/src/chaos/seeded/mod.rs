@@ -243,8 +243,8 @@ pub const CASES: &[Case] = &[
     case(
         "PlacesMixed",
         Kind::FalseLoss,
-        "one process holds locks on all masters of a cluster, and some of one master are deleted",
-        cluster::some_deleted,
+        "one process holds locks on all masters of a cluster, and one of them is deleted",
+        cluster::one_deleted,
     ),
     case(
         "RenewedByOne",
