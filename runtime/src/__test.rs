@@ -138,6 +138,11 @@ pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }
 
+/// The end of the lease on one of the keys as confirmed last, also when the lease is over.
+pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
+    handle.confirmed_of(key).as_nanos()
+}
+
 /// The time on the clock that leases are counted on, in nanoseconds.
 pub fn now() -> u64 {
     Clock::System.now().as_nanos()

@@ -79,7 +79,8 @@ pub(crate) struct Keep<T> {
 impl<T> Keep<T> {
     /// How long the lock stays after this outcome.
     fn earned(self, outcome: &T) -> Option<Duration> {
-        (self.good)(outcome).then_some(self.hold)
+        let good = (self.good)(outcome) || seeded!(KeptAfterErr);
+        good.then_some(self.hold)
     }
 }
 

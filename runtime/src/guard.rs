@@ -105,6 +105,12 @@ impl LockHandle {
         self.locks.confirmed()
     }
 
+    /// For the oracle of the tests.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed_of(&self, key: &str) -> crate::clock::Instant {
+        self.locks.confirmed_of(key)
+    }
+
     fn locks(&self) -> &Locks {
         &self.locks
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::engine::{Command, Order, Removal, Slot, TicketId, guarded};
+use crate::seeded::seeded;
 use crate::{LockError, LockPool};
 
 /// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
@@ -139,7 +140,9 @@ impl Hold {
         first.slot.close();
         for hold in &others {
             hold.slot.close();
-            ids.push(hold.id);
+            if !seeded!(SecondKeyKept) {
+                ids.push(hold.id);
+            }
         }
         first.let_go = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
         for hold in others {
@@ -201,7 +204,8 @@ impl Drop for Waiting<'_> {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.let_go {
+        let forgotten = seeded!(DropForgotten) && self.slot.is_live();
+        if !self.let_go && !forgotten {
             self.slot.close();
             // If the engine is gone, the lock expires after its ttl.
             let _ = self.tell(Command::Abandon(self.id));

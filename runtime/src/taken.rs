@@ -13,6 +13,7 @@ use crate::engine::Slot;
 use crate::few::Few;
 use crate::hold::Hold;
 use crate::locks::{Lease, Locks, any_over};
+use crate::seeded::seeded;
 
 /// The locks of a call, held. Dropping it releases those that the call has taken itself.
 pub(crate) struct Taken {
@@ -98,7 +99,12 @@ impl Taken {
     /// Wakes this task when a lease that the call has taken itself is lost; whether none has been until now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
         let mut held = true;
-        for place in self.places.iter() {
+        let watched = if seeded!(OnlyFirstKeyWakes) {
+            1
+        } else {
+            self.places.len()
+        };
+        for place in self.places.iter().take(watched) {
             if let Place::Held(hold) = place {
                 held &= hold.slot().register(cx);
             }
@@ -138,7 +144,12 @@ impl Taken {
     pub(crate) async fn release(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let held = self.places.iter_mut().filter_map(|place| match place {
             Place::Held(hold) => Some(hold),
-            Place::Entered(_) => None,
+            Place::Entered(turn) => {
+                if seeded!(InnerEndReleases) {
+                    turn.slot.close();
+                }
+                None
+            }
         });
         Hold::begin_release_all(held, keep);
         // The last one first, as the caller of the last release may be chosen to look for the answers of all.

@@ -21,6 +21,7 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime none of whose workers can run anything |
 //! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
+//! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
@@ -41,6 +42,7 @@ pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;
+pub mod rerun;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;

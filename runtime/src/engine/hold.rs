@@ -181,8 +181,14 @@ impl Core {
         kept: impl Iterator<Item = Option<bool>>,
         now: Instant,
     ) {
-        for (id, kept) in tickets.iter().zip(kept.chain(iter::repeat(None))) {
-            self.renewal_said(*id, shares, sent, kept, now);
+        let mixed = seeded!(self, WrongLeaseExtended);
+        for (place, kept) in (0..tickets.len()).zip(kept.chain(iter::repeat(None))) {
+            let place = if mixed {
+                tickets.len() - 1 - place
+            } else {
+                place
+            };
+            self.renewal_said(tickets[place], shares, sent, kept, now);
         }
     }
 

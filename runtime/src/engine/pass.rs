@@ -50,6 +50,12 @@ impl Core {
             lease.sent
         };
         self.grant(heir, sent, fence, now);
+        if seeded!(self, HeirNotRenewed)
+            && let Some(ticket) = self.tickets.get_mut(&heir)
+            && let Stage::Held(lease) = &mut ticket.stage
+        {
+            lease.renew_at = None;
+        }
         true
     }
 
@@ -73,7 +79,7 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
-            && holder.kept_until.is_none()
+            && (holder.kept_until.is_none() || seeded!(self, KeptPassedOn))
             && holder.order.share.is_none()
             && ticket.order.share.is_none()
             && is_settled(holder)

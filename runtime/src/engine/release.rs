@@ -104,7 +104,11 @@ impl Core {
         cleanup.open += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
         let (key, token) = (ticket.order.key.clone(), ticket.order.token);
-        let after = ticket.open.to_vec();
+        let after = if seeded!(self, OrderForgotten) {
+            Vec::new()
+        } else {
+            ticket.open.to_vec()
+        };
         let op = match ticket.order.share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
+use crate::seeded::seeded;
 use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.
@@ -221,7 +222,8 @@ impl Slot {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         let mut state = self.state();
         state.fence = fence;
-        state.enter(Phase::Held).map(Parting::Wake)
+        let waker = state.enter(Phase::Held);
+        waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -254,7 +256,8 @@ impl Slot {
     /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
     /// [closed](Self::close) it.
     pub(super) fn lose(&self) -> Option<Parting> {
-        self.finish(Phase::Lost)
+        let waker = self.finish(Phase::Lost);
+        waker.filter(|_| !seeded!(LossUnheard))
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {

@@ -108,6 +108,7 @@ pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
 struct Checker {
     report: Report,
     keys: BTreeMap<String, KeyNotes>,
+    unfenced: bool,
 }
 
 impl Checker {
@@ -126,6 +127,7 @@ impl Checker {
                 report.refused += 1;
                 report.waited(*asked, *at);
             }
+            Note::Unfenced => self.unfenced = true,
             Note::Fault { kind, .. } => *report.faults.entry(kind.clone()).or_default() += 1,
             Note::Free { due, at, .. } => {
                 report.worst_release = report.worst_release.max(at.saturating_sub(*due));
@@ -144,7 +146,7 @@ impl Checker {
 
     fn finish(mut self) -> Report {
         for (key, notes) in self.keys {
-            for (kind, detail) in notes.finish() {
+            for (kind, detail) in notes.finish(!self.unfenced) {
                 let key = key.clone();
                 self.report.violations.push(Violation { kind, key, detail });
             }
@@ -155,13 +157,14 @@ impl Checker {
 
 fn key_of(note: &Note) -> Option<&str> {
     match note {
-        Note::Run { .. } | Note::Fault { .. } => None,
+        Note::Run { .. } | Note::Fault { .. } | Note::Unfenced => None,
         Note::Enter { key, .. }
         | Note::Write { key, .. }
         | Note::Read { key, .. }
         | Note::Fair { key, .. }
         | Note::LatePoll { key, .. }
         | Note::Leave { key, .. }
+        | Note::Shared { key, .. }
         | Note::Lost { key, .. }
         | Note::Refused { key, .. }
         | Note::Alone { key }
@@ -175,38 +178,9 @@ fn key_of(note: &Note) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Note, check};
+    use super::{Kind, Note};
     use crate::oracle::Mode;
-
-    fn enter(holder: u64, fence: u64, at: u64) -> Note {
-        Note::Enter {
-            key: "k".to_owned(),
-            holder,
-            fence: Some(fence),
-            asked: at - 2,
-            at,
-            sent: at - 1,
-            deadline: at + 100,
-            mode: Mode::Alone,
-        }
-    }
-
-    fn shared(mode: Mode, holder: u64, fence: u64, at: u64) -> Note {
-        let mut note = enter(holder, fence, at);
-        if let Note::Enter { mode: of, .. } = &mut note {
-            *of = mode;
-        }
-        note
-    }
-
-    fn leave(holder: u64, at: u64, deadline: u64) -> Note {
-        Note::Leave {
-            key: "k".to_owned(),
-            holder,
-            at,
-            deadline,
-        }
-    }
+    use crate::oracle::fixtures::{enter, kinds, leave, shared};
 
     fn write(holder: u64, fence: u64, seen: u64, newest: u64, at: u64, kept: bool) -> Note {
         Note::Write {
@@ -219,11 +193,6 @@ mod tests {
             deadline: 110,
             kept,
         }
-    }
-
-    fn kinds(notes: &[Note]) -> Vec<Kind> {
-        let report = check(notes.iter().cloned());
-        report.violations.iter().map(|found| found.kind).collect()
     }
 
     #[test]
@@ -299,6 +268,7 @@ mod tests {
             fence: Some(7),
             at: 30,
             sent: 19,
+            within: None,
         };
         let crossed = [enter(1, 8, 10), leave(1, 20, 110), late];
         assert_eq!(kinds(&crossed), [Kind::Crossed]);
@@ -335,6 +305,7 @@ mod tests {
             at: 10,
             sent: 11,
             mode: Mode::Alone,
+            within: None,
         };
         assert_eq!(kinds(&[late]), [Kind::LeaseTooLong]);
     }
@@ -393,5 +364,15 @@ mod tests {
         };
         assert_eq!(kinds(&[enter(1, 1, 10), fair(2)]), []);
         assert_eq!(kinds(&[enter(1, 1, 10), fair(1)]), [Kind::Starved]);
+    }
+
+    #[test]
+    fn a_store_with_fences_gives_one_each_time() {
+        let mut bare = enter(1, 1, 10);
+        if let Note::Enter { fence, .. } = &mut bare {
+            *fence = None;
+        }
+        assert_eq!(kinds(&[bare.clone()]), [Kind::NoFence]);
+        assert_eq!(kinds(&[Note::Unfenced, bare]), []);
     }
 }

@@ -51,6 +51,8 @@ impl World {
                 ttl,
                 reads: false,
                 mates: mates.clone(),
+                max_hold: None,
+                give_up_at: None,
                 state: State::Waiting,
             };
             self.nodes[node].callers.insert(*id, caller);

@@ -60,8 +60,13 @@ impl Wholes {
         whole.open -= 1;
         match result {
             Ok(Reply::Renewed(kept)) => {
-                for (place, kept) in part.places.iter().zip(kept) {
-                    whole.kept[*place] = Some(kept);
+                for (at, kept) in (0..part.places.len()).zip(kept) {
+                    let at = if seeded!(PlacesMixed) {
+                        part.places.len() - 1 - at
+                    } else {
+                        at
+                    };
+                    whole.kept[part.places[at]] = Some(kept);
                 }
             }
             Ok(Reply::RenewedInPart(kept)) => {

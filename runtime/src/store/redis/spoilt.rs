@@ -68,6 +68,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
         )],
+        Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::PartTakesAll => &[(
+            "redis.call('ZREM', KEYS[3], ARGV[1])",
+            "redis.call('DEL', KEYS[3])",
+        )],
         _ => &[],
     }
 }
