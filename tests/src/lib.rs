@@ -20,6 +20,7 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime none of whose workers can run anything |
 //! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
+//! | [`earlier_version`] | a process of version 0.1.0 on the same server |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
@@ -29,6 +30,7 @@ pub mod brand;
 pub mod chaos;
 pub mod clock;
 pub mod cluster;
+pub mod earlier_version;
 pub mod lateness;
 pub mod load;
 pub mod oracle;

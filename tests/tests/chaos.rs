@@ -78,4 +78,5 @@ requirements! {
     readers_and_writers: 24 "readers and writers" Redis,
     permits: 24 "permits" Redis,
     soak: 25 Redis,
+    the_version_before: 33 Redis,
 }

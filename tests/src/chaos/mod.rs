@@ -10,7 +10,7 @@
 //! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
-//! | `r01_…` to `r25_…` | the requirements |
+//! | `r01_…` to `r33_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must see |
 //! | [`table`] | the result for people |
 
@@ -56,6 +56,8 @@ mod r24_permits;
 mod r24_queues;
 mod r24_readers;
 mod r25_soak;
+mod r33_earlier_version;
+mod r33_sections;
 pub mod seeded;
 pub mod sheet;
 mod shop;
@@ -66,7 +68,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 30] = [
+pub const REQUIREMENTS: [Requirement; 31] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -97,4 +99,5 @@ pub const REQUIREMENTS: [Requirement; 30] = [
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
+    r33_earlier_version::REQUIREMENT,
 ];
