@@ -9,5 +9,5 @@ mod scripts;
 mod waiting;
 
 pub use answer::Answer;
-pub use process::{EarlierProcess, Message};
+pub use process::{EarlierProcess, Message, random_hex};
 pub use waiting::{Lease, Want};

@@ -308,7 +308,7 @@ fn place(queue: bool) -> &'static str {
 }
 
 /// 32 hexadecimal digits that nobody else has: a token, or a process.
-pub(super) fn random_hex() -> String {
+pub fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())
 }
