@@ -78,5 +78,6 @@ requirements! {
     readers_and_writers: 24 "readers and writers" Redis,
     permits: 24 "permits" Redis,
     soak: 25 Redis,
+    clients_that_know_no_queue: 26 Redis,
     the_version_before: 33 Redis,
 }

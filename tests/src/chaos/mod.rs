@@ -56,6 +56,9 @@ mod r24_permits;
 mod r24_queues;
 mod r24_readers;
 mod r25_soak;
+mod r26_clients;
+mod r26_foreign_clients;
+mod r26_rslock;
 mod r33_earlier_version;
 mod r33_sections;
 pub mod seeded;
@@ -68,7 +71,7 @@ pub mod worker;
 use ground::Requirement;
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 31] = [
+pub const REQUIREMENTS: [Requirement; 32] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -99,5 +102,6 @@ pub const REQUIREMENTS: [Requirement; 31] = [
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
+    r26_foreign_clients::REQUIREMENT,
     r33_earlier_version::REQUIREMENT,
 ];

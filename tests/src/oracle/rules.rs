@@ -232,11 +232,13 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
+            // Of another client, which has no fences: those before it and behind it are compared all the same.
+            if section.fence.is_none() {
+                continue;
+            }
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
-            if let Some(earlier) =
-                before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
-            {
+            if let Some(earlier) = before.filter(|earlier| section.fence <= earlier.fence) {
                 let crossed = section.fence < earlier.fence && section.sent < earlier.end();
                 let kind = if crossed {
                     Kind::Crossed
