@@ -68,6 +68,15 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
+/// Renews several shares, of which the store refuses that of `key` from the moment on that it is `spoiled`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached, or what it says of the others is not that they were renewed.
+pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
+    conformance::one_share_is_refused(open(url).await, key, spoiled).await;
+}
+
 /// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
 /// they differ.
 ///

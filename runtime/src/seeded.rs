@@ -114,6 +114,14 @@ bugs! {
     WritersPassed,
     /// The number of places is not looked at.
     PlacesUncounted,
+    /// A lock that is kept after its release carries its token on, so that a late renewal lengthens that time.
+    KeptTokenStays,
+    /// A share that has ended is given again to a renewal that comes late.
+    EndedShareRevived,
+    /// The lock's key ends with the share that was renewed last, and not with the one that lasts longest.
+    ShareShortenedByRenewal,
+    /// A renewal of a share begins with a command that needs memory.
+    ShareNeedsMemory,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
 }

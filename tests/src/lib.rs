@@ -4,6 +4,7 @@
 //! | module | noun |
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
+//! | [`server_clock`] | the clock of such a process, which a test sets |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, slots on their way, and a node that is cut off |
@@ -44,6 +45,7 @@ pub mod recorder;
 pub mod redis_probe;
 pub mod sentinel;
 pub mod server;
+pub mod server_clock;
 pub mod stores;
 pub mod tls;
 pub mod transfer;

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
+use crate::server_clock::ServerClock;
 use crate::tls::Certificates;
 use crate::wait;
 
@@ -29,6 +30,7 @@ pub struct ServerOptions {
     password: Option<String>,
     tls_port: Option<u16>,
     program: Option<PathBuf>,
+    clock: Option<ServerClock>,
 }
 
 impl ServerOptions {
@@ -40,6 +42,12 @@ impl ServerOptions {
     /// Another program than the usual one.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
+        self
+    }
+
+    /// Another clock than the system's.
+    pub fn clock(mut self, clock: &ServerClock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -133,6 +141,7 @@ impl ServerOptions {
             .arg("--unixsocket")
             .arg(folder.join("socket"))
             .args(&self.arguments)
+            .envs(self.clock.iter().flat_map(ServerClock::environment))
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a file can be shared"))
             .stdout(log)

@@ -1,8 +1,13 @@
 //! The oracle is tested too: each seeded bug is caught, and without it the same scenario is fine.
 
+use std::io::Read as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use leasehold_tests::chaos::seeded::{CASES, UNCHECKED};
+use leasehold_tests::process::Leashed;
+use leasehold_tests::server::Server;
+use leasehold_tests::worker::{Job, Scenario};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
@@ -26,8 +31,51 @@ fn play(bug: &str) {
     );
 }
 
+/// Whether the scripts of a process with the bug, if there is one, pass the conformance suites of the stores.
+fn conforms(bug: Option<&str>) -> bool {
+    let server = Server::start();
+    let job = Job {
+        url: server.url(),
+        key: String::new(),
+        ttl_ms: 0,
+        wait_ms: 0,
+        watchdog: false,
+        scenario: Scenario::Conform,
+    };
+    let job = serde_json::to_string(&job).expect("a job is JSON");
+    let child = Command::new(env!("CARGO_BIN_EXE_worker"))
+        .arg(job)
+        .envs(bug.map(|bug| ("LEASEHOLD_SEEDED_BUG", bug)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut worker = Leashed::new(child.expect("the worker starts"), None);
+    let mut said = String::new();
+    let output = worker.child().stdout.as_mut().expect("it is piped");
+    output.read_to_string(&mut said).expect("it is text");
+    said.contains("\"done\"")
+}
+
+#[track_caller]
+fn fails_to_conform(bug: &str) {
+    assert!(!conforms(Some(bug)), "{bug} is not caught");
+}
+
+#[test]
+fn without_a_bug_the_scripts_conform() {
+    assert!(conforms(None));
+}
+
 macro_rules! bugs {
-    ($($name:ident: $bug:ident),+ $(,)?) => {
+    (scenarios: {$($name:ident: $bug:ident),+ $(,)?} suites: {$($test:ident: $caught:ident),+ $(,)?}) => {
+        $(
+            #[test]
+            fn $test() {
+                fails_to_conform(stringify!($caught));
+            }
+        )+
+
         $(
             #[test]
             fn $name() {
@@ -35,10 +83,10 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if a bug is seeded that no scenario looks for.
+        /// Fails if a bug is seeded that neither a scenario nor a conformance suite looks for.
         #[test]
         fn all_are_played() {
-            let played = [$(stringify!($bug)),+].map(str::to_owned);
+            let played = [$(stringify!($bug),)+ $(stringify!($caught)),+].map(str::to_owned);
             let mut seeded = leasehold::__test::bugs();
             seeded.push(UNCHECKED.to_owned());
             seeded.sort();
@@ -50,34 +98,42 @@ macro_rules! bugs {
 }
 
 bugs! {
-    counted_from_reply: CountedFromReply,
-    loss_ignored: LossIgnored,
-    unknown_is_success: UnknownIsSuccess,
-    orphan_forgotten: OrphanForgotten,
-    removal_believed: RemovalBelieved,
-    no_margin: NoMargin,
-    budget_ignored: BudgetIgnored,
-    no_gate: NoGate,
-    released_before_drop: ReleasedBeforeDrop,
-    delete_without_compare: DeleteWithoutCompare,
-    renew_without_compare: RenewWithoutCompare,
-    renew_by_set: RenewBySet,
-    not_idempotent: NotIdempotent,
-    fence_from_counter: FenceFromCounter,
-    watchdog_asleep: WatchdogAsleep,
-    passed_on_without_end: PassedOnWithoutEnd,
-    fence_passed_on: FencePassedOn,
-    quorum_of_answers: QuorumOfAnswers,
-    no_quarantine: NoQuarantine,
-    message_believed: MessageBelieved,
-    hand_off_believed: HandOffBelieved,
-    dead_waiter_kept: DeadWaiterKept,
-    writer_unseen: WriterUnseen,
-    readers_unseen: ReadersUnseen,
-    share_shortened: ShareShortened,
-    dead_share_kept: DeadShareKept,
-    writers_passed: WritersPassed,
-    places_uncounted: PlacesUncounted,
-    silence_is_kept: SilenceIsKept,
-    fence_unchecked: FenceUnchecked,
+    scenarios: {
+        counted_from_reply: CountedFromReply,
+        loss_ignored: LossIgnored,
+        unknown_is_success: UnknownIsSuccess,
+        orphan_forgotten: OrphanForgotten,
+        removal_believed: RemovalBelieved,
+        no_margin: NoMargin,
+        budget_ignored: BudgetIgnored,
+        no_gate: NoGate,
+        released_before_drop: ReleasedBeforeDrop,
+        delete_without_compare: DeleteWithoutCompare,
+        renew_without_compare: RenewWithoutCompare,
+        renew_by_set: RenewBySet,
+        not_idempotent: NotIdempotent,
+        fence_from_counter: FenceFromCounter,
+        watchdog_asleep: WatchdogAsleep,
+        passed_on_without_end: PassedOnWithoutEnd,
+        fence_passed_on: FencePassedOn,
+        quorum_of_answers: QuorumOfAnswers,
+        no_quarantine: NoQuarantine,
+        message_believed: MessageBelieved,
+        hand_off_believed: HandOffBelieved,
+        dead_waiter_kept: DeadWaiterKept,
+        writer_unseen: WriterUnseen,
+        readers_unseen: ReadersUnseen,
+        share_shortened: ShareShortened,
+        dead_share_kept: DeadShareKept,
+        writers_passed: WritersPassed,
+        places_uncounted: PlacesUncounted,
+        ended_share_revived: EndedShareRevived,
+        share_shortened_by_renewal: ShareShortenedByRenewal,
+        share_needs_memory: ShareNeedsMemory,
+        silence_is_kept: SilenceIsKept,
+        fence_unchecked: FenceUnchecked,
+    }
+    suites: {
+        kept_token_stays: KeptTokenStays,
+    }
 }

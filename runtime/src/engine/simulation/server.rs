@@ -62,7 +62,7 @@ impl World {
         let found = held.is_some();
         if let (Some(entry), Some(keep)) = (held, keep) {
             entry.expires = now + on_server(keep);
-            entry.kept = true;
+            entry.holder = Holder::Kept;
         } else if found && !self.hand_on(key, None) {
             self.entries.remove(key);
         }
@@ -91,7 +91,6 @@ impl World {
                     spare,
                 } if held == *token => {
                     entry.expires = now + on_server(*ttl);
-                    entry.kept = false;
                     let fence = Some(fence);
                     return Reply::Acquired {
                         fence,
@@ -114,7 +113,6 @@ impl World {
         let fence = Fence::new(self.last_fence + 1);
         self.last_fence += 1 + u64::from(*spare);
         let entry = Entry {
-            kept: false,
             holder: Holder::Token {
                 token: *token,
                 fence,
@@ -173,7 +171,6 @@ impl World {
         }
         shares.insert(*token, now + on_server(*ttl));
         let entry = Entry {
-            kept: false,
             holder: Holder::Shared(shares),
             node,
             expires,
@@ -270,7 +267,6 @@ impl World {
             }
             if self.publish(node, Message::Turn(key.clone())) {
                 let entry = Entry {
-                    kept: false,
                     holder: Holder::Handed,
                     node,
                     expires: now + CLAIM,

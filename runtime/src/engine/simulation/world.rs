@@ -80,8 +80,6 @@ pub(super) struct Entry {
     pub(super) holder: Holder,
     pub(super) node: usize,
     pub(super) expires: Instant,
-    /// Left on the server by a release that was to keep it. A renewal that arrives after that prolongs it, up to the ttl.
-    pub(super) kept: bool,
 }
 
 pub(super) enum Holder {
@@ -92,6 +90,8 @@ pub(super) enum Holder {
     },
     /// Handed to the node, which has not confirmed.
     Handed,
+    /// Left by a release that was to keep it.
+    Kept,
     /// Who reads, and until when.
     Shared(HashMap<Token, Instant>),
 }
@@ -100,7 +100,7 @@ impl Entry {
     pub(super) fn token(&self) -> Option<Token> {
         match self.holder {
             Holder::Token { token, .. } => Some(token),
-            Holder::Handed | Holder::Shared(_) => None,
+            Holder::Handed | Holder::Kept | Holder::Shared(_) => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Entry {
         match &self.holder {
             Holder::Token { token: held, .. } => *held == token && now < self.expires,
             Holder::Shared(shares) => shares.get(&token).is_some_and(|end| now < *end),
-            Holder::Handed => false,
+            Holder::Handed | Holder::Kept => false,
         }
     }
 }
@@ -378,7 +378,7 @@ impl World {
                     continue;
                 };
                 let entry = self.entries.get(&caller.key);
-                let set = entry.is_some_and(|entry| entry.is_of(caller.token, now) && !entry.kept);
+                let set = entry.is_some_and(|entry| entry.is_of(caller.token, now));
                 if set && now < at + caller.ttl && !node.core.knows_token(caller.token) {
                     found.push(format!(
                         "core {number} forgot that it left {} on the server",

@@ -64,6 +64,11 @@ impl Wholes {
                     whole.kept[*place] = Some(kept);
                 }
             }
+            Ok(Reply::RenewedInPart(kept)) => {
+                for (place, kept) in part.places.iter().zip(kept) {
+                    whole.kept[*place] = kept;
+                }
+            }
             Ok(_) => {}
             Err(failure) => whole.failure = Some(failure),
         }

@@ -133,9 +133,9 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// Every fourth is kept for a while; the others are free at once, and their next fences come after those that were kept in reserve.
+/// Every fourth is kept for a while, to which nobody has a token; the others are free at once, and their next fences come after those that were kept in reserve.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
-    let keep = one.promises.ttl / 4;
+    let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);
     let is_kept = |nth: usize| nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
@@ -180,9 +180,5 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
         .iter()
         .map(|lock| release(&lock.key, next, Vec::new()));
     two.ask_all(ops.collect()).await;
-    // What is kept carries its token still.
-    let ops = locks
-        .iter()
-        .map(|lock| release(&lock.key, lock.token, Vec::new()));
-    one.ask_all(ops.collect()).await;
+    tokio::time::sleep(keep).await;
 }

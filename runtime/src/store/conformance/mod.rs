@@ -11,9 +11,12 @@ use crate::token::{Nonce, Token};
 
 mod mixed;
 mod queue;
+mod shares;
 mod together;
 
 pub(crate) use queue::run as run_queue;
+#[cfg(feature = "__test")]
+pub(crate) use shares::one_share_is_refused;
 
 const TTL: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(150);
@@ -95,6 +98,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     sent_behind_answers(&mut one, &mut two).await;
     sent_with_the_answer(&mut one, &mut two).await;
     kept(&mut one, &mut two).await;
+    kept_from_its_token(&mut one, &mut two).await;
     mixed::run(&mut one, &mut two).await;
 }
 
@@ -202,6 +206,32 @@ async fn kept(one: &mut Client, two: &mut Client) {
     assert!(left.is_some_and(|left| left <= longest), "{left:?}");
     tokio::time::sleep(short * 2).await;
     assert!(two.acquire(&key, other, ttl).await.is_some());
+    assert!(two.release(&key, other).await);
+}
+
+/// What was on its way for a token when its lock was kept does not find it any more.
+async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
+    let Promises { ttl, short, .. } = one.promises;
+    let (key, mine, other) = scene("kept-from");
+    let keep = Op::Release {
+        key: key.clone(),
+        token: mine,
+        keep: Some(short),
+        after: Vec::new(),
+    };
+    one.acquire(&key, mine, ttl).await.unwrap();
+    let kept = one.ask(keep.clone()).await;
+    assert!(matches!(kept, Reply::Released { found: true, .. }));
+    assert_eq!(two.renew(&[(&key, mine)], ttl).await, [false], "renewed");
+    assert_eq!(two.acquire(&key, mine, ttl).await, None, "taken again");
+    // As after a lost reply, and as of an acquire that was given up.
+    let again = one.ask(keep).await;
+    assert!(matches!(again, Reply::Released { found: false, .. }));
+    assert!(!two.release(&key, mine).await, "it is kept");
+    let held = two.ask(acquire(&key, other, ttl)).await;
+    assert!(matches!(held, Reply::Held { .. }), "{held:?}");
+    tokio::time::sleep(short * 2).await;
+    assert!(two.acquire(&key, other, ttl).await.is_some(), "lengthened");
     assert!(two.release(&key, other).await);
 }
 

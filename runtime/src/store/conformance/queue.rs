@@ -28,6 +28,7 @@ pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
     a_turn_ends(&mut one, &mut two, &mut three).await;
     a_turn_ends_that_is_over(&mut one, &mut two).await;
     a_turn_ends_for_who_has_a_place(&mut one, &mut two).await;
+    super::shares::run(&mut one, &mut two).await;
 }
 
 async fn first_come_first_served(one: &mut Client, two: &mut Client, three: &mut Client) {

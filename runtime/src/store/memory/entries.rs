@@ -53,6 +53,8 @@ enum State {
     },
     /// Handed to the pool, which has not confirmed yet.
     Handed,
+    /// Released, and to be free later.
+    Kept,
     /// At most `limit` shares, 0 for no bound, and when each ends.
     Shared {
         limit: u32,
@@ -252,10 +254,10 @@ impl Entries {
                     return false;
                 };
                 *end = until;
-                entry.expires = entry.expires.max(until);
+                entry.expires = shares.values().max().copied().unwrap_or(until);
                 true
             }
-            State::Held { .. } | State::Handed => false,
+            State::Held { .. } | State::Handed | State::Kept => false,
         }
     }
 
@@ -352,6 +354,7 @@ impl Entries {
         let held = live.filter(|entry| entry.is_held_by(token));
         let found = held.is_some();
         if let (Some(entry), Some(keep)) = (held, keep) {
+            entry.state = State::Kept;
             entry.expires = now + keep;
             // Not handed on: the first that waits looks now, and sees when to look again.
             if let Some(first) = self.queues.get(key).and_then(VecDeque::front).copied() {

@@ -112,6 +112,7 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
         // If others of the batch are lost, the next attempt will say so, and none counts longer meanwhile.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
+        Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),
     }
 }
@@ -202,6 +203,8 @@ mod tests {
             .is_ok()
         );
         assert!(counted(Reply::Renewed(vec![false, true]), &unmet).is_err());
+        let in_part = Reply::RenewedInPart(vec![None, Some(true)]);
+        assert!(counted(in_part, &unmet).is_err());
         let lost = Reply::Renewed(vec![false]);
         assert_eq!(counted(lost.clone(), &unmet).ok(), Some(lost));
     }

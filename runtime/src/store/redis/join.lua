@@ -20,17 +20,13 @@ if limit and prune(KEYS[1], KEYS[4], now) == 0 then
 end
 
 local function take(fence)
-  local ttl = tonumber(ARGV[2])
-  if limit then
-    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
-  else
+  if not limit then
     -- What is left of shares whose lock was deleted is worth nothing.
     redis.call('DEL', KEYS[4])
   end
-  local text = string.format('%.0f', ttl)
-  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', text)
+  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
-  redis.call('PEXPIRE', KEYS[4], text)
+  outlast(KEYS[1], KEYS[4], now)
   return {1, fence, 0, #line}
 end
 

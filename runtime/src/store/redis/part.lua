@@ -23,8 +23,7 @@ if prune(KEYS[1], KEYS[3], now) == 0 then
     hand_on(KEYS[1], KEYS[2], line, now, ARGV[2])
   end
 else
-  local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', last - now))
+  outlast(KEYS[1], KEYS[3], now)
   if line ~= '' then
     invite(KEYS[1], KEYS[2], line, now, ARGV[2])
   end

@@ -4,7 +4,8 @@
 -- of each
 -- Returns 1 if all carried their tokens, else for each 1, 0, or {-1, error} if the server refused a command. No lock may be named twice.
 --
--- Guarantees: a key with another value, of whatever type, is not touched; it works when memory is full.
+-- Guarantees: a key with another value, of whatever type, is not touched; it works when memory is full. A key that is kept carries its token
+-- no more, so that nothing that is on its way for it can lengthen that time.
 local found = redis.call('MGET', unpack(KEYS))
 local answers, gone, keeps, missed = {}, {}, {}, false
 local i, at = 0, 1
@@ -28,8 +29,12 @@ if gone[1] then
   redis.call('DEL', unpack(gone))
 end
 for i, keep in pairs(keeps) do
+  -- First what needs no memory: after it a full server takes the rest.
   local kept = redis.pcall('PEXPIRE', KEYS[i], keep)
-  if type(kept) == 'table' then
+  if type(kept) ~= 'table' then
+    kept = redis.pcall('SET', KEYS[i], string.rep('0', 32) .. string.sub(found[i], 33), 'PX', keep)
+  end
+  if type(kept) == 'table' and kept['err'] then
     answers[i], missed = {-1, kept['err']}, true
   end
 end

@@ -151,7 +151,7 @@ fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
         }),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
-        (Op::Renew(renewals) | Op::Stay(renewals), value) => renewed(value, renewals.len()),
+        (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
         (Op::Release { .. } | Op::Part { .. }, value) => released(value),
         (Op::Leave { .. }, value) => integer(value).map(|_| Reply::Left),
     };
@@ -221,15 +221,28 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
     }
 }
 
-fn renewed(value: &Value, count: usize) -> Option<Reply> {
+/// What is known of each. The server's error, if it refused all of them.
+fn renewed(value: &Value, count: usize) -> Option<Result<Reply, Failure>> {
     if *value == Value::Int(1) {
-        return Some(Reply::Renewed(vec![true; count]));
+        return Some(Ok(Reply::Renewed(vec![true; count])));
     }
-    let kept: Option<Vec<bool>> = array(value)?
-        .iter()
-        .map(|one| integer(one).map(|one| one == 1))
-        .collect();
-    kept.filter(|kept| kept.len() == count).map(Reply::Renewed)
+    let answers = array(value).filter(|answers| answers.len() == count)?;
+    let mut kept = Vec::with_capacity(count);
+    let mut error = None;
+    for answer in answers {
+        match array(answer) {
+            Some([code, why]) if integer(code) == Some(-1) => {
+                error = error.or(text(why));
+                kept.push(None);
+            }
+            _ => kept.push(Some(integer(answer)? == 1)),
+        }
+    }
+    Some(match error {
+        None => Ok(Reply::Renewed(kept.into_iter().flatten().collect())),
+        Some(error) if kept.iter().all(Option::is_none) => Err(refused(error)),
+        Some(_) => Ok(Reply::RenewedInPart(kept)),
+    })
 }
 
 fn released(value: &Value) -> Option<Reply> {
@@ -419,5 +432,44 @@ pub(super) fn message(push: &PushInfo) -> Option<StoreEvent> {
         "t" => Some(StoreEvent::Turn(key.into())),
         "w" => Some(StoreEvent::Wanted(key.into())),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Renewal;
+    use crate::token::Token;
+
+    /// The reply to a renewal of so many shares.
+    fn renewed(count: u32, answer: &str) -> Result<Reply, Failure> {
+        let renewal = |number: u32| Renewal {
+            key: number.to_string().into(),
+            token: Token::fixed(number.into()),
+            ttl: Duration::from_secs(1),
+        };
+        let answer = redis::parse_redis_value(answer.as_bytes());
+        read(
+            &Op::Stay((0..count).map(renewal).collect()),
+            answer.expect("it is an answer"),
+        )
+    }
+
+    #[test]
+    fn one_refused_share_leaves_the_others_as_they_are() {
+        let refused = "*2\r\n:-1\r\n$30\r\nOOM command not allowed when u\r\n";
+        let reply = renewed(3, &format!("*3\r\n:1\r\n{refused}:0\r\n"));
+        let kept = vec![Some(true), None, Some(false)];
+        assert_eq!(reply.expect("some are known"), Reply::RenewedInPart(kept));
+        for answer in [
+            format!("*2\r\n{refused}{refused}"),
+            format!("*1\r\n{refused}"),
+        ] {
+            let count = if answer.starts_with("*2") { 2 } else { 1 };
+            let failure = renewed(count, &answer).expect_err("nothing is known");
+            assert_eq!(failure.code(), "OOM");
+        }
+        let failure = renewed(2, "*1\r\n:1\r\n").expect_err("one too few");
+        assert_eq!(failure.code(), "protocol");
     }
 }

@@ -37,7 +37,23 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "if value and value ~= process .. ':claim' then",
             "if value and value ~= process .. ':claim' and not limit_of(value) then",
         )],
-        Bug::ShareShortened => &[("ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))", "")],
+        Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
+        Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::KeptTokenStays => &[
+            (
+                "KEPT .. string.sub(found[2 * i - 1], 33)",
+                "found[2 * i - 1]",
+            ),
+            (
+                "string.rep('0', 32) .. string.sub(found[i], 33)",
+                "found[i]",
+            ),
+        ],
+        Bug::EndedShareRevived => &[(
+            "if not ends or tonumber(ends) <= now then",
+            "if not ends then",
+        )],
+        Bug::ShareNeedsMemory => &[("redis.call('PEXPIRE', shares, math.max(ttl, left))\n", "")],
         Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
         Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
         Bug::PlacesUncounted => &[(

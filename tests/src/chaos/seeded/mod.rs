@@ -201,6 +201,24 @@ pub const CASES: &[Case] = &[
         shares::four_for_three,
     ),
     case(
+        "EndedShareRevived",
+        Kind::FreedLate,
+        "a renewal arrives after its place has ended and its process is dead, and another one comes",
+        shares::late_renewal,
+    ),
+    case(
+        "ShareShortenedByRenewal",
+        Kind::Overlap,
+        "a reader with a short lease renews it beside one with a long lease and is killed, and a writer waits",
+        shares::renewed_beside_long,
+    ),
+    case(
+        "ShareNeedsMemory",
+        Kind::FalseLoss,
+        "the server's memory is full while a reader renews its lease",
+        shares::full_memory,
+    ),
+    case(
         "SilenceIsKept",
         Kind::Overlap,
         "one master of a cluster refuses the renewals of a process that has locks on all of them, and a second one waits",

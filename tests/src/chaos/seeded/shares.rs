@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use redis::cmd;
+
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::body::nanos;
 use crate::chaos::calls::PLACES;
 use crate::chaos::job::Lane;
 use crate::chaos::r24_queues::queued;
 use crate::oracle::{Mode, Note};
+use crate::proxy::{Mode as Network, Proxy};
+use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
 
@@ -37,6 +41,18 @@ pub(super) fn short_beside_long(scene: &Scene) {
     let server = Server::start();
     let long = scene.enter(&server.url(), reader(10_000, 2_500));
     let mut short = scene.enter(&server.url(), reader(500, 60_000));
+    short.process().kill();
+    scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
+    finish(long);
+}
+
+pub(super) fn renewed_beside_long(scene: &Scene) {
+    let server = Server::start();
+    let long = scene.enter(&server.url(), reader(10_000, 3_500));
+    let mut short = scene.enter(&server.url(), reader(600, 60_000).watched());
+    let probe = server.probe();
+    let scripts = scripts(&probe);
+    wait::until("it is renewed", LONG, || self::scripts(&probe) > scripts);
     short.process().kill();
     scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
     finish(long);
@@ -80,4 +96,50 @@ pub(super) fn four_for_three(scene: &Scene) {
     let mut lane = place(10_000, 1_000).waits(8_000);
     lane.copies = PLACES + 1;
     scene.run(&server.url(), lane);
+}
+
+/// How many scripts the server has run.
+fn scripts(probe: &RedisProbe) -> u64 {
+    let info: String = probe.run(cmd("INFO").arg("commandstats"));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls = line.and_then(|line| line.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+pub(super) fn late_renewal(scene: &Scene) {
+    const TTL_MS: u64 = 7_000;
+    let server = Server::start();
+    let (proxy, probe) = (Proxy::start(server.address()), server.probe());
+    let mut living = place(60_000, 60_000);
+    living.copies = PLACES - 1;
+    let living = scene.start(&server.url(), living);
+    scene.await_entries(u64::from(PLACES) - 1);
+    let mut dead = scene.enter(&proxy.url(), place(TTL_MS, 60_000).watched());
+    let (sent, scripts) = (proxy.counts().commands, scripts(&probe));
+    proxy.set(Network::Delay {
+        least: Duration::from_millis(TTL_MS),
+        jitter: Duration::ZERO,
+    });
+    wait::until("it renews", LONG, || proxy.counts().commands > sent);
+    dead.process().kill();
+    wait::until("the renewal arrives", LONG, || {
+        self::scripts(&probe) > scripts
+    });
+    let next = scene.start(&server.url(), place(20_000, 10).waits(60_000));
+    scene.is_entered(|| ());
+    drop((living, next));
+}
+
+pub(super) fn full_memory(scene: &Scene) {
+    let server = Server::start();
+    let hand = scene.enter(&server.url(), reader(1_500, 4_000).watched());
+    scene.crew.note(&Note::Undisturbed {
+        key: "k".to_owned(),
+    });
+    let mut full = cmd("CONFIG");
+    full.arg("SET").arg("maxmemory").arg(1);
+    server.probe().run::<()>(&full);
+    finish(hand);
 }

@@ -1,0 +1,83 @@
+//! The clock of a server, which a test sets forward and back.
+//!
+//! `libfaketime` is loaded into the server and adds the offset that a file names to the time of the
+//! system. Clocks that only count, as the server's own timers use them, go on as they are.
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::server::Folder;
+
+/// What a server is started with, to be given to
+/// [`ServerOptions::clock`](crate::server::ServerOptions::clock).
+#[derive(Debug, Clone)]
+pub struct ServerClock {
+    folder: Arc<Folder>,
+    libraries: String,
+}
+
+impl ServerClock {
+    /// A clock that shows the time of the system.
+    ///
+    /// # Panics
+    ///
+    /// When `faketime` is missing; the text says what to do.
+    pub fn new() -> Self {
+        let folder = Arc::new(Folder::new());
+        let clock = Self {
+            folder,
+            libraries: libraries(),
+        };
+        clock.set(0);
+        clock
+    }
+
+    /// Shows the time of the system and so many seconds, from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the file cannot be written.
+    pub fn set(&self, seconds: i64) {
+        // Under another name first: the server reads the file each time that it looks at its clock.
+        let next = self.folder.path().join("next");
+        fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
+        fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
+    }
+
+    /// The variables that the server's process needs.
+    pub(crate) fn environment(&self) -> [(&'static str, OsString); 5] {
+        let file = self.folder.path().join("offset");
+        [
+            ("LD_PRELOAD", self.libraries.clone().into()),
+            ("FAKETIME_TIMESTAMP_FILE", file.into()),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+            ("NO_FAKE_STAT", "1".into()),
+        ]
+    }
+}
+
+impl Default for ServerClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is loaded into the server. The allocator is that of libc: jemalloc asks for the time before
+/// `libfaketime` can tell it.
+fn libraries() -> String {
+    let asked = Command::new("faketime")
+        .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
+        .output();
+    let library = match asked {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout),
+        other => panic!(
+            "tests that set a server's clock need the program faketime ({other:?}): install it with \
+             `apt-get install faketime`, `dnf install libfaketime` or `apk add libfaketime`"
+        ),
+    };
+    let library = library.expect("the path is text");
+    format!("{}:libc.so.6", library.trim())
+}

@@ -1,0 +1,144 @@
+//! A server whose memory is full ends no lease of any kind, and takes back every lock.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool, LockRequest};
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+const TTL: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(20);
+/// What is left on the server when all is over.
+const FENCES: &str = "lock:%leasehold:fence";
+
+fn start() -> Server {
+    ServerOptions::new()
+        .option("maxmemory-policy", &["noeviction"])
+        .start()
+}
+
+async fn connect(server: &Server) -> LockPool {
+    LockPool::connect(&server.url()).await.expect("it connects")
+}
+
+/// The server is full from now on.
+fn fill(probe: &RedisProbe) {
+    max_memory(probe, 1);
+    let set = probe.try_run::<()>(cmd("SET").arg("k").arg("v"));
+    set.expect_err("the server is full");
+}
+
+fn max_memory(probe: &RedisProbe, bytes: u64) {
+    probe.run::<()>(cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
+}
+
+async fn take(request: LockRequest) -> LockGuard {
+    request.ttl(TTL).watchdog().acquire().await.expect("free")
+}
+
+/// Fails if a lease of any kind is not renewed, or a lock not taken back.
+#[tokio::test]
+async fn what_is_held_is_renewed_and_released() {
+    let server = start();
+    let probe = server.probe();
+    let pools = [connect(&server).await, connect(&server).await];
+    let mut guards = vec![take(pools[0].lock("alone")).await];
+    for pool in &pools {
+        guards.push(take(pool.lock("readers").shared()).await);
+        guards.push(take(pool.lock("places").permits(3)).await);
+    }
+    fill(&probe);
+    tokio::time::sleep(2 * TTL).await;
+    for guard in guards {
+        guard.check().expect("still held");
+        guard.release().await.expect("still held");
+    }
+    assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
+}
+
+/// Fails if a lock does not become a share, or not one that is renewed.
+#[tokio::test]
+async fn a_downgrade() {
+    let server = start();
+    let probe = server.probe();
+    let pools = [connect(&server).await, connect(&server).await];
+    let mut guard = take(pools[0].lock("k")).await;
+    fill(&probe);
+    guard.downgrade().await.expect("it needs no new memory");
+    tokio::time::sleep(2 * TTL).await;
+    guard.check().expect("still held");
+    max_memory(&probe, 0);
+    let reader = take(pools[1].lock("k").shared()).await;
+    let writer = pools[1].lock("k").ttl(TTL).acquire().await;
+    assert!(writer.expect_err("two read").is_contention());
+    reader.release().await.expect("still held");
+    fill(&probe);
+    guard.release().await.expect("still held");
+    assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
+}
+
+/// Fails if a new lock, for which there is no memory, is refused as anything but that, or leaves something, or if a share beside others
+/// is refused.
+#[tokio::test]
+async fn what_is_new_is_refused() {
+    let server = start();
+    let probe = server.probe();
+    let pool = connect(&server).await;
+    let mut held = vec![take(pool.lock("readers").shared()).await];
+    held.push(take(pool.lock("places").permits(2)).await);
+    fill(&probe);
+    let before = probe.size();
+    for request in [
+        pool.lock("alone"),
+        pool.lock("new readers").shared(),
+        pool.lock("new places").permits(2),
+        pool.lock_all(["one", "other"]),
+    ] {
+        let refused = request.ttl(TTL).acquire().await;
+        let LockError::Unavailable { source } = refused.expect_err("no memory") else {
+            panic!("another error");
+        };
+        assert_eq!(source.code(), "OOM");
+    }
+    assert_eq!(probe.size(), before, "nothing is left");
+    held.push(take(pool.lock("readers").shared()).await);
+    held.push(take(pool.lock("places").permits(2)).await);
+    for guard in held {
+        guard.release().await.expect("still held");
+    }
+}
+
+/// Fails if the last reader's lock is not taken back because a writer waits for it.
+#[tokio::test]
+async fn a_share_for_which_a_writer_waits() {
+    let server = start();
+    let probe = server.probe();
+    let pools = [connect(&server).await, connect(&server).await];
+    let reader = take(pools[0].lock("k").shared()).await;
+    let writer = pools[1].lock("k").ttl(TTL).wait(LONG);
+    let writer = tokio::spawn(wait::started(writer.acquire()).await);
+    let queue = cmd("EXISTS").arg("lock:%leasehold:queue:lock:k").to_owned();
+    wait::until_async("it waits", LONG, || probe.run(&queue)).await;
+    fill(&probe);
+    reader.release().await.expect("still held");
+    let told = wait::within("it is told", LONG, writer).await;
+    assert!(
+        told.expect("no panic")
+            .is_err_and(|error| error.is_unavailable())
+    );
+    max_memory(&probe, 0);
+    let again = pools[1].lock("k").ttl(TTL).wait(LONG).acquire();
+    let again = wait::within("it is free", LONG, again).await;
+    again.expect("free").release().await.expect("still held");
+}
+
+/// Fails if a share whose renewal the server refuses keeps those from being renewed that are in the same request.
+#[tokio::test]
+async fn one_share_that_is_refused() {
+    let server = start();
+    let probe = server.probe();
+    let other_data = || probe.overwrite("lock:%leasehold:shares:lock:refused", "data", LONG);
+    leasehold::__test::one_share_is_refused(&server.url(), "lock:refused", other_data).await;
+}
