@@ -13,6 +13,7 @@
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
+//! | [`earlier_version`] | a process of version 0.1.0, which meets the present version |
 //! | [`transfer`] | money that is moved between accounts, for locks on two keys |
 //! | [`probe`] | who looks at a key, apart from the code under test |
 //! | [`load`] | callers that contend while something goes wrong |
@@ -21,7 +22,6 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime none of whose workers can run anything |
 //! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
-//! | [`earlier_version`] | a process of version 0.1.0 on the same server |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 

@@ -238,7 +238,9 @@ impl KeyNotes {
             }
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
-            if let Some(earlier) = before.filter(|earlier| section.fence <= earlier.fence) {
+            if let Some(earlier) =
+                before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
+            {
                 let crossed = section.fence < earlier.fence && section.sent < earlier.end();
                 let kind = if crossed {
                     Kind::Crossed
