@@ -28,6 +28,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
         ],
         Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
+        Bug::ClaimReworded => &[(":claim", ":given")],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),
             ("now - seen <= FORGOTTEN", "true"),
