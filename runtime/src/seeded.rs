@@ -116,6 +116,10 @@ bugs! {
     WritersPassed,
     /// The number of places is not looked at.
     PlacesUncounted,
+    /// A process that queues is taken to live on until the time of its last sign of life, which the server's clock has been set back from.
+    FutureBelieved,
+    /// A lock that was handed to a process is kept for it as long as its key says, from before the server's clock was set back.
+    OldClaimBelieved,
     /// A lock that is kept after its release carries its token on, so that a late renewal lengthens that time.
     KeptTokenStays,
     /// A share that has ended is given again to a renewal that comes late.

@@ -121,7 +121,7 @@ bugs! {
         message_believed: MessageBelieved,
         hand_off_believed: HandOffBelieved,
         claim_reworded: ClaimReworded,
-    dead_waiter_kept: DeadWaiterKept,
+        dead_waiter_kept: DeadWaiterKept,
         writer_unseen: WriterUnseen,
         readers_unseen: ReadersUnseen,
         share_shortened: ShareShortened,
@@ -132,6 +132,8 @@ bugs! {
         share_shortened_by_renewal: ShareShortenedByRenewal,
         share_needs_memory: ShareNeedsMemory,
         silence_is_kept: SilenceIsKept,
+        future_believed: FutureBelieved,
+        old_claim_believed: OldClaimBelieved,
         fence_unchecked: FenceUnchecked,
     }
     suites: {

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::LockGuard;
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use leasehold_tests::worker::{Event, Job, Scenario, Worker};
 use redis::cmd;
 
-use super::{CLAIM, FORGOTTEN, LONG, Line, connect, held, queued};
+use super::{CLAIM, FORGOTTEN, LONG, Line, TTL, connect, held, queued};
 
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_millis(800);
 
 /// Worker processes that wait for a lock that is held.
-async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -> Vec<Worker> {
+pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -> Vec<Worker> {
     let job = Job {
         url: server.url(),
         key: "dead".to_owned(),
@@ -69,6 +70,29 @@ async fn a_stopped_process_costs_a_claim() {
     workers[0].process().pause();
     let took = next_after(&server, held).await;
     assert!(took < CLAIM + SLACK, "{took:?}");
+    workers[0].process().resume();
+    workers[0].wait_entered(LONG);
+    workers[0].leave();
+    assert_eq!(workers[0].wait_end(LONG), Event::Done);
+}
+
+/// Fails if readers wait for a writer that does not move longer than a writer does.
+#[tokio::test]
+async fn a_stopped_writer_costs_readers_a_claim() {
+    let server = Server::start();
+    let probe = server.probe();
+    let reads = |pool: LockPool| pool.lock("dead").ttl(TTL).shared().wait(LONG).acquire();
+    let first = reads(connect(&server.url()).await).await.expect("free");
+    let mut workers = waiting(&server, &probe, 1).await;
+    workers[0].process().pause();
+    let pool = connect(&server.url()).await;
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let second = wait::within("it reads", LONG, reads(pool)).await;
+    let took = started.elapsed();
+    assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
+    for guard in [first, second.expect("two read")] {
+        guard.release().await.expect("still held");
+    }
     workers[0].process().resume();
     workers[0].wait_entered(LONG);
     workers[0].leave();

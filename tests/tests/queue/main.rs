@@ -10,6 +10,7 @@ use leasehold_tests::wait;
 use redis::cmd;
 use tokio::task::JoinSet;
 
+mod clock;
 mod dead_processes;
 mod full_memory;
 mod lost_messages;

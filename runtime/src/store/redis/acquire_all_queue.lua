@@ -11,7 +11,7 @@ for i = 1, count do
       value = settle(key, queue, line, process, milliseconds(), channels)
     end
     if value then
-      return {0, i, redis.call('PTTL', key)}
+      return {0, i, time_left(key, value)}
     end
     missing[#missing + 1] = i
   end

@@ -40,8 +40,10 @@ if not value then
   value, line = settle(KEYS[1], KEYS[3], line, ARGV[4], now, ARGV[6])
 end
 local room = not value or value == ARGV[4] .. ':claim'
+local patience
 if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', KEYS[4]) < math.max(limit, most)) then
-  local ahead, rest, all = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
+  local ahead, rest, all, keeps = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
+  patience = keeps
   room = not ahead or ahead == ARGV[4]
   line = room and rest or all
   if ahead == ARGV[4] then
@@ -52,10 +54,14 @@ if not room then
   if ARGV[5] ~= '' then
     enter(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], value, now, ARGV[6])
   end
-  local left = redis.call('PTTL', KEYS[1])
+  local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
     -- The first share that ends makes room.
     left = math.min(left, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now)
+  end
+  if patience and ARGV[5] ~= '' then
+    -- So does the process ahead, if it does not ask.
+    left = math.min(left, patience)
   end
   return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
 end

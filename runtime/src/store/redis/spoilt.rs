@@ -18,6 +18,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
         Bug::FenceFromCounter => &[("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")],
+        Bug::ClaimReworded => &[(":claim", ":given")],
         Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[token]", "true")],
         Bug::RenewBySet => &[(
             "local value = values[i]\n",
@@ -27,11 +28,13 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
         ],
-        Bug::HandOffBelieved => &[("'PX', CLAIM", "'PX', 600000")],
-        Bug::ClaimReworded => &[(":claim", ":given")],
+        Bug::HandOffBelieved => &[
+            ("'PX', CLAIM", "'PX', 600000"),
+            ("if left > CLAIM and", "if false and"),
+        ],
         Bug::DeadWaiterKept => &[
             ("store(queue, line)\n      return", "return"),
-            ("now - seen <= FORGOTTEN", "true"),
+            ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
         ],
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
         Bug::ReadersUnseen => &[(
@@ -40,6 +43,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         )],
         Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
         Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::FutureBelieved => &[
+            (" and seen - now <= CLAIM", ""),
+            ("if seen > oldest then", "if false then"),
+        ],
+        Bug::OldClaimBelieved => &[("if left > CLAIM and", "if false and")],
         Bug::KeptTokenStays => &[
             (
                 "KEPT .. string.sub(found[2 * i - 1], 33)",

@@ -8,6 +8,7 @@ mod earlier_version;
 mod quorum;
 mod scenarios;
 mod scene;
+mod server_time;
 mod shares;
 
 use std::path::Path;
@@ -224,6 +225,18 @@ pub const CASES: &[Case] = &[
         Kind::FalseLoss,
         "the server's memory is full while a reader renews its lease",
         shares::full_memory,
+    ),
+    case(
+        "FutureBelieved",
+        Kind::FreedLate,
+        "a writer is stopped while it queues, the server's clock is set back, and a reader comes",
+        server_time::stopped_writer,
+    ),
+    case(
+        "OldClaimBelieved",
+        Kind::FreedLate,
+        "a lock is handed to a process that is stopped, the server's clock is set back, and another one queues",
+        server_time::stopped_heir,
     ),
     case(
         "SilenceIsKept",

@@ -1,0 +1,52 @@
+//! What happens to those that wait when the server's clock is set back.
+
+use super::scene::{LONG, Scene};
+use crate::chaos::job::Lane;
+use crate::chaos::r24_queues::queued;
+use crate::oracle::Mode;
+use crate::server::ServerOptions;
+use crate::server_clock::ServerClock;
+use crate::wait;
+
+const HOUR: i64 = 3_600;
+
+pub(super) fn stopped_writer(scene: &Scene) {
+    let clock = ServerClock::new();
+    let server = ServerOptions::new().clock(&clock).start();
+    let probe = server.probe();
+    let reader = |stay_ms| {
+        let lane = Lane::stays("k", 60_000, stay_ms);
+        lane.held_as(Mode::Reader).waits(60_000)
+    };
+    let first = scene.enter(&server.url(), reader(30_000));
+    let mut writer = scene.start(&server.url(), Lane::stays("k", 20_000, 50).waits(60_000));
+    wait::until("it queues", LONG, || queued(&probe, "k") == 1);
+    writer.process().pause();
+    clock.set(-HOUR);
+    let mut next = None;
+    scene.is_entered(|| next = Some(scene.start(&server.url(), reader(10))));
+    drop((first, writer, next));
+}
+
+pub(super) fn stopped_heir(scene: &Scene) {
+    let clock = ServerClock::new();
+    let server = ServerOptions::new().clock(&clock).start();
+    let probe = server.probe();
+    let lane = |stay_ms| Lane::stays("k", 20_000, stay_ms).waits(60_000);
+    let mut holder = scene.enter(&server.url(), lane(3_000));
+    let mut heir = scene.start(&server.url(), lane(50));
+    wait::until("it queues", LONG, || queued(&probe, "k") == 1);
+    heir.process().pause();
+    let handed = || {
+        probe
+            .get("lock:k")
+            .is_some_and(|value| value.ends_with(":claim"))
+    };
+    wait::until("it is handed the lock", LONG, handed);
+    clock.set(-HOUR);
+    let next = scene.start(&server.url(), lane(50));
+    wait::until("another one queues", LONG, || queued(&probe, "k") == 1);
+    scene.is_entered(|| ());
+    wait::until("the holder ends", LONG, || holder.has_ended());
+    drop((heir, next));
+}

@@ -1,0 +1,163 @@
+//! The server's clock is set forward and back while processes queue: nobody waits the longer for it, and fences grow.
+
+use std::time::{Duration, Instant};
+
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::server_clock::ServerClock;
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::dead_processes::waiting;
+use super::{LONG, Line, TTL, connect, queued, take};
+
+const HOUR: i64 = 3_600;
+/// Less than any time that a clock which was set by an hour could make one wait.
+const SOON: Duration = Duration::from_secs(10);
+
+fn start() -> (ServerClock, Server, RedisProbe) {
+    let clock = ServerClock::new();
+    let server = ServerOptions::new().clock(&clock).start();
+    let probe = server.probe();
+    (clock, server, probe)
+}
+
+/// Fails if a process that stopped while it waited is taken to live on until the time that the clock showed.
+#[tokio::test]
+async fn stopped_processes_in_the_future() {
+    let (clock, server, probe) = start();
+    let held = take(&connect(&server.url()).await, "dead").await;
+    let mut workers = waiting(&server, &probe, 3).await;
+    for worker in &mut workers {
+        worker.process().pause();
+    }
+    clock.set(-HOUR);
+    let mut line = Line::new("dead");
+    line.join(&connect(&server.url()).await, "next").await;
+    let released = Instant::now();
+    held.release().await.expect("still held");
+    line.served().await;
+    let took = released.elapsed();
+    assert!(took < SOON, "{took:?}");
+}
+
+/// The same, for readers that come while a reader is inside and a writer that stopped is first in the queue.
+#[tokio::test]
+async fn readers_behind_a_stopped_writer_in_the_future() {
+    let (clock, server, probe) = start();
+    let pool = connect(&server.url()).await;
+    let reader = pool.lock("dead").ttl(TTL).shared().acquire().await;
+    let mut workers = waiting(&server, &probe, 1).await;
+    workers[0].process().pause();
+    clock.set(-HOUR);
+    let pool = connect(&server.url()).await;
+    let next = pool.lock("dead").ttl(TTL).shared().wait(LONG).acquire();
+    let next = wait::within("the next reader", SOON, next).await;
+    for guard in [reader, next] {
+        guard
+            .expect("two read")
+            .release()
+            .await
+            .expect("still held");
+    }
+}
+
+/// Fails if a lock is kept for a process that it was handed to as long as its key says that was set before.
+#[tokio::test]
+async fn a_claim_from_the_future() {
+    let (clock, server, probe) = start();
+    let held = take(&connect(&server.url()).await, "dead").await;
+    let mut workers = waiting(&server, &probe, 1).await;
+    workers[0].process().pause();
+    held.release().await.expect("still held");
+    let handed = probe.get("lock:dead");
+    clock.set(-HOUR);
+    assert!(handed.is_some_and(|value| value.ends_with(":claim")));
+    let pool = connect(&server.url()).await;
+    for shared in [false, true] {
+        let request = pool.lock("dead").ttl(TTL).wait(LONG);
+        let request = if shared { request.shared() } else { request };
+        let next = wait::within("the next", SOON, request.acquire()).await;
+        next.expect("free").release().await.expect("still held");
+        probe.overwrite("lock:dead", &format!("{}:claim", "a".repeat(32)), LONG * 60);
+    }
+    let all = pool
+        .lock_all(["dead", "other"])
+        .ttl(TTL)
+        .wait(LONG)
+        .acquire();
+    let all = wait::within("two at once", SOON, all).await;
+    all.expect("free").release().await.expect("still held");
+}
+
+/// Fails if what was never a process, with a time that never was, is waited for.
+#[tokio::test]
+async fn records_of_no_process() {
+    let (_clock, server, probe) = start();
+    let pool = connect(&server.url()).await;
+    let reader = pool.lock("junk").ttl(TTL).shared().acquire().await;
+    let record = format!("{}-{}", "b".repeat(32), "9".repeat(13));
+    let queue = "lock:%leasehold:queue:lock:junk";
+    probe.overwrite(queue, &record.repeat(50), LONG * 60);
+    let next = pool.lock("junk").ttl(TTL).shared().wait(LONG).acquire();
+    let next = wait::within("the next reader", SOON, next).await;
+    for guard in [reader, next] {
+        guard
+            .expect("two read")
+            .release()
+            .await
+            .expect("still held");
+    }
+    probe.overwrite(queue, &record.repeat(50), LONG * 60);
+    take(&pool, "junk")
+        .await
+        .release()
+        .await
+        .expect("still held");
+    assert_eq!(probe.get(queue), None, "nothing is left of them");
+}
+
+/// Fails if a reader that lives through it, and dies later, keeps a writer out until the time that the clock showed before.
+#[tokio::test]
+async fn a_share_that_is_renewed_after_it() {
+    let (clock, server, probe) = start();
+    let proxy = Proxy::start(server.address());
+    let short = Duration::from_millis(1_500);
+    let pool = connect(&proxy.url()).await;
+    let reader = pool.lock("k").ttl(short).watchdog().shared().acquire();
+    let reader = reader.await.expect("free");
+    clock.set(-HOUR);
+    let renewed = || probe.ttl("lock:k").is_some_and(|left| left <= short);
+    wait::until_async("it is renewed", SOON, renewed).await;
+    reader.check().expect("still held");
+    proxy.set(Mode::Refuse);
+    proxy.cut();
+    let pool = connect(&server.url()).await;
+    let writer = pool.lock("k").ttl(TTL).wait(LONG).acquire();
+    let writer = wait::within("the writer", SOON, writer).await;
+    writer.expect("free").release().await.expect("still held");
+}
+
+/// Fails if a fence does not grow, or a process that waits is not served, when the clock goes back or forward by an hour.
+#[tokio::test]
+async fn fences_grow_and_those_that_wait_are_served() {
+    let (clock, server, probe) = start();
+    let pool = connect(&server.url()).await;
+    let mut last = None;
+    for offset in [0, -HOUR, HOUR, -HOUR, 0] {
+        let held = take(&pool, "k").await;
+        assert!(last < held.fence(), "{last:?} before {:?}", held.fence());
+        let mut line = Line::new("k");
+        line.join(&connect(&server.url()).await, "next").await;
+        let waits = || queued(&probe, "k") == 1;
+        wait::until_async("it waits", LONG, waits).await;
+        last = held.fence();
+        clock.set(offset);
+        // Forward, the lock has ended by now.
+        let released = held.release().await;
+        assert!(released.is_ok() || offset == HOUR, "{released:?}");
+        let served = wait::within("it is served", SOON, line.served()).await;
+        assert_eq!(served, ["next"]);
+    }
+}
