@@ -3,6 +3,7 @@
 //! They poll, each as its own defaults say, and so see the key only when it is free at such a moment.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
@@ -163,10 +164,8 @@ impl Ours {
         let ours = report.sections - theirs;
         let mut text = format!("{}: {ours} sections of ours", self.name);
         for (name, served) in foreign {
-            text.push_str(&format!(
-                ", {} of {name} (longest wait {:.2?})",
-                served.count, served.longest
-            ));
+            let Served { count, longest } = served;
+            let _ = write!(text, ", {count} of {name} (longest wait {longest:.2?})");
             sheet.check(served.count > 0 && served.longest <= bound, || {
                 format!("{}: {name} had {served:?}", self.name)
             });

@@ -77,9 +77,24 @@ pub(super) fn yes(value: Value) -> bool {
     signed(&only(value)) == 1
 }
 
+/// The fences of locks that were asked for together, or the place of the lock that another token has.
+#[track_caller]
+pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
+    match value {
+        Value::Array(parts) => match &parts[..] {
+            [taken, Value::Array(answers)] if signed(taken) == 1 => {
+                Ok(answers.iter().map(fence).collect())
+            }
+            [_, at, _] => Err(number::<usize>(at) - 1),
+            other => panic!("an answer of another shape: {other:?}"),
+        },
+        other => panic!("an answer of another shape: {other:?}"),
+    }
+}
+
 /// The fence of a lock that was taken, alone or again.
 #[track_caller]
-pub(super) fn fence(answer: &Value) -> u64 {
+fn fence(answer: &Value) -> u64 {
     match Answer::read(answer, 0) {
         Answer::Granted { fence, .. } => fence,
         other => panic!("it was not taken: {other:?}"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Connection, Msg, Value};
 
-use super::answer::{Answer, fence, only, signed, yes};
+use super::answer::{Answer, all_or_none, only, signed, yes};
 use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, RENEW, STAY, TURN};
 use super::waiting::Want;
 
@@ -118,7 +118,11 @@ impl EarlierProcess {
         Answer::read(&answer, 0)
     }
 
-    /// Asks for several locks, each with its token: all or none. The fences, or the place of the one that another has.
+    /// Asks for several locks, each with its token, all or none: their fences, or the place of the lock that another token has.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails.
     #[track_caller]
     pub fn ask_all(&mut self, wanted: &[(&str, &str)], ttl: Duration) -> Result<Vec<u64>, usize> {
         let mut acquire = ACQUIRE_ALL.call(1 + 2 * wanted.len());
@@ -134,16 +138,7 @@ impl EarlierProcess {
         for (_, token) in wanted {
             acquire.arg(token);
         }
-        match self.run(&acquire) {
-            Value::Array(parts) => match &parts[..] {
-                [taken, Value::Array(answers)] if signed(taken) == 1 => {
-                    Ok(answers.iter().map(fence).collect())
-                }
-                [_, at, _] => Err(usize::try_from(signed(at) - 1).expect("a place")),
-                other => panic!("an answer of another shape: {other:?}"),
-            },
-            other => panic!("an answer of another shape: {other:?}"),
-        }
+        all_or_none(&self.run(&acquire))
     }
 
     /// Renews a lock; whether it was still this token's.
@@ -192,6 +187,10 @@ impl EarlierProcess {
 
     /// Releases a lock and asks for it again in one step, with a place in the queue: whether it was still `released`'s, and the
     /// answer for `token`.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails.
     #[track_caller]
     pub fn turn(&mut self, want: &Want, released: &str, token: &str) -> (bool, Answer) {
         let mut turn = TURN.call(3);
@@ -214,6 +213,10 @@ impl EarlierProcess {
     }
 
     /// Gives up the place in a queue, and the lock if it was handed to this process.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails.
     #[track_caller]
     pub fn leave(&mut self, key: &str) {
         let mut leave = LEAVE.call(2);

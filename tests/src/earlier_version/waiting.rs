@@ -101,68 +101,71 @@ impl EarlierProcess {
         Lease::granted(want, &token, sent, answer)
     }
 
-    /// Queues for it, at most so long.
+    /// Queues for it for `patience` at most.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails, or there may be more shares than are asked for.
     #[track_caller]
-    pub fn take(&mut self, want: &Want, wait: Duration) -> Option<Lease> {
+    pub fn take(&mut self, want: &Want, patience: Duration) -> Option<Lease> {
         let token = random_hex();
-        self.queue_for(want, &token, None, wait)
+        let answered = self.asked(want, &token);
+        self.queue_for(want, &token, answered, patience)
     }
 
-    /// Ends the turn that `released` has and queues for the next, at most `wait`: whether the lock was still its own, and the next
-    /// lease.
+    /// Ends the turn that `released` has and queues for the next one, for `patience` at most. Returns whether the lock was still
+    /// this token's, and the next lease.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails.
     #[track_caller]
     pub fn take_again(
         &mut self,
         want: &Want,
         released: &str,
-        wait: Duration,
+        patience: Duration,
     ) -> (bool, Option<Lease>) {
         let (token, sent) = (random_hex(), now());
         let (found, answer) = self.turn(want, released, &token);
         (
             found,
-            self.queue_for(want, &token, Some((sent, answer)), wait),
+            self.queue_for(want, &token, (sent, answer), patience),
         )
     }
 
-    /// Queues with `token` until the lock is had; `answered` is what the server has said to it already.
+    /// Queues with `token`, which has been `answered` once.
     #[track_caller]
     fn queue_for(
         &mut self,
         want: &Want,
         token: &str,
-        mut answered: Option<(u64, Answer)>,
-        wait: Duration,
+        mut answered: Answered,
+        patience: Duration,
     ) -> Option<Lease> {
-        let end = now() + nanos(wait);
-        let mut random = Random::new(now());
-        let mut tries = 0;
+        let end = now() + nanos(patience);
+        let mut looks = Looks::new();
         loop {
-            let (sent, answer) = answered.take().unwrap_or_else(|| {
-                let sent = now();
-                (sent, self.ask(want, token, true))
-            });
-            let pause = match answer {
-                Answer::Granted { .. } => {
-                    let lease = Lease::granted(want, token, sent, answer)?;
-                    if now() < lease.soft_end(want.ttl) {
-                        return Some(lease);
-                    }
-                    // Hardly anything is left of it: asked again, the server gives the full ttl.
-                    Duration::ZERO
-                }
-                Answer::Held { left, queued } => {
-                    pause_before(left, queued, &mut tries, &mut random)
-                }
-                Answer::Limited(most) => panic!("there are {most} places"),
-            };
-            if now() >= end {
+            let (sent, answer) = answered;
+            let lease = Lease::granted(want, token, sent, answer);
+            // Of a late answer hardly anything is left: asked again, the server gives the full ttl.
+            let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
+            if live.is_some() {
+                return live;
+            }
+            let left = Duration::from_nanos(end.saturating_sub(now()));
+            if left.is_zero() {
                 self.leave(&want.key);
                 return None;
             }
-            let left = Duration::from_nanos(end.saturating_sub(now()));
-            self.wait_for_turn(&want.key, pause.min(left));
+            self.wait_for_turn(&want.key, looks.pause(answer).min(left));
+            answered = self.asked(want, token);
         }
+    }
+
+    fn asked(&mut self, want: &Want, token: &str) -> Answered {
+        let sent = now();
+        (sent, self.ask(want, token, true))
     }
 
     /// Until the process is told to look, or for `pause`.
@@ -171,9 +174,8 @@ impl EarlierProcess {
         let until = now() + nanos(pause);
         while now() < until {
             let left = Duration::from_nanos(until.saturating_sub(now()));
-            match self.heard(left) {
-                Some(Message::Turn(called)) if called == key => return,
-                _ => {}
+            if self.heard(left) == Some(Message::Turn(key.to_owned())) {
+                return;
             }
         }
     }
@@ -190,23 +192,40 @@ impl EarlierProcess {
     }
 }
 
-fn pause_before(
-    left: Option<Duration>,
-    queued: bool,
-    tries: &mut u32,
-    random: &mut Random,
-) -> Duration {
-    let mean = if queued {
-        SLOW_POLL
-    } else {
-        *tries += 1;
-        FIRST_POLL
-            .saturating_mul(1 << (*tries - 1).min(10))
-            .min(LONGEST_POLL)
-    };
-    let pause = mean / 2 + random.duration(mean);
-    // The server's ttl counts whole milliseconds, so one more.
-    left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
+/// When a request was sent, and its answer.
+type Answered = (u64, Answer);
+
+/// The pauses between two looks at a lock that another has.
+struct Looks {
+    tries: u32,
+    random: Random,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self {
+            tries: 0,
+            random: Random::new(now()),
+        }
+    }
+
+    fn pause(&mut self, answer: Answer) -> Duration {
+        let (left, queued) = match answer {
+            Answer::Granted { .. } => return Duration::ZERO,
+            Answer::Held { left, queued } => (left, queued),
+            Answer::Limited(most) => panic!("there are {most} places"),
+        };
+        let mean = if queued { SLOW_POLL } else { self.growing() };
+        let pause = mean / 2 + self.random.duration(mean);
+        // The server's ttl counts whole milliseconds, so one more.
+        left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
+    }
+
+    fn growing(&mut self) -> Duration {
+        let pause = FIRST_POLL.saturating_mul(1 << self.tries.min(10));
+        self.tries += 1;
+        pause.min(LONGEST_POLL)
+    }
 }
 
 /// How long after its request a lease of this ttl ends.
