@@ -35,20 +35,20 @@ pub(super) enum Held {
 }
 
 impl Side {
-    /// Takes `key`, which is queued for at most `wait`.
-    pub(super) fn take(&mut self, key: &str, how: As, wait: Duration) -> Option<Held> {
+    /// Takes `key`; queues for `patience` at most.
+    pub(super) fn take(&mut self, key: &str, how: As, patience: Duration) -> Option<Held> {
         match self {
             Self::Earlier(process) => {
                 let want = want(key, how);
-                let lease = if wait.is_zero() {
+                let lease = if patience.is_zero() {
                     process.try_take(&want)
                 } else {
-                    process.take(&want, wait)
+                    process.take(&want, patience)
                 };
                 Some(Held::Earlier(want, lease?))
             }
             Self::Present(pool, runtime) => {
-                let request = pool.lock(key).ttl(TTL).wait(wait);
+                let request = pool.lock(key).ttl(TTL).wait(patience);
                 let request = match how {
                     As::Alone => request,
                     As::Reader => request.shared(),

@@ -14,9 +14,7 @@ fn a_release_serves_the_next_of_either_version() {
     in_four_directions(|stage, first, second| {
         let mut last = 0;
         for _ in 0..5 {
-            for (holder, waiter) in [(&mut *first, &mut *second)] {
-                last = hand_over(stage, holder, waiter, last);
-            }
+            last = hand_over(stage, first, second, last);
         }
     });
 }
@@ -68,7 +66,7 @@ fn our_release_hands_the_key_to_an_earlier_process() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if a place of this version in the queue is one that the earlier one passes over, or if it is not told that somebody waits.
+/// Fails if a place of this version in the queue is one that the earlier one passes over, or if the earlier holder is not told of it.
 #[test]
 fn an_earlier_turn_hands_the_key_to_ours() {
     let stage = Stage::new();
@@ -171,7 +169,7 @@ fn a_place_that_is_given_up_keeps_nobody_waiting() {
     stage.runtime.block_on(next.release()).expect("still held");
 }
 
-/// Fails if this version takes an earlier process's renewal for another's, or the earlier one ours.
+/// Fails if a renewal by the earlier version does not keep ours out, or renews a lock of ours.
 #[test]
 fn renewals_keep_a_waiting_process_of_the_other_version_out() {
     const SHORT: Duration = Duration::from_millis(600);
