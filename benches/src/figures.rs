@@ -14,6 +14,7 @@ pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
 /// All metrics, in the order in which people read them.
 pub(crate) const METRICS: &[&str] = &[
+    "least_us",
     "p50_us",
     "p99_us",
     "per_s",
@@ -81,9 +82,11 @@ fn open(outcome: &Outcome, figures: &mut Figures) {
     };
     figures.insert("per_s", number(told.ended) / seconds(outcome));
     cost(outcome, figures);
+    figures.insert("least_us", number(told.least_ns) / 1e3);
     figures.insert("p50_us", number(told.p50_ns) / 1e3);
     figures.insert("p99_us", number(told.p99_ns) / 1e3);
     figures.insert("bystander_p99_us", number(told.bystander_p99_ns) / 1e3);
+    figures.remove("cpu_us");
     figures.extend(told.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
 }
 

@@ -148,6 +148,7 @@ pub(crate) fn figure(value: f64) -> String {
 
 fn heading(metric: &str) -> &'static str {
     match metric {
+        "least_us" => "least, µs",
         "p50_us" => "p50, µs",
         "p99_us" => "p99, µs",
         "per_s" => "per second",

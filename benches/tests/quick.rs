@@ -118,7 +118,7 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
 fn open_loop(name: &str, control: &str) -> Vec<Value> {
     let row = "open_200:current_thread:loopback:quiet";
     let arguments = ["--rows", row, "--contestants", control];
-    bench_for("1000", name, &arguments).1
+    bench_for("600", name, &arguments).1
 }
 
 /// Fails if a pair's time counts from when it was asked for, and not from when it was due: one call in 20 blocks the runtime for 80 ms,
@@ -128,36 +128,43 @@ fn what_is_due_while_the_client_stalls_is_late() {
     let lines = open_loop("stall", "seeded_stall");
     let p50 = most(&lines, "seeded_stall", "p50_us");
     assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
-    // Nor does a stall keep arrivals away: about 200 are due in the window.
+    // Nor does a stall keep arrivals away: about 200 a second are due.
     let ended = most(&lines, "seeded_stall", "per_s");
     assert!(ended > 100.0, "{ended} a second: {lines:?}");
 }
 
-/// Fails if the CPU of a client that computes 2 ms for each pair is not counted, or if that of the client without it is.
+/// Fails if the CPU of a client that computes 8 ms for each pair is not counted, or if that of the client without it is.
 #[test]
 fn what_a_client_computes_is_counted() {
-    let spins = most(&open_loop("spin", "seeded_spin"), "seeded_spin", "cpu_us");
-    assert!(spins >= 2_000.0, "{spins} µs");
-    let nothing = most(&open_loop("nothing", "nothing"), "nothing", "cpu_us");
-    assert!(nothing > 0.0 && nothing < 1_000.0, "{nothing} µs");
+    let lines = open_loop("spin", "seeded_spin");
+    let spins = most(&lines, "seeded_spin", "cpu_us");
+    assert!(spins >= 8_000.0, "{spins} µs: {lines:?}");
+    let lines = open_loop("nothing", "nothing");
+    let nothing = most(&lines, "nothing", "cpu_us");
+    assert!(
+        nothing > 0.0 && nothing < 1_000.0,
+        "{nothing} µs: {lines:?}"
+    );
 }
 
-/// Fails if the bystander runs elsewhere than on the runtime that computes 2 ms for each pair, two fifths of its time.
+/// Fails if the bystander runs elsewhere than on the runtime, which computes 8 ms for each pair: tokio asks the system what is due after 61 of them.
 #[test]
 fn a_bystander_is_late_where_the_runtime_computes() {
     let lines = open_loop("bystander", "seeded_spin");
     let late = most(&lines, "seeded_spin", "bystander_p99_us");
-    assert!(late > 1_000.0, "{late} µs: {lines:?}");
+    assert!(late > 50_000.0, "{late} µs: {lines:?}");
 }
 
-/// Fails if a network with a delay has none, or if nothing but the server's own answers comes through it.
+/// Fails if a network with a delay is not between client and server: two round trips of half a millisecond take no less than one.
 #[test]
 fn a_delayed_network_delays() {
-    let row = "open_200:current_thread:delayed:quiet";
-    let (_, lines) = bench("delayed", &["--rows", row, "--contestants", "hand_written"]);
-    // A pair is two round trips of half a millisecond.
-    let p50 = most(&lines, "hand_written", "p50_us");
-    assert!(p50 >= 1_000.0, "{p50} µs: {lines:?}");
+    for (network, least) in [("loopback", 0.0..1_000.0), ("delayed", 1_000.0..f64::MAX)] {
+        let row = format!("open_200:current_thread:{network}:quiet");
+        let arguments = ["--rows", &row, "--contestants", "hand_written"];
+        let (_, lines) = bench(network, &arguments);
+        let measured = most(&lines, "hand_written", "least_us");
+        assert!(least.contains(&measured), "{measured} µs: {lines:?}");
+    }
 }
 
 /// Fails if a row of several masters, or of an earlier build, does not run.

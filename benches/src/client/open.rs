@@ -20,11 +20,12 @@ use crate::plan::Plan;
 /// What an open loop has measured, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenLoop {
+    pub(crate) least_ns: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
     /// Pairs that ended in the window.
     pub(crate) ended: u64,
-    /// CPU time of the process for each pair that ended, from the window's first arrival to the first behind it.
+    /// CPU time of the process for each pair, from the first that ended in the window to the first that ended behind it.
     pub(crate) cpu_ns: Option<u64>,
     /// How late a task ran that shares the runtime.
     pub(crate) bystander_p99_ns: u64,
@@ -49,7 +50,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let late = watching.await??;
     // It ends when the last pair drops its sender.
     let _ = timeout(plan.patience(), none_under_way.recv()).await;
-    Ok(load.tally().report(&arrived, &late))
+    Ok(load.tally().report(arrived, &late))
 }
 
 /// What all pairs share.
@@ -79,13 +80,24 @@ impl<L: Locks> Load<L> {
         let mut tally = self.tally();
         match outcome {
             Ok(()) => {
-                tally.served += 1;
-                tally.ended += u64::from(self.in_window(ended));
+                self.count(&mut tally, ended);
                 if self.in_window(due) {
                     tally.spans.saturating_record(ended - due);
                 }
             }
             Err(error) => tally.errors.push(error.to_string()),
+        }
+    }
+
+    /// One more pair has ended.
+    fn count(&self, tally: &mut Tally, ended: u64) {
+        tally.served += 1;
+        tally.ended += u64::from(self.in_window(ended));
+        if ended >= self.from && tally.before.is_none() {
+            tally.before = Some(Usage::now(tally.served));
+        }
+        if ended >= self.to && tally.after.is_none() {
+            tally.after = Some(Usage::now(tally.served));
         }
     }
 
@@ -96,14 +108,6 @@ impl<L: Locks> Load<L> {
     fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// What the process has used for how many pairs so far.
-    fn usage(&self) -> Usage {
-        Usage {
-            cpu: clock::of_process(),
-            served: self.tally().served,
-        }
-    }
 }
 
 struct Tally {
@@ -112,6 +116,9 @@ struct Tally {
     /// Pairs that ended, ever and in the window.
     served: u64,
     ended: u64,
+    /// As the first pair ended in the window, and as the first ended behind it.
+    before: Option<Usage>,
+    after: Option<Usage>,
     errors: Vec<String>,
 }
 
@@ -121,13 +128,15 @@ impl Tally {
             spans: histogram()?,
             served: 0,
             ended: 0,
+            before: None,
+            after: None,
             errors: Vec::new(),
         })
     }
 
-    fn report(&self, arrived: &Arrived, late: &Histogram<u64>) -> Report {
+    fn report(&self, arrived: u64, late: &Histogram<u64>) -> Report {
         let mut errors = self.errors.clone();
-        let lost = arrived.count - self.served;
+        let lost = arrived - self.served;
         let unserved = lost.saturating_sub(errors.len() as u64);
         if unserved > 0 {
             errors.push(format!("{unserved} waiters were never served"));
@@ -137,60 +146,53 @@ impl Tally {
             lost,
             errors,
             open_loop: Some(OpenLoop {
+                least_ns: self.spans.min(),
                 p50_ns: self.spans.value_at_quantile(0.5),
                 p99_ns: self.spans.value_at_quantile(0.99),
                 ended: self.ended,
-                cpu_ns: arrived.cpu_of_a_pair(),
+                cpu_ns: self.cpu_of_a_pair(),
                 bystander_p99_ns: late.value_at_quantile(0.99),
             }),
             ..Report::default()
         }
     }
-}
 
-/// What a process has used, and how many pairs had ended by then.
-#[derive(Clone, Copy)]
-struct Usage {
-    cpu: u64,
-    served: u64,
-}
-
-/// What the arrivals have seen.
-#[derive(Default)]
-struct Arrived {
-    count: u64,
-    /// At the first arrival in the window, and at the first behind it.
-    before: Option<Usage>,
-    after: Option<Usage>,
-}
-
-impl Arrived {
     fn cpu_of_a_pair(&self) -> Option<u64> {
         let (before, after) = (self.before?, self.after?);
         (after.cpu - before.cpu).checked_div(after.served - before.served)
     }
 }
 
-/// Starts each pair when it is due, with a key of its own.
+/// What the process has used, and how many pairs had ended by then.
+#[derive(Clone, Copy)]
+struct Usage {
+    cpu: u64,
+    served: u64,
+}
+
+impl Usage {
+    fn now(served: u64) -> Self {
+        Self {
+            cpu: clock::of_process(),
+            served,
+        }
+    }
+}
+
+/// Starts each pair when it is due, with a key of its own, and says how many there were.
 async fn arrive<L: Locks>(
     load: Arc<Load<L>>,
     plan: Plan,
     start: u64,
     end: u64,
     under_way: mpsc::Sender<()>,
-) -> Result<Arrived, Fault> {
+) -> Result<u64, Fault> {
     let alarm = Alarm::new()?;
-    let mut arrived = Arrived::default();
+    let mut arrived = 0;
     let arrivals = Arrivals::new(start, plan.tasks, plan.seed);
     for (number, due) in (0..).zip(arrivals.take_while(|due| *due < end)) {
         alarm.until(due).await?;
-        if due >= load.from && arrived.before.is_none() {
-            arrived.before = Some(load.usage());
-        }
-        if due >= load.to && arrived.after.is_none() {
-            arrived.after = Some(load.usage());
-        }
-        arrived.count += 1;
+        arrived += 1;
         let (load, key, under_way) = (Arc::clone(&load), plan.key(number), under_way.clone());
         tokio::spawn(async move {
             load.pair(&key, due).await;

@@ -10,8 +10,8 @@ use crate::clock;
 /// Each how many calls [`SeededStall`] blocks its thread, and for how long.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
-/// What [`SeededSpin`] computes in each call.
-const SPIN: Duration = Duration::from_millis(2);
+/// What [`SeededSpin`] computes in each call: more than one thread can do at 200 calls a second.
+const SPIN: Duration = Duration::from_millis(8);
 
 /// Takes no lock and does nothing else.
 pub(crate) struct Nothing;
