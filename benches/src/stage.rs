@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     servers: Quorum,
     url: String,
     /// They run as long as they are kept here.
-    _helpers: Vec<Leashed>,
+    helpers: Vec<Leashed>,
 }
 
 impl Stage {
@@ -42,7 +42,7 @@ impl Stage {
         let mut stage = Self {
             url: urls.join(","),
             servers,
-            _helpers: Vec::new(),
+            helpers: Vec::new(),
         };
         if let Some(setup) = setup {
             stage.add(setup)?;
@@ -54,11 +54,11 @@ impl Stage {
         if setup.network == Network::Delayed {
             let (helper, address) = delay(self.servers.servers[0].address())?;
             self.url = format!("redis://{address}/");
-            self._helpers.push(helper);
+            self.helpers.push(helper);
         }
         if setup.beside == Beside::Busy {
             for _ in 0..BUSY {
-                self._helpers.push(helper(&["busy"], Stdio::null())?);
+                self.helpers.push(helper(&["busy"], Stdio::null())?);
             }
         }
         Ok(())
