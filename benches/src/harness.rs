@@ -1,6 +1,7 @@
 //! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the row's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rand::seq::SliceRandom as _;
@@ -10,8 +11,8 @@ use crate::args::RunArguments;
 use crate::contestants::{Contestant, Fault};
 use crate::crew::{self, Setting};
 use crate::entry::{self, Entry};
-use crate::figures::FAULTS;
-use crate::measure::Measure;
+use crate::figures::{FAULTS, Figures, METRICS};
+use crate::measure::{self, Measure};
 use crate::plan::Work;
 use crate::row::{Clients, Task, WINDOW_MS};
 use crate::setup::Setup;
@@ -110,8 +111,43 @@ impl<'a> Harness<'a> {
             for (what, figures) in overhead::run(self.arguments.window(WINDOW_MS))? {
                 sheet.add(what, round, figures);
             }
+            if let Some(before) = &self.arguments.against {
+                let name = Contestant::LeaseholdBefore.to_string();
+                sheet.add(&name, round, self.overhead_before(before)?);
+            }
         }
         Ok(sheet)
+    }
+
+    /// What an earlier build says of itself.
+    fn overhead_before(&self, program: &Path) -> Result<Figures, Fault> {
+        let file = self.folder.0.join("overhead");
+        let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
+        let ended = Command::new(program)
+            .args([
+                "--rows",
+                "overhead",
+                "--rounds",
+                "1",
+                "--window-ms",
+                &window,
+            ])
+            .arg("--json")
+            .arg(&file)
+            .output()?;
+        if !ended.status.success() {
+            let reason = String::from_utf8_lossy(&ended.stderr);
+            return Err(format!("the earlier build: {}", reason.trim()).into());
+        }
+        let measures = measure::read(&[file])?;
+        let ours = Contestant::Leasehold.to_string();
+        let of = |metric: &&'static str| {
+            Some((
+                *metric,
+                measure::find(&measures, "overhead", &ours, metric)?.median,
+            ))
+        };
+        Ok(METRICS.iter().filter_map(of).collect())
     }
 }
 
@@ -180,9 +216,7 @@ impl Drop for Folder {
 
 /// The day in UTC, as the system's `date` tells it.
 fn today() -> String {
-    let told = std::process::Command::new("date")
-        .args(["-u", "+%Y-%m-%d"])
-        .output();
+    let told = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
     let text = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
     text.ok()
         .filter(|text| !text.is_empty())

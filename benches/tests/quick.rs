@@ -195,6 +195,16 @@ fn rows_of_a_quorum_and_of_an_earlier_build() {
     ];
     assert_eq!(rows, expected.into());
     assert!(most(&lines, "leasehold_before", "per_s") > 0.0, "{lines:?}");
+    // It takes part in any other row too, the one without a server included.
+    let before = ["--against", env!("CARGO_BIN_EXE_bench"), "--rows"];
+    for (row, metric) in [
+        ("open_1000:multi_thread:loopback:quiet", "cpu_us"),
+        ("overhead", "p50_us"),
+    ] {
+        let (output, lines) = bench("against-in", &[&before[..], &[row]].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert!(most(&lines, "leasehold_before", metric) > 0.0, "{lines:?}");
+    }
 }
 
 #[test]
