@@ -37,7 +37,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
     // Behind the window, under the same load: what it costs to wake it is no part of what a pair costs.
-    let end = to + clock::nanos(plan.window() / 2);
+    let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(
         Arc::clone(&load),
