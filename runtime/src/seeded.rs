@@ -132,7 +132,7 @@ bugs! {
     GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
-    /// In a cluster, the answers of a node to renewals count for its keys in the reverse order.
+    /// In a cluster, the answer to a renewal counts for the next key of the batch.
     PlacesMixed,
     /// A quorum's lease is renewed when one node says so.
     RenewedByOne,

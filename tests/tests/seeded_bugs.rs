@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_tests::chaos::seeded::{CASES, ELSEWHERE, UNCHECKED};
+use leasehold_tests::chaos::seeded::{CASES, Case, ELSEWHERE, Elsewhere, UNCHECKED};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
@@ -40,6 +40,17 @@ fn tests_elsewhere_are_run_with_their_bugs() {
             let quoted = text.contains(&format!("\"{name}\""));
             assert!(quoted, "{} does not name {name}", file.display());
         }
+    }
+}
+
+/// Fails if the documentation has another table of the bugs than `scripts/chaos bugs` prints.
+#[test]
+fn the_documented_tables_are_true() {
+    let docs = include_str!("../../docs/reliability.md");
+    let cases = CASES.iter().map(Case::row);
+    for row in cases.chain(ELSEWHERE.iter().map(Elsewhere::row)) {
+        let times = docs.lines().filter(|line| **line == *row).count();
+        assert_eq!(times, 1, "docs/reliability.md: {row}");
     }
 }
 

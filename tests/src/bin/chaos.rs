@@ -11,9 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use leasehold_tests::chaos::ground::{DEPLOYMENTS, Ground, Requirement, Size, Store};
-use leasehold_tests::chaos::seeded::{self, Elsewhere};
 use leasehold_tests::chaos::table::{self, Row};
-use leasehold_tests::chaos::{ONLY_BY_NAME, REQUIREMENTS, worker};
+use leasehold_tests::chaos::{ONLY_BY_NAME, REQUIREMENTS, seeded, worker};
 use leasehold_tests::oracle;
 
 /// Counts what is allocated, for the soak.
@@ -163,13 +162,7 @@ fn bugs(options: &Full) -> bool {
     }
     println!("\n| bug | caught by the test | which |\n|---|---|---|");
     for elsewhere in seeded::ELSEWHERE {
-        let Elsewhere {
-            bug,
-            program,
-            test,
-            what,
-        } = elsewhere;
-        println!("| `{bug}` | `{program}`: `{test}` | {what} |");
+        println!("{}", elsewhere.row());
     }
     well
 }
@@ -180,12 +173,11 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     let bad = case.play(&program, folder, true);
     let good = case.play(&program, folder, false);
     let caught = bad.count(case.kind) > 0 && good.violations.is_empty();
-    let kind = if caught {
-        case.kind.to_string()
+    let row = if caught {
+        case.row()
     } else {
-        "NOT CAUGHT".to_owned()
+        format!("| `{}` | NOT CAUGHT | {} |", case.bug, case.what)
     };
-    let row = format!("| `{}` | {kind} | {} |", case.bug, case.what);
     (caught, row)
 }
 

@@ -47,9 +47,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let faults = report.faults() - storm::from_inside(&report);
     sheet.reached("sections", report.sections, SECTIONS);
     sheet.reached("faults from outside", faults, FAULTS);
-    sheet.remark(format!("{} leases lost", report.lost));
-    sheet.check(report.sections > 0 && report.writes > 0, || {
-        "nothing ran".to_owned()
+    let forms = [report.nested, report.downgraded, report.kept];
+    let [nested, downgraded, kept] = forms;
+    sheet.remark(format!(
+        "{nested} nested, {downgraded} downgraded, {kept} kept; {} leases lost",
+        report.lost
+    ));
+    sheet.check(report.writes > 0 && !forms.contains(&0), || {
+        "a form was not played".to_owned()
     });
     if report.violations.is_empty() {
         crew.remove();

@@ -14,6 +14,12 @@ pub struct Report {
     pub runs: Vec<(String, u64)>,
     /// Bodies that began.
     pub sections: u64,
+    /// Of those, the ones that were nested in others.
+    pub nested: u64,
+    /// Locks that their holders downgraded, or asked to.
+    pub downgraded: u64,
+    /// Keys that were to stay locked after a body's end.
+    pub kept: u64,
     /// Writes that the resource took.
     pub writes: u64,
     /// Writes after the end of a lease, by polls that were already running, that the resource refused.
@@ -116,8 +122,11 @@ impl Checker {
         let report = &mut self.report;
         match note {
             Note::Run { what, seed } => report.runs.push((what.clone(), *seed)),
-            Note::Enter { asked, at, .. } => {
+            Note::Enter {
+                asked, at, within, ..
+            } => {
                 report.sections += 1;
+                report.nested += u64::from(within.is_some());
                 report.waited(*asked, *at);
             }
             Note::Write { kept: true, .. } => report.writes += 1,
@@ -128,6 +137,8 @@ impl Checker {
                 report.waited(*asked, *at);
             }
             Note::Unfenced => self.unfenced = true,
+            Note::Shared { .. } => report.downgraded += 1,
+            Note::Leave { keeps: Some(_), .. } => report.kept += 1,
             Note::Fault { kind, .. } => *report.faults.entry(kind.clone()).or_default() += 1,
             Note::Free { due, at, .. } => {
                 report.worst_release = report.worst_release.max(at.saturating_sub(*due));

@@ -60,13 +60,13 @@ impl Wholes {
         whole.open -= 1;
         match result {
             Ok(Reply::Renewed(kept)) => {
-                for (at, kept) in (0..part.places.len()).zip(kept) {
-                    let at = if seeded!(PlacesMixed) {
-                        part.places.len() - 1 - at
+                for (place, kept) in part.places.iter().zip(kept) {
+                    let place = if seeded!(PlacesMixed) {
+                        (place + 1) % whole.kept.len()
                     } else {
-                        at
+                        *place
                     };
-                    whole.kept[part.places[at]] = Some(kept);
+                    whole.kept[place] = Some(kept);
                 }
             }
             Ok(Reply::RenewedInPart(kept)) => {

@@ -461,7 +461,25 @@ const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&S
     }
 }
 
+impl Elsewhere {
+    /// As a row of the documentation's table.
+    pub fn row(&self) -> String {
+        let Self {
+            bug,
+            program,
+            test,
+            what,
+        } = self;
+        format!("| `{bug}` | `{program}`: `{test}` | {what} |")
+    }
+}
+
 impl Case {
+    /// As a row of the documentation's table.
+    pub fn row(&self) -> String {
+        format!("| `{}` | {} | {} |", self.bug, self.kind, self.what)
+    }
+
     /// Plays the scenario, with the bug or without, and says what the oracle found.
     pub fn play(&self, program: &Path, folder: &Path, with_bug: bool) -> Report {
         let kind = if with_bug { "with" } else { "without" };
