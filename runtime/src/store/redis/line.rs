@@ -190,10 +190,12 @@ impl Line {
             by_source: self.by_source(),
         };
         let mut connection = self.connection.clone();
+        let verdict = self.pump.verdict();
         Box::pin(async move {
             let answers = connection
                 .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await;
+                .await
+                .map_err(|error| verdict.explain(error));
             Batch {
                 stamp,
                 content,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, PushInfo, RedisError, Value};
 
-use super::permissions;
+use super::{guarded, permissions};
 use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
@@ -348,6 +348,9 @@ pub(super) fn forgotten() -> Failure {
 
 /// The connection broke or could not be made. A request that was under way may have been carried out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
+    if let Some(what) = guarded::garbage_in(error) {
+        return garbage(&what.to_string());
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             let code = if error

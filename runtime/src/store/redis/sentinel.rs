@@ -160,11 +160,10 @@ impl Sentinels {
 
     async fn ask(&self, node: &Server) -> Result<Answer, Failure> {
         let settings = introduction::tell_library(node.info().redis_settings().clone());
-        let info = node.info().clone().set_redis_settings(settings);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let (mut connection, mut pump) = pump::open(info, config)
+        let (mut connection, mut pump) = Box::pin(pump::open(node, &settings, config))
             .await
             .map_err(|error| reply::broken(&error))?;
         let questions = introduction::introduced(&questions(&self.master));

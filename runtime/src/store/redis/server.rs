@@ -34,6 +34,8 @@ const WRITE_BUFFER: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
+    #[cfg(feature = "tls")]
+    tls: Tls,
 }
 
 /// A connection that is set up and has the scripts loaded.
@@ -122,14 +124,24 @@ impl Server {
         if base.starts_with("rediss") {
             tls::choose_provider();
         }
-        Ok(Self { info })
+        Ok(Self {
+            info,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+        })
     }
 
     /// The same server, with these certificates.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let info = tls.apply(self.info)?;
-        Ok(Self { info })
+        let tls = tls.clone();
+        Ok(Self { info, tls })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     pub(super) fn info(&self) -> &ConnectionInfo {
@@ -144,10 +156,12 @@ impl Server {
         }
     }
 
-    /// The server at `address`, with everything else as in `like`.
-    fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
-        let info = like.clone().set_addr(address);
-        Self { info }
+    /// The server at `address`, with everything else as here.
+    fn at(&self, address: ConnectionAddr) -> Self {
+        Self {
+            info: self.info.clone().set_addr(address),
+            ..self.clone()
+        }
     }
 
     /// The server at `endpoint`, with everything else as here.
@@ -166,7 +180,7 @@ impl Server {
             },
             _ => ConnectionAddr::Tcp(host.clone(), *port),
         };
-        Self::at(address, &self.info)
+        self.at(address)
     }
 
     /// Where it listens, if not on a Unix socket.
@@ -256,8 +270,8 @@ impl Server {
         }
         let settings = self.info.redis_settings().clone();
         let settings = introduction::tell_library(settings.set_protocol(protocol));
-        let info = self.info.clone().set_redis_settings(settings);
-        let (connection, pump) = pump::open(info, config).await?;
+        // Boxed: the hand-shake of TLS would be a part of every future that connects.
+        let (connection, pump) = Box::pin(pump::open(self, &settings, config)).await?;
         Ok(Link {
             connection,
             pump,
