@@ -80,8 +80,10 @@ fn services(measures: &[Measure]) -> String {
     for (rows, title) in SERVICES {
         let names = entry::chosen(&[(*rows).to_owned()], Pace::Full).unwrap_or_default();
         let names: Vec<String> = names.iter().map(Entry::name).collect();
-        let table = table::ratios(&names, measures);
-        let _ = write!(text, "\n### {title}\n\n{table}");
+        if measures.iter().any(|measure| names.contains(&measure.row)) {
+            let table = table::ratios(&names, measures);
+            let _ = write!(text, "\n### {title}\n\n{table}");
+        }
     }
     text.push('\n');
     text
