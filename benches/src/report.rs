@@ -31,7 +31,8 @@ impl Section {
     }
 }
 
-/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside the page.
+/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside
+/// the page.
 pub(crate) fn write(section: Section, files: &[PathBuf], page: &Path) -> Result<(), Fault> {
     let measures = measure::read(files)?;
     let old =
