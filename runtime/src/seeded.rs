@@ -100,6 +100,8 @@ bugs! {
     MessageBelieved,
     /// A lock that was handed to a process stays with it although it does not answer.
     HandOffBelieved,
+    /// A lock is handed to a process in other words than the version before this one knows.
+    ClaimReworded,
     /// A process that does not take its turn keeps its place in the queue.
     DeadWaiterKept,
     /// A reader takes a share whoever has the lock.

@@ -132,17 +132,10 @@ impl Scene {
         LOSSES.load(Ordering::SeqCst) - self.before
     }
 
-    /// What was logged of lost leases.
-    fn told(&self) -> Vec<String> {
-        let warnings = WARNINGS.lock().expect("no panic under it");
-        let lost = warnings.iter().filter(|text| text.contains("lease lost"));
-        lost.cloned().collect()
-    }
-
     /// So many leases were counted as lost and logged, each with its key.
     #[track_caller]
     fn expect(&self, keys: &[&str]) {
-        let told = self.told();
+        let told = told();
         assert_eq!(self.losses(), keys.len() as u64, "{told:?}");
         assert_eq!(told.len(), keys.len(), "{told:?}");
         for key in keys {
@@ -150,6 +143,13 @@ impl Scene {
             assert_eq!(told.iter().filter(named).count(), 1, "{key}: {told:?}");
         }
     }
+}
+
+/// What was logged of lost leases.
+fn told() -> Vec<String> {
+    let warnings = WARNINGS.lock().expect("no panic under it");
+    let lost = warnings.iter().filter(|text| text.contains("lease lost"));
+    lost.cloned().collect()
 }
 
 #[track_caller]
@@ -209,7 +209,7 @@ async fn a_guard_is_told() {
     assert!(scene.probe.delete("deleted"));
     is_lost(guard.release().await, "deleted");
     scene.expect(&["deleted"]);
-    assert!(scene.told()[0].contains(&format!("fence={fence}")));
+    assert!(told()[0].contains(&format!("fence={fence}")));
 
     let guard = scene.take("taken").await;
     scene.probe.steal("taken", TTL);

@@ -99,6 +99,7 @@ bugs! {
     no_quarantine: NoQuarantine,
     message_believed: MessageBelieved,
     hand_off_believed: HandOffBelieved,
+    claim_reworded: ClaimReworded,
     dead_waiter_kept: DeadWaiterKept,
     writer_unseen: WriterUnseen,
     readers_unseen: ReadersUnseen,

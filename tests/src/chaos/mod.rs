@@ -11,7 +11,7 @@
 //! | `canary` | what is logged and counted |
 //! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
-//! | `r01_…` to `r32_…` | the requirements |
+//! | `r01_…` to `r33_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must see |
 //! | [`table`] | the result for people |
 
@@ -57,12 +57,17 @@ mod r24_permits;
 mod r24_queues;
 mod r24_readers;
 mod r25_soak;
+mod r26_clients;
+mod r26_foreign_clients;
+mod r26_rslock;
 mod r27_telemetry;
 mod r28_priority;
 mod r29_forms;
 mod r30_clock;
 mod r31_full;
 mod r32_release;
+mod r33_earlier_version;
+mod r33_sections;
 pub mod seeded;
 pub mod sheet;
 mod shop;
@@ -79,7 +84,7 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 36] = [
+pub const REQUIREMENTS: [Requirement; 38] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -110,10 +115,12 @@ pub const REQUIREMENTS: [Requirement; 36] = [
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
+    r26_foreign_clients::REQUIREMENT,
     r27_telemetry::REQUIREMENT,
     r28_priority::REQUIREMENT,
     r29_forms::REQUIREMENT,
     r30_clock::REQUIREMENT,
     r31_full::REQUIREMENT,
     r32_release::REQUIREMENT,
+    r33_earlier_version::REQUIREMENT,
 ];

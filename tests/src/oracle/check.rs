@@ -256,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn fences_must_grow_over_a_client_without_any() {
+        let mut foreign = enter(2, 0, 30);
+        if let Note::Enter { fence, .. } = &mut foreign {
+            *fence = None;
+        }
+        let around = |before, after| {
+            let first = [enter(1, before, 10), leave(1, 20, 110), foreign.clone()];
+            let last = [leave(2, 40, 130), enter(3, after, 50)];
+            kinds(&[&first[..], &last[..]].concat())
+        };
+        assert_eq!(around(7, 8), []);
+        assert_eq!(around(7, 7), [Kind::FenceOrder]);
+    }
+
+    #[test]
     fn grants_of_two_masters_cross() {
         let together = [enter(1, 8, 10), enter(2, 7, 30)];
         assert_eq!(kinds(&together), [Kind::Overlap, Kind::Crossed]);

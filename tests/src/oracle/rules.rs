@@ -240,6 +240,10 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
+            // Of another client, which has no fences: those before it and behind it are compared all the same.
+            if section.fence.is_none() {
+                continue;
+            }
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
             // A holder that downgrades its lock keeps its fence.

@@ -386,6 +386,30 @@ async fn a_server_that_begins_to_talk_nonsense() {
     guard.release().await.expect("still held");
 }
 
+/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or spoils the pool for good.
+#[tokio::test]
+async fn a_server_that_does_not_end_its_answer() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL * 4);
+    let pool = wait::connected(pool).await;
+    let line: &'static str = "+endless".repeat(10_000).leak();
+    proxy.lose_replies("lock:line", 1, After::Instead(line));
+    let started = Instant::now();
+    let error = refusal(&pool, "line").await;
+    let variants = &["Unavailable/protocol"];
+    expect(
+        "a line",
+        &error,
+        variants,
+        &["begins with `+endless"],
+        started,
+    );
+    let request = pool.lock("line").ttl(TTL).wait(TTL);
+    let guard = request.acquire().await.expect("sense again, and no orphan");
+    guard.release().await.expect("still held");
+}
+
 /// Fails if an error that will not go away is tried again until the budget ends.
 #[tokio::test]
 async fn what_will_not_change_is_not_waited_for() {

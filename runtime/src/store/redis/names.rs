@@ -191,7 +191,7 @@ impl fmt::Debug for Names {
 }
 
 #[cfg(unix)]
-fn host() -> String {
+pub(super) fn host() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -199,7 +199,7 @@ fn host() -> String {
 }
 
 #[cfg(not(unix))]
-fn host() -> String {
+pub(super) fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, PushInfo, RedisError, Value};
 
-use super::permissions;
+use super::{guarded, permissions};
 use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
@@ -337,8 +337,20 @@ fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     }
 }
 
+/// The server has forgotten its scripts, again and again.
+pub(super) fn forgotten() -> Failure {
+    let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
+    Failure {
+        retry: Retry::Later,
+        ..failure
+    }
+}
+
 /// The connection broke or could not be made. A request that was under way may have been carried out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
+    if let Some(what) = guarded::garbage_in(error) {
+        return garbage(&what.to_string());
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             let code = if error

@@ -18,6 +18,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
         Bug::FenceFromCounter => &[("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")],
+        Bug::ClaimReworded => &[(":claim", ":given")],
         Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[token]", "true")],
         Bug::RenewBySet => &[(
             "local value = values[i]\n",

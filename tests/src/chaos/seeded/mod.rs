@@ -4,6 +4,7 @@
 //! then be without a violation.
 
 mod cluster;
+mod earlier_version;
 mod kept;
 mod nested;
 mod quorum;
@@ -161,6 +162,12 @@ pub const CASES: &[Case] = &[
         Kind::FreedLate,
         "a process is stopped while it queues, and another one queues behind it",
         scenarios::stopped_waiter,
+    ),
+    case(
+        "ClaimReworded",
+        Kind::FreedLate,
+        "a process of the version before this one queues behind busy calls",
+        earlier_version::queues,
     ),
     case(
         "DeadWaiterKept",
