@@ -66,7 +66,10 @@ impl Core {
         };
         let terms = ticket.order.terms;
         let origin = match &ticket.stage {
-            Stage::Held(lease) => Origin::Live(lease.fence),
+            Stage::Held(lease) => Origin::Live {
+                fence: lease.fence,
+                expires: terms.hard(lease.sent),
+            },
             Stage::Lost => Origin::Lost,
             _ => Origin::Abandoned,
         };
@@ -141,7 +144,7 @@ impl Core {
         };
         match result {
             Ok(Reply::Released { found, ordered }) => {
-                if cleanup.finds_a_loss(found, certain) && !seeded!(self, GoneIsReleased) {
+                if !found && cleanup.missed(certain, now) && !seeded!(self, GoneIsReleased) {
                     return self.gone(id, now);
                 }
                 cleanup.removed = true;
@@ -160,7 +163,8 @@ impl Core {
             }
             Ok(_) => {}
             Err(failure) => {
-                if !failure.executed {
+                // An error for good may come from the middle of a script, behind the removal.
+                if !failure.executed && failure.retry != Retry::Never {
                     cleanup.open -= 1;
                 }
                 let pause = match failure.retry {
@@ -209,7 +213,7 @@ impl Core {
     fn gone(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get(&id)
             && let Stage::Releasing(cleanup) = &ticket.stage
-            && let Origin::Live(fence) = cleanup.origin
+            && let Origin::Live { fence, .. } = cleanup.origin
         {
             let key = ticket.order.key.clone();
             reporter::log(move || {
@@ -239,10 +243,11 @@ impl Core {
 }
 
 impl Cleanup {
-    /// Whether an answer tells of a loss. Nothing else of this ticket can have removed the key then: no other try may have been
-    /// carried out, no acquire is open, and the engine took the lease to last.
-    fn finds_a_loss(&self, found: bool, certain: bool) -> bool {
-        !found && certain && self.open == 1 && matches!(self.origin, Origin::Live(_))
+    /// Whether an answer at `now` that the lock is not there tells of a loss. Nothing of this ticket can have removed the key then:
+    /// no other try may have been carried out, no acquire is open, and the key cannot have expired by itself.
+    fn missed(&self, certain: bool, now: Instant) -> bool {
+        let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
+        certain && live && self.open == 1
     }
 }
 
