@@ -126,6 +126,12 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
+    /// A process passes a lock on for as long as its calls want it, though other clients wait.
+    WayNotMade,
+    /// The first process that queues takes a lock that is left free for other clients.
+    PauseSkipped,
+    /// It is forgotten since when processes have handed a lock on.
+    MarkLost,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
 }
@@ -133,7 +139,7 @@ bugs! {
 #[cfg(test)]
 impl Bug {
     /// Those that live in the core, where the simulation sees them.
-    pub(crate) const IN_CORE: [Self; 9] = [
+    pub(crate) const IN_CORE: [Self; 10] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -143,5 +149,6 @@ impl Bug {
         Self::BudgetIgnored,
         Self::PassedOnWithoutEnd,
         Self::FencePassedOn,
+        Self::WayNotMade,
     ];
 }

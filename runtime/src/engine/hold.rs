@@ -281,10 +281,12 @@ impl Core {
 
     /// The local holder of `key` is gone.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, now: Instant) {
+        let queue = self.queues.get(key);
+        let makes_way = queue.is_some_and(|queue| self.makes_way(queue, now));
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {
-            queue.vacated(now, |pause| self.jitter.around(pause));
+            queue.vacated(makes_way, now, |pause| self.jitter.around(pause));
         }
         self.pump(key, now);
     }

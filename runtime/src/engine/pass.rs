@@ -7,6 +7,7 @@
 
 use super::core::{Core, Signal};
 use super::meter;
+use super::queue::KeyQueue;
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::seeded::seeded;
@@ -70,6 +71,7 @@ impl Core {
                 .passing
                 .may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
+            && !self.makes_way(queue, now)
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
@@ -80,6 +82,11 @@ impl Core {
             && !lease.renewing
             && is_untried(ticket);
         may.then_some(heir)
+    }
+
+    /// Whether a key that is released is to be left free for clients that know no queue.
+    pub(super) fn makes_way(&self, queue: &KeyQueue, now: Instant) -> bool {
+        !seeded!(self, WayNotMade) && queue.is_to_make_way(self.limits.make_way_after, now)
     }
 }
 

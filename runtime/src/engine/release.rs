@@ -93,18 +93,26 @@ impl Core {
         let pause = pause(cleanup.tries);
         cleanup.tries += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
-        let (key, token) = (ticket.order.key.clone(), ticket.order.token);
+        let (key, token, share) = (
+            ticket.order.key.clone(),
+            ticket.order.token,
+            ticket.order.share,
+        );
+        let certain = ticket.open.is_empty();
         let after = ticket.open.to_vec();
-        let op = match ticket.order.share {
+        let held = self.queues.get(&key);
+        let held = held.filter(|queue| queue.holder == Some(id));
+        let makes_way = held.is_some_and(|queue| self.makes_way(queue, now));
+        let op = match share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
                 key,
                 token,
                 keep,
+                makes_way: makes_way && keep.is_none(),
                 after,
             },
         };
-        let certain = ticket.open.is_empty();
         let flight = Flight::Release {
             ticket: id,
             certain,

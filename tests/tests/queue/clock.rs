@@ -7,7 +7,6 @@ use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::server_clock::ServerClock;
 use leasehold_tests::wait;
-use redis::cmd;
 
 use super::dead_processes::waiting;
 use super::{LONG, Line, TTL, connect, queued, take};

@@ -13,6 +13,7 @@ use crate::{Fence, LockError, StoreError};
 mod passing;
 mod renewing;
 mod together;
+mod ways;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const TTL: Duration = Duration::from_secs(10);

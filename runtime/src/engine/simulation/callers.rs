@@ -50,6 +50,7 @@ impl World {
             budget_end: self.now + budget,
             ttl,
             reads,
+            arrived: self.now,
             mates: Vec::new(),
             state: State::Waiting,
         };
@@ -76,8 +77,14 @@ impl World {
             State::Inside(_) if awaited => {
                 caller.state = State::Over(now);
                 core.release(id, keep, now);
+                self.use_ends(node, id);
             }
-            State::Inside(_) | State::Waiting => {
+            State::Inside(_) => {
+                caller.state = State::Over(now);
+                core.abandon(id, now);
+                self.use_ends(node, id);
+            }
+            State::Waiting => {
                 caller.state = State::Over(now);
                 core.abandon(id, now);
             }
@@ -91,7 +98,9 @@ impl World {
         {
             // From here on it must be ready to meet readers.
             caller.reads = true;
+            let key = caller.key.clone();
             core.downgrade(id, self.now);
+            self.uses.remove(&(node, key));
         }
     }
 
@@ -103,6 +112,7 @@ impl World {
                 deadline,
                 fence,
             } => {
+                self.check_use(node, ticket);
                 self.granted(node, ticket, deadline);
                 self.granted_with_others(node, ticket);
                 self.check_fence(node, ticket, fence);
@@ -122,6 +132,7 @@ impl World {
                     // The gate drops the body and the hold tells the engine.
                     caller.state = State::Over(now);
                     self.nodes[node].core.abandon(ticket, now);
+                    self.use_ends(node, ticket);
                     self.at(now, Happening::Tick(node));
                 }
             }
