@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::contestants::Contestant;
 use crate::plan::Plan;
+use crate::report::Section;
 
 /// Measures leasehold against hand-written Redis code and against its peers.
 #[derive(Debug, Parser)]
@@ -23,6 +25,9 @@ pub(crate) enum Command {
     /// Writes measured tables and a plot into a page, from files that --json wrote; of a contestant in a row that is in
     /// several of them the last one counts
     Report {
+        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` all others
+        #[arg(long)]
+        section: Section,
         /// Files of an earlier --json
         #[arg(required = true)]
         files: Vec<PathBuf>,
@@ -30,6 +35,12 @@ pub(crate) enum Command {
         #[arg(long, default_value = "docs/performance.md")]
         page: PathBuf,
     },
+    /// A process that computes beside a row; the program starts these itself
+    #[command(hide = true)]
+    Busy,
+    /// A network with a delay; the program starts it itself
+    #[command(hide = true)]
+    Delay { target: SocketAddr, micros: u64 },
     /// One client process; the program starts these itself
     #[command(hide = true)]
     Client {
@@ -44,7 +55,7 @@ pub(crate) struct RunArguments {
     /// The two-minute subset, without other languages: shows that everything works and judges no time
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these rows, parted by commas
+    /// Only these rows, parted by commas; `open` and `closed` are all of theirs, and `open_1000:current_thread:busy` is a row in some of its setups
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     pub(crate) rows: Vec<String>,
     /// Only these contestants, parted by commas
@@ -53,7 +64,7 @@ pub(crate) struct RunArguments {
     /// How often each contestant does each row [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// How long each measurement is, in milliseconds [default: 3000, with --quick 300]
+    /// How long each measurement is, in milliseconds [default: 3000, in the rows `open_…` and `closed_…` 600 to 1600, with --quick 300]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: Option<u64>,
     /// How long a waiter may wait, in milliseconds, before it counts as lost
@@ -92,6 +103,9 @@ impl Pace {
             "renew_10k",
             "overhead",
             "memory",
+            "open_1000:multi_thread:loopback:quiet",
+            "open_1000:current_thread:delayed:busy",
+            "closed_16:current_thread:loopback:quiet",
         ];
         self != Self::Quick || QUICK.contains(&row)
     }
@@ -110,8 +124,9 @@ impl RunArguments {
         self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
-    pub(crate) fn window(&self) -> Duration {
-        let default = if self.quick { 300 } else { 3_000 };
+    /// How long a measurement is that usually takes `full_ms`.
+    pub(crate) fn window(&self, full_ms: u64) -> Duration {
+        let default = if self.quick { 300 } else { full_ms };
         Duration::from_millis(self.window_ms.unwrap_or(default))
     }
 }

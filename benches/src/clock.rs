@@ -9,6 +9,11 @@ pub(crate) fn now() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// The CPU time that this process has used, in nanoseconds.
+pub(crate) fn of_process() -> u64 {
+    read(ClockId::ProcessCPUTime)
+}
+
 /// The CPU time that this thread has used, in nanoseconds.
 pub(crate) fn of_thread() -> u64 {
     read(ClockId::ThreadCPUTime)

@@ -14,9 +14,12 @@ use crate::plan::{Plan, Work};
 use crate::process::{self, Client};
 use crate::record::{self, Record};
 use crate::row::Clients;
+use crate::setup::Runtime;
 
 /// From the word to the beginning, so that all processes have heard it.
 const LEAD: Duration = Duration::from_millis(50);
+/// Long enough for an open loop, whose tasks do not start all at once.
+const OPEN_WARMUP: Duration = Duration::from_millis(200);
 
 /// Where and how long to measure.
 pub(crate) struct Setting<'a> {
@@ -25,6 +28,10 @@ pub(crate) struct Setting<'a> {
     pub(crate) window: Duration,
     pub(crate) patience: Duration,
     pub(crate) ttl: Duration,
+    /// The runtime of clients in Rust, if it is not the usual one.
+    pub(crate) runtime: Option<Runtime>,
+    /// When arrivals come in this round.
+    pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
     /// The program of an earlier build.
     pub(crate) against: Option<&'a Path>,
@@ -84,6 +91,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
+    } else if shape.work == Work::Open {
+        OPEN_WARMUP.min(setting.window / 2)
     } else {
         setting.window / 2
     }
@@ -102,6 +111,8 @@ fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
         think_ms: shape.think_ms,
         patience_ms: millis(setting.patience),
         file: setting.folder.join(format!("records-{number}")),
+        runtime: setting.runtime,
+        seed: setting.seed,
     }
 }
 
@@ -147,7 +158,7 @@ fn cpu_between(
     to: u64,
 ) -> (Option<Duration>, Option<Duration>) {
     let of_clients = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
-    let of_server = |server: &Server| process::cpu(server.id());
+    let of_server = |server: &Server| process::cpu_of_threads(server.id());
     let of_servers = || servers.iter().map(of_server).sum::<Option<Duration>>();
     let between =
         |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
@@ -159,7 +170,7 @@ fn cpu_between(
 }
 
 fn take_records(plan: &Plan) -> Result<Vec<Record>, String> {
-    if matches!(plan.work, Work::WeighHeld | Work::WeighWaiting) {
+    if matches!(plan.work, Work::WeighHeld | Work::WeighWaiting | Work::Open) {
         return Ok(Vec::new());
     }
     let records = record::read(&plan.file).map_err(|error| error.to_string());

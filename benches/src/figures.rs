@@ -14,6 +14,7 @@ pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
 /// All metrics, in the order in which people read them.
 pub(crate) const METRICS: &[&str] = &[
+    "least_us",
     "p50_us",
     "p99_us",
     "per_s",
@@ -23,8 +24,9 @@ pub(crate) const METRICS: &[&str] = &[
     "late_p99_ms",
     "late_max_ms",
     "cpu_cores",
-    "client_us",
-    "server_us",
+    "cpu_us",
+    "server_cpu_us",
+    "bystander_p99_us",
     "bytes",
     "overlaps",
     "lost_waiters",
@@ -49,6 +51,7 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
     let mut figures = Figures::from([(what, number(lost))]);
     match shape.work {
         Work::Distinct => distinct(&outcome, &mut figures),
+        Work::Open => open(&outcome, &mut figures),
         Work::Hot => hot(shape, &mut outcome, &mut figures),
         Work::Keep | Work::KeepBurst => keep(&outcome, &mut figures),
         Work::WeighHeld | Work::WeighWaiting => weigh(&outcome, &mut figures),
@@ -72,6 +75,21 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     cost(outcome, figures);
 }
 
+/// Whole pairs, from the moment that they were due; what they cost the client is its own count.
+fn open(outcome: &Outcome, figures: &mut Figures) {
+    let Some(told) = outcome.reports.iter().find_map(|report| report.open_loop) else {
+        return;
+    };
+    figures.insert("per_s", number(told.ended) / seconds(outcome));
+    cost(outcome, figures);
+    figures.insert("least_us", number(told.least_ns) / 1e3);
+    figures.insert("p50_us", number(told.p50_ns) / 1e3);
+    figures.insert("p99_us", number(told.p99_ns) / 1e3);
+    figures.insert("bystander_p99_us", number(told.bystander_p99_ns) / 1e3);
+    figures.remove("cpu_us");
+    figures.extend(told.cpu_ns.map(|cpu| ("cpu_us", number(cpu) / 1e3)));
+}
+
 /// CPU time for each pair or section.
 fn cost(outcome: &Outcome, figures: &mut Figures) {
     let Some(count) = figures.get("per_s").map(|per_s| per_s * seconds(outcome)) else {
@@ -81,8 +99,8 @@ fn cost(outcome: &Outcome, figures: &mut Figures) {
         cpu.filter(|_| count > 0.0)
             .map(|cpu| cpu.as_secs_f64() * 1e6 / count)
     };
-    figures.extend(each(outcome.cpu).map(|each| ("client_us", each)));
-    figures.extend(each(outcome.server_cpu).map(|each| ("server_us", each)));
+    figures.extend(each(outcome.cpu).map(|each| ("cpu_us", each)));
+    figures.extend(each(outcome.server_cpu).map(|each| ("server_cpu_us", each)));
 }
 
 /// Waits: from asking to the beginning of the section.
@@ -207,6 +225,7 @@ mod tests {
         tasks: 2,
         section_ms: 1,
         think_ms: 0,
+        window_ms: 1_000,
     };
 
     fn section(task: u64, asked: u64, entered: u64, left: u64) -> Record {
@@ -234,8 +253,8 @@ mod tests {
     fn cpu_time_is_shared_out_among_the_sections_of_the_window() {
         let sections = (0..4).map(|n| section(0, 1_100_000_000, 1_100_000_000 + n, 1_200_000_000));
         let figures = of(&SHAPE, outcome(sections.collect()));
-        assert!((figures["client_us"] - 5_000.0).abs() < 1e-6);
-        assert!((figures["server_us"] - 2_500.0).abs() < 1e-6);
+        assert!((figures["cpu_us"] - 5_000.0).abs() < 1e-6);
+        assert!((figures["server_cpu_us"] - 2_500.0).abs() < 1e-6);
     }
 
     #[test]

@@ -1,21 +1,23 @@
 //! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the row's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use leasehold_tests::quorum::Quorum;
-use leasehold_tests::server::Server;
 use rand::seq::SliceRandom as _;
 use redis::cmd;
 
 use crate::args::RunArguments;
 use crate::contestants::{Contestant, Fault};
 use crate::crew::{self, Setting};
-use crate::figures::FAULTS;
-use crate::measure::Measure;
+use crate::entry::{self, Entry};
+use crate::figures::{FAULTS, Figures, METRICS};
+use crate::measure::{self, Measure};
 use crate::plan::Work;
-use crate::row::{self, Clients, Row, Task};
+use crate::row::{Clients, Task, WINDOW_MS};
+use crate::setup::Setup;
 use crate::sheet::Sheet;
+use crate::stage::Stage;
 use crate::{figures, overhead, table};
 
 /// The ttl of the rows that take and release: longer than any section or wait for the CPU.
@@ -40,41 +42,44 @@ impl<'a> Harness<'a> {
     }
 
     /// Runs a row and prints its table.
-    pub(crate) fn run(&self, row: &Row) -> Result<Vec<Measure>, Fault> {
-        eprintln!("{}: {}", row.name, row.title);
-        let sheet = match row.task {
-            Task::Clients(shape) => self.race(row, &shape),
+    pub(crate) fn run(&self, entry: &Entry) -> Result<Vec<Measure>, Fault> {
+        let (name, title) = (entry.name(), entry.title());
+        eprintln!("{name}: {title}");
+        let sheet = match entry.row.task {
+            Task::Clients(shape) => self.race(entry, &shape)?,
             Task::Overhead => self.overhead()?,
         };
-        let measures = sheet.measures(row.name, &self.date);
-        println!(
-            "{}",
-            table::row(row.name, row.title, &measures, sheet.remarks())
-        );
+        let measures = sheet.measures(&name, &self.date);
+        println!("{}", table::row(&name, &title, &measures, sheet.remarks()));
         Ok(measures)
     }
 
-    fn race(&self, row: &Row, shape: &Clients) -> Sheet {
+    fn race(&self, entry: &Entry, shape: &Clients) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
-        let mut contestants =
-            row::contestants(row, &self.arguments.contestants, self.arguments.pace());
-        let servers = servers(shape);
-        let setting = self.setting(shape, &servers.servers);
+        let (wanted, pace) = (&self.arguments.contestants, self.arguments.pace());
+        let mut contestants = entry::contestants(entry.row, wanted, pace);
+        let stage = Stage::start(shape, entry.setup, TTL)?;
+        let mut setting = self.setting(shape, entry.setup, &stage);
         for round in 1..=self.arguments.rounds() {
+            setting.seed = u64::from(round);
             contestants.shuffle(&mut rand::rng());
             for who in &contestants {
                 eprintln!("  round {round}: {who}");
-                for server in &servers.servers {
+                for server in stage.servers() {
                     server.probe().run::<()>(cmd("FLUSHALL").arg("SYNC"));
                 }
-                measure(*who, shape, &setting, &mut sheet);
+                measure(*who, shape, &setting, round, &mut sheet);
             }
         }
-        sheet
+        Ok(sheet)
     }
 
-    fn setting<'s>(&'s self, shape: &Clients, servers: &'s [Server]) -> Setting<'s> {
-        let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    fn setting<'s>(
+        &'s self,
+        shape: &Clients,
+        setup: Option<Setup>,
+        stage: &'s Stage,
+    ) -> Setting<'s> {
         let quick = self.arguments.quick;
         let (ttl, window) = match shape.work {
             // Each lease is renewed once, every third of the ttl.
@@ -82,14 +87,18 @@ impl<'a> Harness<'a> {
             // A window of renewals holds several of each lease.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
             Work::WeighHeld | Work::WeighWaiting => (LONG_TTL, Duration::ZERO),
-            Work::Hot | Work::Distinct => (TTL, self.arguments.window()),
+            Work::Hot | Work::Distinct | Work::Open => {
+                (TTL, self.arguments.window(shape.window_ms))
+            }
         };
         Setting {
-            url: urls.join(","),
-            servers,
+            url: stage.url().to_owned(),
+            servers: stage.servers(),
             window,
             patience: Duration::from_millis(self.arguments.patience_ms),
             ttl,
+            runtime: setup.map(|setup| setup.runtime),
+            seed: 0,
             peers: &self.arguments.peers,
             against: self.arguments.against.as_deref(),
             folder: &self.folder.0,
@@ -98,33 +107,59 @@ impl<'a> Harness<'a> {
 
     fn overhead(&self) -> Result<Sheet, Fault> {
         let mut sheet = Sheet::default();
-        for _ in 0..self.arguments.rounds() {
-            for (what, figures) in overhead::run(self.arguments.window())? {
-                sheet.add(what, figures);
+        for round in 1..=self.arguments.rounds() {
+            for (what, figures) in overhead::run(self.arguments.window(WINDOW_MS))? {
+                sheet.add(what, round, figures);
+            }
+            if let Some(before) = &self.arguments.against {
+                let name = Contestant::LeaseholdBefore.to_string();
+                sheet.add(&name, round, self.overhead_before(before)?);
             }
         }
         Ok(sheet)
     }
-}
 
-/// The servers of a row. Those of a quorum do not vote before they are older than the longest lease.
-fn servers(shape: &Clients) -> Quorum {
-    if shape.masters > 1 {
-        Quorum::older_than(shape.masters, TTL)
-    } else {
-        Quorum::young(1)
+    /// What an earlier build says of itself.
+    fn overhead_before(&self, program: &Path) -> Result<Figures, Fault> {
+        let file = self.folder.0.join("overhead");
+        let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
+        let ended = Command::new(program)
+            .args([
+                "--rows",
+                "overhead",
+                "--rounds",
+                "1",
+                "--window-ms",
+                &window,
+            ])
+            .arg("--json")
+            .arg(&file)
+            .output()?;
+        if !ended.status.success() {
+            let reason = String::from_utf8_lossy(&ended.stderr);
+            return Err(format!("the earlier build: {}", reason.trim()).into());
+        }
+        let measures = measure::read(&[file])?;
+        let ours = Contestant::Leasehold.to_string();
+        let of = |metric: &&'static str| {
+            Some((
+                *metric,
+                measure::find(&measures, "overhead", &ours, metric)?.median,
+            ))
+        };
+        Ok(METRICS.iter().filter_map(of).collect())
     }
 }
 
 /// One contestant, once. A contestant that cannot run is a remark; leasehold then fails the run by it.
-fn measure(who: Contestant, shape: &Clients, setting: &Setting, sheet: &mut Sheet) {
+fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
         Ok(outcome) => {
             for error in outcome.reports.iter().flat_map(|report| &report.errors) {
                 sheet.remark(&name, error);
             }
-            sheet.add(&name, figures::of(shape, outcome));
+            sheet.add(&name, round, figures::of(shape, outcome));
         }
         Err(reason) => {
             eprintln!("  {who} did not run: {reason}");
@@ -134,22 +169,27 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, sheet: &mut Shee
 }
 
 /// Why the run has failed: leasehold has let two in, has lost a waiter, or did not run. Times are not judged.
-pub(crate) fn broken(rows: &[&Row], wanted: &[Contestant], measures: &[Measure]) -> Vec<String> {
+pub(crate) fn broken(
+    entries: &[Entry],
+    wanted: &[Contestant],
+    measures: &[Measure],
+) -> Vec<String> {
     let ours = Contestant::Leasehold.to_string();
     let mut broken = Vec::new();
-    for row in rows {
-        let of_row = |measure: &&Measure| measure.row == row.name && measure.contestant == ours;
+    for entry in entries {
+        let name = entry.name();
+        let of_row = |measure: &&Measure| measure.row == name && measure.contestant == ours;
         let mut found = measures.iter().filter(of_row).peekable();
         let asked = wanted.is_empty() || wanted.contains(&Contestant::Leasehold);
         if asked && found.peek().is_none() {
-            broken.push(format!("{}: leasehold did not run", row.name));
+            broken.push(format!("{name}: leasehold did not run"));
         }
         for measure in found {
             let promise = FAULTS.iter().any(|(fault, _)| *fault == measure.metric);
             if promise && measure.max > 0.0 {
                 broken.push(format!(
-                    "{}: {} of leasehold: {}",
-                    row.name, measure.metric, measure.max
+                    "{name}: {} of leasehold: {}",
+                    measure.metric, measure.max
                 ));
             }
         }
@@ -176,9 +216,7 @@ impl Drop for Folder {
 
 /// The day in UTC, as the system's `date` tells it.
 fn today() -> String {
-    let told = std::process::Command::new("date")
-        .args(["-u", "+%Y-%m-%d"])
-        .output();
+    let told = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
     let text = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
     text.ok()
         .filter(|text| !text.is_empty())
@@ -190,7 +228,7 @@ mod tests {
     use super::*;
 
     fn judged(who: &str, metric: &str, value: f64) -> Vec<String> {
-        let rows = row::chosen(&["hot_1x64_0ms".to_owned()], crate::args::Pace::Full);
+        let rows = entry::chosen(&["hot_1x64_0ms".to_owned()], crate::args::Pace::Full);
         let measures = [
             Measure::new("hot_1x64_0ms", "leasehold", "per_s", &[1.0], ""),
             Measure::new("hot_1x64_0ms", who, metric, &[0.0, value], ""),
@@ -208,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_row_without_leasehold_fails_the_run() {
-        let rows = row::chosen(&["uncontended".to_owned()], crate::args::Pace::Full);
+        let rows = entry::chosen(&["uncontended".to_owned()], crate::args::Pace::Full);
         let rows = rows.expect("the row is known");
         assert_eq!(broken(&rows, &[], &[]).len(), 1);
         assert!(broken(&rows, &[Contestant::Rslock], &[]).is_empty());

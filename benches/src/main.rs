@@ -2,19 +2,23 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `row` | what is measured, and by whom |
+//! | `row`, `setup`, `entry` | what is measured and in what; what is run of it, and by whom |
+//! | `stage`, `delay` | servers, the network to them, and what runs beside a row |
 //! | `contestants` | who is measured; those of other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, what it is told, what it writes down |
 //! | `process`, `crew`, `harness` | the same seen by the harness: one process, those of one measurement, the run |
 //! | `overlap`, `figures`, `overhead` | what the records say; what needs no server |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
-//! | `report`, `targets`, `plot`, `machine` | what goes into docs/performance.md |
+//! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance.md |
 
 mod args;
+mod bound;
 mod client;
 mod clock;
 mod contestants;
 mod crew;
+mod delay;
+mod entry;
 mod figures;
 mod harness;
 mod machine;
@@ -27,11 +31,14 @@ mod process;
 mod record;
 mod report;
 mod row;
+mod setup;
 mod sheet;
+mod stage;
 mod table;
 mod targets;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -43,7 +50,15 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         None => run(&arguments.run),
-        Some(Command::Report { files, page }) => report::write(&files, &page),
+        Some(Command::Report {
+            section,
+            files,
+            page,
+        }) => report::write(section, &files, &page),
+        Some(Command::Busy) => stage::busy(),
+        Some(Command::Delay { target, micros }) => {
+            delay::main(target, Duration::from_micros(micros))
+        }
         Some(Command::Client { contestant, plan }) => client::main(contestant, &plan),
     };
     match done {
@@ -56,11 +71,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &RunArguments) -> Result<(), Fault> {
-    let rows = row::chosen(&arguments.rows, arguments.pace())?;
+    let rows = entry::chosen(&arguments.rows, arguments.pace())?;
     let harness = Harness::new(arguments)?;
     let mut measures = Vec::new();
-    for row in &rows {
-        measures.extend(harness.run(row)?);
+    for entry in &rows {
+        measures.extend(harness.run(entry)?);
         // After each row, so that a run that is cut off has not been for nothing.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;

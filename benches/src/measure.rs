@@ -18,6 +18,9 @@ pub(crate) struct Measure {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) rounds: usize,
+    /// The median, over the rounds, of this figure for that of `hand_written` in the same round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
     /// The day, as `2026-01-31`.
     pub(crate) date: String,
 }
@@ -31,17 +34,17 @@ impl Measure {
         samples: &[f64],
         date: &str,
     ) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
+        let sorted = sorted(samples);
         let count = sorted.len();
         Self {
             row: row.to_owned(),
             contestant: contestant.to_owned(),
             metric: metric.to_owned(),
-            median: f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]),
+            median: median(samples),
             min: sorted[0],
             max: sorted[count - 1],
             rounds: count,
+            ratio: None,
             date: date.to_owned(),
         }
     }
@@ -49,6 +52,19 @@ impl Measure {
     fn is_of(&self, other: &Self) -> bool {
         (&self.row, &self.contestant) == (&other.row, &other.contestant)
     }
+}
+
+/// The middle of `samples`, which are not empty.
+pub(crate) fn median(samples: &[f64]) -> f64 {
+    let sorted = sorted(samples);
+    let count = sorted.len();
+    f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2])
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
 }
 
 /// The value of a metric, if it was measured.

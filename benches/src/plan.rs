@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::setup::Runtime;
+
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
@@ -12,7 +14,7 @@ pub(crate) struct Plan {
     pub(crate) url: String,
     /// What the tasks do
     pub(crate) work: Work,
-    /// How many tasks there are (with `keep` and `weigh`: leases or waiters)
+    /// How many tasks there are (with `keep` and `weigh`: leases or waiters; with `open`: pairs that are due a second)
     pub(crate) tasks: u32,
     /// The ttl of each lock, in milliseconds
     pub(crate) ttl_ms: u64,
@@ -28,6 +30,12 @@ pub(crate) struct Plan {
     pub(crate) patience_ms: u64,
     /// Where the records go
     pub(crate) file: PathBuf,
+    /// The runtime of a client in Rust; without it tokio's default one
+    #[arg(long)]
+    pub(crate) runtime: Option<Runtime>,
+    /// When arrivals come
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
 }
 
 /// What the tasks of a client do.
@@ -38,6 +46,8 @@ pub(crate) enum Work {
     Hot,
     /// Each task takes a key of its own again and again.
     Distinct,
+    /// A new task takes a key of its own once, whenever one is due.
+    Open,
     /// Takes as many keys, spread over a renewal interval, and keeps them renewed.
     Keep,
     /// Takes as many keys as fast as it can, and keeps them renewed.
@@ -59,7 +69,7 @@ impl Work {
 impl Plan {
     /// The plan as a command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        vec![
+        let mut arguments = vec![
             self.url.clone(),
             self.work.name(),
             self.tasks.to_string(),
@@ -70,7 +80,15 @@ impl Plan {
             self.think_ms.to_string(),
             self.patience_ms.to_string(),
             self.file.display().to_string(),
-        ]
+        ];
+        // Programs of other languages and of earlier builds know only what stands above.
+        if let Some(runtime) = self.runtime {
+            arguments.extend(["--runtime".to_owned(), runtime.name().to_owned()]);
+        }
+        if self.work == Work::Open {
+            arguments.extend(["--seed".to_owned(), self.seed.to_string()]);
+        }
+        arguments
     }
 
     /// The URL of each master.

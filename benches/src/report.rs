@@ -3,37 +3,91 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
+use crate::args::Pace;
 use crate::contestants::Fault;
+use crate::entry::{self, Entry};
 use crate::measure::{self, Measure};
-use crate::row::{self, Row};
-use crate::{machine, plot, table, targets};
+use crate::{bound, machine, plot, table, targets};
 
-const BEGIN: &str = "<!-- measured: begin -->";
-const END: &str = "<!-- measured: end -->";
+/// A part of the page that is written from results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Section {
+    /// The rows that have setups.
+    Services,
+    /// All others, with the plot.
+    Measured,
+}
 
-/// Writes the results in `files` into `page`, and the plot beside it.
-pub(crate) fn write(files: &[PathBuf], page: &Path) -> Result<(), Fault> {
+impl Section {
+    /// The lines between which it stands.
+    fn markers(self) -> [String; 2] {
+        let name = match self {
+            Self::Services => "services",
+            Self::Measured => "measured",
+        };
+        ["begin", "end"].map(|place| format!("<!-- {name}: {place} -->"))
+    }
+}
+
+/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside the page.
+pub(crate) fn write(section: Section, files: &[PathBuf], page: &Path) -> Result<(), Fault> {
     let measures = measure::read(files)?;
     let old =
         std::fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
-    let new = replaced(&old, &body(&measures, page)).ok_or_else(|| {
+    let body = match section {
+        Section::Services => services(&measures),
+        Section::Measured => measured(&measures, page),
+    };
+    let markers = section.markers();
+    let new = replaced(&old, &markers, &body).ok_or_else(|| {
+        let [begin, end] = &markers;
         format!(
-            "{} needs the lines `{BEGIN}` and `{END}`, in this order",
+            "{} needs the lines `{begin}` and `{end}`, in this order",
             page.display()
         )
     })?;
-    std::fs::write(page.with_extension("svg"), plot::draw(&measures)?)?;
+    if section == Section::Measured {
+        std::fs::write(page.with_extension("svg"), plot::draw(&measures)?)?;
+    }
     std::fs::write(page, new)?;
     Ok(())
 }
 
-fn replaced(old: &str, body: &str) -> Option<String> {
-    let (before, rest) = old.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{body}{END}{after}"))
+fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String> {
+    let (before, rest) = old.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-fn body(measures: &[Measure], page: &Path) -> String {
+/// Each group of rows has a table for what runs beside it.
+const SERVICES: &[(&str, &str)] = &[
+    ("open:quiet", "Open loop, nothing beside it"),
+    ("open:busy", "Open loop, two busy processes beside it"),
+    ("closed:quiet", "Closed loop, nothing beside it"),
+    ("closed:busy", "Closed loop, two busy processes beside it"),
+];
+
+fn services(measures: &[Measure]) -> String {
+    let mut text = format!(
+        "Machine: {}. Days: {}.\n\n### Numbers to reach\n\n{}{}",
+        machine::describe(),
+        days(measures),
+        bound::table(measures),
+        targets::of_hot_keys(measures)
+    );
+    for (rows, title) in SERVICES {
+        let names = entry::chosen(&[(*rows).to_owned()], Pace::Full).unwrap_or_default();
+        let names: Vec<String> = names.iter().map(Entry::name).collect();
+        let table = table::ratios(&names, measures);
+        let _ = write!(text, "\n### {title}\n\n{table}");
+    }
+    text.push('\n');
+    text
+}
+
+fn measured(measures: &[Measure], page: &Path) -> String {
     let plot = page.with_extension("svg");
     let plot = plot.file_name().unwrap_or_default().to_string_lossy();
     let mut text = format!(
@@ -42,19 +96,13 @@ fn body(measures: &[Measure], page: &Path) -> String {
         days(measures),
         targets::table(measures)
     );
-    for row in row::all() {
-        let of_row: Vec<_> = measures
-            .iter()
-            .filter(|measure| measure.row == row.name)
-            .cloned()
-            .collect();
+    for entry in entry::all().filter(|entry| entry.setup.is_none()) {
+        let (name, title) = (entry.name(), entry.title());
+        let of_row = measures.iter().filter(|measure| measure.row == name);
+        let of_row: Vec<_> = of_row.cloned().collect();
         if !of_row.is_empty() {
-            let remarks = absent(row, &of_row);
-            let _ = write!(
-                text,
-                "\n{}",
-                table::row(row.name, row.title, &of_row, &remarks)
-            );
+            let remarks = absent(&entry, &of_row);
+            let _ = write!(text, "\n{}", table::row(&name, &title, &of_row, &remarks));
         }
     }
     text.push('\n');
@@ -62,8 +110,8 @@ fn body(measures: &[Measure], page: &Path) -> String {
 }
 
 /// Who belongs to the row and has no figure.
-fn absent(row: &Row, measures: &[Measure]) -> Vec<(String, String)> {
-    let names = row.contestants.iter().map(ToString::to_string);
+fn absent(entry: &Entry, measures: &[Measure]) -> Vec<(String, String)> {
+    let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));
     missing
         .map(|name| (name, "not run here".to_owned()))
@@ -86,9 +134,11 @@ mod tests {
 
     #[test]
     fn what_people_wrote_stays() {
-        let old = format!("# Title\n{BEGIN}\nold\n{END}\nprose\n");
-        let new = replaced(&old, "new\n").expect("both markers are there");
-        assert_eq!(new, format!("# Title\n{BEGIN}\nnew\n{END}\nprose\n"));
-        assert_eq!(replaced("no markers", "new"), None);
+        let markers = Section::Services.markers();
+        let [begin, end] = &markers;
+        let old = format!("# Title\n{begin}\nold\n{end}\nprose\n");
+        let new = replaced(&old, &markers, "new\n").expect("both markers are there");
+        assert_eq!(new, format!("# Title\n{begin}\nnew\n{end}\nprose\n"));
+        assert_eq!(replaced("no markers", &markers, "new"), None);
     }
 }

@@ -1,13 +1,11 @@
 //! What is measured: each row is one kind of work, done by several contestants in one run.
 
-use clap::ValueEnum as _;
-
-use crate::args::Pace;
 use crate::contestants::Contestant::{
     self, Baton, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle,
     NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Rslock,
 };
 use crate::plan::Work;
+use crate::setup::{self, Setup};
 
 /// One kind of work.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) contestants: &'static [Contestant],
     /// What is done.
     pub(crate) task: Task,
+    /// What it is done in, each with results of its own; empty: in what is usual, once.
+    pub(crate) setups: &'static [Setup],
 }
 
 /// What is done in a row.
@@ -42,7 +42,12 @@ pub(crate) struct Clients {
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,
+    /// How long a measurement is, unless the command line says so.
+    pub(crate) window_ms: u64,
 }
+
+/// How long a measurement usually is.
+pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
     /// How long a caller waits at most, in ms, when all are served in turn and passing on takes no time.
@@ -85,6 +90,7 @@ const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
+const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
 const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 
 /// All rows.
@@ -155,7 +161,9 @@ pub(crate) const ROWS: &[Row] = &[
             tasks: 1,
             section_ms: 0,
             think_ms: 0,
+            window_ms: WINDOW_MS,
         }),
+        setups: &[],
     },
     many(
         "renew_10k",
@@ -183,6 +191,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "an annotated function on a store that does nothing and on memory://, and the gate alone, without a server",
         contestants: &[],
         task: Task::Overhead,
+        setups: &[],
     },
     many(
         "memory",
@@ -200,8 +209,41 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
+/// What services do: requests at some rate, on either runtime, on a machine that has other work too. The closed loops are those of the rows above.
+pub(crate) const SERVICE_ROWS: &[Row] = &[
+    open(
+        "open_200",
+        "200 pairs a second, each with a key of its own",
+        200,
+        1_600,
+    ),
+    open(
+        "open_1000",
+        "1,000 pairs a second, each with a key of its own",
+        1_000,
+        1_200,
+    ),
+    open(
+        "open_5000",
+        "5,000 pairs a second, each with a key of its own",
+        5_000,
+        800,
+    ),
+    open(
+        "open_20000",
+        "20,000 pairs a second, each with a key of its own",
+        20_000,
+        600,
+    ),
+    closed("closed_1", "as `uncontended`", 1),
+    closed("closed_16", "as `distinct_16`", 16),
+    closed("closed_64", "as `distinct_64`", 64),
+    closed("closed_256", "as `distinct_256`", 256),
+    closed("closed_1024", "as `distinct_1024`", 1_024),
+];
+
 /// The rows of `--against`, with names of their own: their figures are of another run than those of the same work above.
-const AGAINST: &[Row] = &[
+pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
         "as `uncontended`, against an earlier build",
@@ -256,7 +298,9 @@ const fn hot(
             tasks,
             section_ms,
             think_ms,
+            window_ms: WINDOW_MS,
         }),
+        setups: &[],
     }
 }
 
@@ -278,46 +322,48 @@ const fn many(
             tasks,
             section_ms: 0,
             think_ms: 0,
+            window_ms: WINDOW_MS,
         }),
+        setups: &[],
     }
 }
 
-/// Every row that there is.
-pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().chain(AGAINST)
+/// Tasks that ask again at once, in a service's setups.
+const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
+    Row {
+        setups: setup::ON_LOOPBACK,
+        ..timed(name, title, Work::Distinct, tasks, 800)
+    }
 }
 
-/// The rows with these names, or those of the pace; an unknown name is an error that lists the known ones.
-pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<&'static Row>, String> {
-    if names.is_empty() {
-        return Ok(match pace {
-            Pace::Against => AGAINST.iter().collect(),
-            _ => ROWS.iter().filter(|row| pace.includes(row.name)).collect(),
-        });
+/// Pairs that are due at random, so many a second on average. The fewer there are, the longer is the window.
+const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
+    Row {
+        setups: setup::EVERY,
+        ..timed(name, title, Work::Open, a_second, window_ms)
     }
-    let find = |name: &String| {
-        let found = all().find(|row| row.name == name);
-        found.ok_or_else(|| {
-            let known: Vec<_> = all().map(|row| row.name).collect();
-            format!("there is no row `{name}`; there are {}", known.join(", "))
-        })
-    };
-    names.iter().map(find).collect()
 }
 
-/// Who does a row: those asked for, or all; the seeded faults only if asked for.
-pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
-    let others = pace != Pace::Quick;
-    if wanted.is_empty() {
-        let all = row.contestants.iter().copied();
-        return all.filter(|who| others || who.peer().is_none()).collect();
+const fn timed(
+    name: &'static str,
+    title: &'static str,
+    work: Work,
+    tasks: u32,
+    window_ms: u64,
+) -> Row {
+    Row {
+        name,
+        title,
+        contestants: SERVICES,
+        task: Task::Clients(Clients {
+            work,
+            masters: 1,
+            processes: 1,
+            tasks,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms,
+        }),
+        setups: &[],
     }
-    let seeded = [Contestant::SeededOverlap, Contestant::SeededLoss];
-    let fits = |who: &&Contestant| row.contestants.contains(who) || seeded.contains(who);
-    Contestant::value_variants()
-        .iter()
-        .filter(|who| wanted.contains(who))
-        .filter(fits)
-        .copied()
-        .collect()
 }

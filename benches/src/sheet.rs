@@ -3,21 +3,28 @@
 use std::collections::BTreeMap;
 
 use crate::figures::{Figures, METRICS};
-use crate::measure::Measure;
+use crate::measure::{Measure, median};
+
+/// Whom the others are compared with in each round.
+pub(crate) const BASE: &str = "hand_written";
+
+/// The value of each round.
+type Rounds = BTreeMap<u32, f64>;
 
 /// One row: who brought what in which round, and what there is to say of somebody.
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
-    samples: Vec<(String, BTreeMap<&'static str, Vec<f64>>)>,
+    samples: Vec<(String, BTreeMap<&'static str, Rounds>)>,
     remarks: Vec<(String, String)>,
 }
 
 impl Sheet {
     /// Adds a round of a contestant.
-    pub(crate) fn add(&mut self, contestant: &str, figures: Figures) {
+    pub(crate) fn add(&mut self, contestant: &str, round: u32, figures: Figures) {
         let place = self.place(contestant);
         for (metric, value) in figures {
-            self.samples[place].1.entry(metric).or_default().push(value);
+            let rounds = self.samples[place].1.entry(metric).or_default();
+            rounds.insert(round, value);
         }
     }
 
@@ -38,12 +45,28 @@ impl Sheet {
         let mut measures = Vec::new();
         for (contestant, figures) in &self.samples {
             for metric in METRICS {
-                if let Some(samples) = figures.get(metric) {
-                    measures.push(Measure::new(row, contestant, metric, samples, date));
+                if let Some(rounds) = figures.get(metric) {
+                    let samples: Vec<f64> = rounds.values().copied().collect();
+                    measures.push(Measure {
+                        ratio: self.ratio(contestant, metric, rounds),
+                        ..Measure::new(row, contestant, metric, &samples, date)
+                    });
                 }
             }
         }
         measures
+    }
+
+    /// The median of what a contestant had in each round for what the measure of all had in the same.
+    fn ratio(&self, contestant: &str, metric: &str, rounds: &Rounds) -> Option<f64> {
+        let (_, of_base) = self.samples.iter().find(|(name, _)| name == BASE)?;
+        let base = of_base.get(metric).filter(|_| contestant != BASE)?;
+        let of_round = |(round, value): (&u32, &f64)| {
+            let base = base.get(round).filter(|base| **base > 0.0)?;
+            Some(value / base)
+        };
+        let ratios: Vec<f64> = rounds.iter().filter_map(of_round).collect();
+        (!ratios.is_empty()).then(|| median(&ratios))
     }
 
     fn place(&mut self, contestant: &str) -> usize {
@@ -52,5 +75,26 @@ impl Sheet {
             self.samples.push((contestant.to_owned(), BTreeMap::new()));
             self.samples.len() - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if medians are divided instead of rounds, or if a round that one of them has not counts.
+    #[test]
+    fn ratios_are_of_one_round() {
+        let mut sheet = Sheet::default();
+        let rounds = [(1, 10.0, 20.0), (2, 100.0, 300.0), (3, 1_000.0, 500.0)];
+        for (round, base, ours) in rounds {
+            sheet.add("leasehold", round, Figures::from([("p50_us", ours)]));
+            sheet.add(BASE, round, Figures::from([("p50_us", base)]));
+        }
+        sheet.add("leasehold", 4, Figures::from([("p50_us", 1e9)]));
+        let measures = sheet.measures("row", "2026-01-31");
+        let of = |who: &str| measures.iter().find(|measure| measure.contestant == who);
+        assert_eq!(of("leasehold").and_then(|measure| measure.ratio), Some(2.0));
+        assert_eq!(of(BASE).and_then(|measure| measure.ratio), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::figures::{FAULTS, METRICS};
-use crate::measure::Measure;
+use crate::measure::{Measure, find};
 
 /// The table of one row: a line for each contestant, a column for each metric that somebody has.
 pub(crate) fn row(
@@ -59,6 +59,42 @@ fn line(
     let _ = writeln!(text, " {} |", said.join("; "));
 }
 
+/// One table of several rows: what the base has, and what others have for each of it.
+pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
+    let of_rows = measures
+        .iter()
+        .filter(|measure| rows.contains(&measure.row));
+    let metrics = metrics(&of_rows.cloned().collect::<Vec<_>>());
+    let mut text = "| row | contestant |".to_owned();
+    for metric in &metrics {
+        let _ = write!(text, " {} |", heading(metric));
+    }
+    text.push_str("\n|---|---|");
+    text.push_str(&"---:|".repeat(metrics.len()));
+    text.push('\n');
+    for row in rows {
+        let of_row = measures.iter().filter(|measure| measure.row == *row);
+        let of_row: Vec<Measure> = of_row.cloned().collect();
+        for who in contestants(&of_row, &[]) {
+            let _ = write!(text, "| {row} | {who} |");
+            for metric in &metrics {
+                let cell = find(&of_row, row, who, metric).map_or_else(String::new, ratio);
+                let _ = write!(text, " {cell} |");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The base's own figure, or what another has for each of it.
+fn ratio(measure: &Measure) -> String {
+    match measure.ratio {
+        Some(ratio) => format!("× {ratio:.2}"),
+        None => figure(measure.median),
+    }
+}
+
 /// Those that somebody has; what is a remark when it is not zero is no column.
 fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     let is_fault = |metric: &&&str| FAULTS.iter().any(|(fault, _)| fault == *metric);
@@ -79,11 +115,12 @@ fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> 
 
 /// The median, and the spread if there were several rounds.
 fn cell(measure: &Measure) -> String {
-    let median = figure(measure.median);
-    if measure.rounds < 2 {
-        return median;
+    let mut text = figure(measure.median);
+    if measure.rounds > 1 {
+        let (min, max) = (figure(measure.min), figure(measure.max));
+        let _ = write!(text, " ({min}–{max})");
     }
-    format!("{median} ({}–{})", figure(measure.min), figure(measure.max))
+    text
 }
 
 /// Three digits that count, and commas in the thousands.
@@ -111,6 +148,7 @@ pub(crate) fn figure(value: f64) -> String {
 
 fn heading(metric: &str) -> &'static str {
     match metric {
+        "least_us" => "least, µs",
         "p50_us" => "p50, µs",
         "p99_us" => "p99, µs",
         "per_s" => "per second",
@@ -120,8 +158,9 @@ fn heading(metric: &str) -> &'static str {
         "late_p99_ms" => "late p99, ms",
         "late_max_ms" => "late at most, ms",
         "cpu_cores" => "CPU, cores",
-        "client_us" => "client CPU, µs",
-        "server_us" => "server CPU, µs",
+        "cpu_us" => "client CPU, µs",
+        "server_cpu_us" => "server CPU, µs",
+        "bystander_p99_us" => "bystander p99, µs",
         "bytes" => "bytes",
         _ => "",
     }

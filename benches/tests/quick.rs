@@ -8,10 +8,15 @@ use serde_json::Value;
 
 /// Runs the harness; what it said, and its results.
 fn bench(name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
+    bench_for("100", name, arguments)
+}
+
+/// The same with windows of so many milliseconds.
+fn bench_for(window_ms: &str, name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
     let file = format!("leasehold-bench-{name}-{}.json", std::process::id());
     let file: PathBuf = std::env::temp_dir().join(file);
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
-        .args(["--quick", "--window-ms", "100", "--json"])
+        .args(["--quick", "--window-ms", window_ms, "--json"])
         .arg(&file)
         .args(arguments)
         .output()
@@ -56,7 +61,18 @@ fn every_row_of_the_quick_run_has_its_contestants() {
     // Others may fail on a machine that is busy enough; that is told then.
     let text = String::from_utf8_lossy(&output.stdout);
     for peer in ["| rslock |", "| distributed_lock |"] {
-        assert_eq!(text.matches(peer).count(), 5, "{peer} in {text}");
+        let expected = if peer == "| rslock |" { 8 } else { 5 };
+        assert_eq!(text.matches(peer).count(), expected, "{peer} in {text}");
+    }
+    for row in [
+        "open_1000:multi_thread:loopback:quiet",
+        "open_1000:current_thread:delayed:busy",
+        "closed_16:current_thread:loopback:quiet",
+    ] {
+        assert!(
+            of(row).is_superset(&["hand_written", "leasehold"].into()),
+            "{row}"
+        );
     }
     assert_eq!(
         of("renew_10k"),
@@ -98,6 +114,59 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
     assert!(text.contains("**lost waiters**"), "{text}");
 }
 
+/// An open loop on one thread, by a control and nobody else.
+fn open_loop(name: &str, control: &str) -> Vec<Value> {
+    let row = "open_200:current_thread:loopback:quiet";
+    let arguments = ["--rows", row, "--contestants", control];
+    bench_for("600", name, &arguments).1
+}
+
+/// Fails if a pair's time counts from when it was asked for, and not from when it was due: one call in 20 blocks the runtime for 80 ms,
+/// and all that are due meanwhile must be seen to be late. Each of the others is quick once it is asked for.
+#[test]
+fn what_is_due_while_the_client_stalls_is_late() {
+    let lines = open_loop("stall", "seeded_stall");
+    let p50 = most(&lines, "seeded_stall", "p50_us");
+    assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
+    // Nor does a stall keep arrivals away: about 200 a second are due.
+    let ended = most(&lines, "seeded_stall", "per_s");
+    assert!(ended > 100.0, "{ended} a second: {lines:?}");
+}
+
+/// Fails if the CPU of a client that computes 8 ms for each pair is not counted, or if that of the client without it is.
+#[test]
+fn what_a_client_computes_is_counted() {
+    let lines = open_loop("spin", "seeded_spin");
+    let spins = most(&lines, "seeded_spin", "cpu_us");
+    assert!(spins >= 8_000.0, "{spins} µs: {lines:?}");
+    let lines = open_loop("nothing", "nothing");
+    let nothing = most(&lines, "nothing", "cpu_us");
+    assert!(
+        nothing > 0.0 && nothing < 1_000.0,
+        "{nothing} µs: {lines:?}"
+    );
+}
+
+/// Fails if the bystander runs elsewhere than on the runtime, which computes 8 ms for each pair: tokio asks the system what is due after 61 of them.
+#[test]
+fn a_bystander_is_late_where_the_runtime_computes() {
+    let lines = open_loop("bystander", "seeded_spin");
+    let late = most(&lines, "seeded_spin", "bystander_p99_us");
+    assert!(late > 50_000.0, "{late} µs: {lines:?}");
+}
+
+/// Fails if a network with a delay is not between client and server: two round trips of half a millisecond take no less than one.
+#[test]
+fn a_delayed_network_delays() {
+    for (network, least) in [("loopback", 0.0..1_000.0), ("delayed", 1_000.0..f64::MAX)] {
+        let row = format!("open_200:current_thread:{network}:quiet");
+        let arguments = ["--rows", &row, "--contestants", "hand_written"];
+        let (_, lines) = bench(network, &arguments);
+        let measured = most(&lines, "hand_written", "least_us");
+        assert!(least.contains(&measured), "{measured} µs: {lines:?}");
+    }
+}
+
 /// Fails if a row of several masters, or of an earlier build, does not run.
 #[test]
 fn rows_of_a_quorum_and_of_an_earlier_build() {
@@ -126,6 +195,16 @@ fn rows_of_a_quorum_and_of_an_earlier_build() {
     ];
     assert_eq!(rows, expected.into());
     assert!(most(&lines, "leasehold_before", "per_s") > 0.0, "{lines:?}");
+    // It takes part in any other row too, the one without a server included.
+    let before = ["--against", env!("CARGO_BIN_EXE_bench"), "--rows"];
+    for (row, metric) in [
+        ("open_1000:multi_thread:loopback:quiet", "cpu_us"),
+        ("overhead", "p50_us"),
+    ] {
+        let (output, lines) = bench("against-in", &[&before[..], &[row]].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert!(most(&lines, "leasehold_before", metric) > 0.0, "{lines:?}");
+    }
 }
 
 #[test]

@@ -85,6 +85,16 @@ impl Template {
                 ))
                 .help("use another name"),
             );
+        } else if self
+            .texts()
+            .any(|text| text.contains(&format!(":{RESERVED}:")))
+        {
+            errors.push(
+                Message::new(format!(
+                    "keys with `{RESERVED}` as a part are leasehold's own"
+                ))
+                .help("use another name"),
+            );
         }
         let length: usize = self.texts().map(str::len).sum();
         if length > MAX_LEN {

@@ -85,6 +85,7 @@ fn every_mistake_has_its_own_words() {
         ("<0>", "`<0>` is not a placeholder", "format!"),
         ("<_>", "`<_>` is not a placeholder", "format!"),
         ("%leasehold:x", "leasehold's own", "another name"),
+        ("<id>:%leasehold:x", "leasehold's own", "another name"),
     ] {
         let errors = Template::parse(text).expect_err(text);
         assert_eq!(errors.len(), 1, "{text}: {errors:?}");

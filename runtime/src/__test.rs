@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::engine::Command;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::conformance::Promises;
@@ -111,6 +112,16 @@ pub async fn pool_of_nothing() -> LockPool {
     connecting.await.expect("nothing is connected to")
 }
 
+/// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.
+///
+/// # Panics
+///
+/// Where the engine has stopped before.
+pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
+    let sent = pool.engine().send(Command::Inside(Box::new(code)));
+    sent.expect("the engine runs");
+}
+
 #[cfg(debug_assertions)]
 /// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
 pub fn bugs() -> Vec<String> {
@@ -125,6 +136,11 @@ pub fn deadline(handle: &LockHandle) -> u64 {
 /// The same, also when the lease is over.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
+}
+
+/// The end of the lease on one of the keys as confirmed last, also when the lease is over.
+pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
+    handle.confirmed_of(key).as_nanos()
 }
 
 /// The time on the clock that leases are counted on, in nanoseconds.

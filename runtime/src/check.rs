@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+#[cfg(feature = "redis")]
+use crate::reporter;
+
 /// What [`LockPool::check`](crate::LockPool::check) has found. Shows as one line for each finding, without a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,11 +59,14 @@ impl CheckReport {
     #[cfg(feature = "redis")]
     pub(crate) fn log(&self) {
         for finding in &self.findings {
-            tracing::warn!(
-                server = %self.store,
-                code = finding.code,
-                "{}: {}", finding.severity, finding.text
-            );
+            let (server, finding) = (self.store.clone(), finding.clone());
+            reporter::log(move || {
+                tracing::warn!(
+                    %server,
+                    code = finding.code,
+                    "{}: {}", finding.severity, finding.text
+                );
+            });
         }
     }
 }

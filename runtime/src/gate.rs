@@ -35,7 +35,7 @@ pub(crate) async fn run_inside<F: Future>(
         let mut body = Body(body);
         let end = poll_while_live(&mut body, &taken, on_lost).await;
         if seeded!(ReleasedBeforeDrop) {
-            taken.release(None).await;
+            let _ = taken.release(None).await;
             return match end? {
                 End::Returned(value) => Ok(value),
                 End::Panicked(panic) => resume_unwind(panic),
@@ -45,14 +45,14 @@ pub(crate) async fn run_inside<F: Future>(
     };
     match end {
         Ok(End::Returned(value)) => {
-            taken
-                .release(keep.and_then(|keep| keep.earned(&value)))
-                .await;
+            let keep = keep.and_then(|keep| keep.earned(&value));
+            // The work is done: a lease that the release finds lost does not change its result. The engine logs and counts it.
+            let _ = taken.release(keep).await;
             Ok(value)
         }
         // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
         Ok(End::Panicked(panic)) => {
-            taken.release(None).await;
+            let _ = taken.release(None).await;
             resume_unwind(panic)
         }
         Err(lost) => Err(lost),
@@ -79,7 +79,8 @@ pub(crate) struct Keep<T> {
 impl<T> Keep<T> {
     /// How long the lock stays after this outcome.
     fn earned(self, outcome: &T) -> Option<Duration> {
-        (self.good)(outcome).then_some(self.hold)
+        let good = (self.good)(outcome) || seeded!(KeptAfterErr);
+        good.then_some(self.hold)
     }
 }
 

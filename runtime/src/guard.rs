@@ -30,12 +30,15 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was lost before this call: what was done under the guard may have met
-    /// another holder.
+    /// [`LockError::Lost`] if the lease was lost before: it had ended by this call, or the store answers that it does not have the
+    /// lock any more. What was done under the guard may have met another holder. Of several keys the first that is gone is named.
+    ///
+    /// Only a certain answer is a loss: a release that is tried again after a lost answer and finds nothing may have been carried out
+    /// the first time. A lock that is handed over inside the process asks the store nothing.
     pub async fn release(self) -> Result<(), LockError> {
-        let lost = self.check();
-        self.taken.release(None).await;
-        lost
+        let lasted = self.check();
+        let found = self.taken.release(None).await;
+        lasted.and(found)
     }
 
     /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock, up to 24 h: who
@@ -49,10 +52,10 @@ impl LockGuard {
     /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h; then the lock is
     /// released at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
-        let lost = self.check();
+        let lasted = self.check();
         let keep = lease::check_hold(hold);
-        self.taken.release(keep.as_ref().ok().copied()).await;
-        lost.and(keep.map(drop))
+        let found = self.taken.release(keep.as_ref().ok().copied()).await;
+        lasted.and(found).and(keep.map(drop))
     }
 
     /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can
@@ -100,6 +103,12 @@ impl LockHandle {
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::clock::Instant {
         self.locks.confirmed()
+    }
+
+    /// For the oracle of the tests.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed_of(&self, key: &str) -> crate::clock::Instant {
+        self.locks.confirmed_of(key)
     }
 
     fn locks(&self) -> &Locks {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::engine::{Command, Order, Slot, TicketId, guarded};
+use crate::engine::{Command, Order, Removal, Slot, TicketId, guarded};
+use crate::seeded::seeded;
 use crate::{LockError, LockPool};
 
 /// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
@@ -139,7 +140,9 @@ impl Hold {
         first.slot.close();
         for hold in &others {
             hold.slot.close();
-            ids.push(hold.id);
+            if !seeded!(SecondKeyKept) {
+                ids.push(hold.id);
+            }
         }
         first.let_go = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
         for hold in others {
@@ -149,11 +152,18 @@ impl Hold {
 
     /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is
     /// tried again in the background.
-    pub(crate) async fn released(&self) {
-        if self.let_go {
-            let waiting = Waiting(self);
-            poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
-            mem::forget(waiting);
+    ///
+    /// An answer that the lock was gone is a lost lease.
+    pub(crate) async fn released(&self) -> Result<(), LockError> {
+        if !self.let_go {
+            return Ok(());
+        }
+        let waiting = Waiting(self);
+        let removal = poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
+        mem::forget(waiting);
+        match removal {
+            Removal::Gone => Err(self.slot.lost_error()),
+            Removal::Confirmed | Removal::Unknown => Ok(()),
         }
     }
 
@@ -194,7 +204,8 @@ impl Drop for Waiting<'_> {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.let_go {
+        let forgotten = seeded!(DropForgotten) && self.slot.is_live();
+        if !self.let_go && !forgotten {
             self.slot.close();
             // If the engine is gone, the lock expires after its ttl.
             let _ = self.tell(Command::Abandon(self.id));

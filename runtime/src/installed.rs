@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
 use crate::{LockError, LockPool, ShutdownReport};
 
-static INSTALLED: OnceCell<LockPool> = OnceCell::new();
+/// Made once; the pool in it is replaced where it gives no locks any more.
+static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
 tokio::task_local! {
@@ -28,8 +30,8 @@ tokio::task_local! {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already,
-/// [`LockError::Unavailable`] if the store cannot be reached within about a second.
+/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already that has not
+/// [ended](LockPool::install), [`LockError::Unavailable`] if the store cannot be reached within about a second.
 pub async fn init(url: &str) -> Result<(), LockError> {
     refuse_second()?;
     LockPool::builder().url(url).connect().await?.install()
@@ -68,7 +70,7 @@ pub async fn init_from_env() -> Result<(), LockError> {
 /// whose release was not sent by then stays until its ttl ends.
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
-    pools.extend(INSTALLED.get().cloned());
+    pools.extend(global());
     // All stop acquiring at once and share the limit.
     let shutdowns: Vec<_> = pools
         .iter()
@@ -96,9 +98,7 @@ pub fn pool() -> Result<LockPool, LockError> {
 
 /// The pool for a call that names none.
 pub(crate) fn current() -> Result<LockPool, LockError> {
-    scoped()
-        .or_else(|| INSTALLED.get().cloned())
-        .ok_or(LockError::NotInstalled)
+    scoped().or_else(global).ok_or(LockError::NotInstalled)
 }
 
 /// The pool for a call with `pool = "name"`.
@@ -120,24 +120,47 @@ pub(crate) async fn scope<F: Future>(pool: LockPool, future: F) -> F::Output {
 }
 
 pub(crate) fn install(pool: LockPool) -> Result<(), LockError> {
-    INSTALLED.set(pool).map_err(|_| second())
+    let Err((present, pool)) = INSTALLED.try_insert(RwLock::new(pool)) else {
+        return Ok(());
+    };
+    let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
+    // Under the lock: of several that are installed at once in the place of one that has ended, the first stays.
+    let ended = replaced(&mut present, pool).ok_or_else(second)?;
+    drop(present);
+    // Its engine may have something to do when the last of its pools goes.
+    drop(ended);
+    Ok(())
+}
+
+/// Puts `pool` in the place of one that gives no locks any more, and returns that; nothing where the present one lives.
+fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
+    present.has_ended().then(|| mem::replace(present, pool))
+}
+
+fn global() -> Option<LockPool> {
+    let read = |pool: &'static RwLock<LockPool>| -> RwLockReadGuard<'static, LockPool> {
+        pool.read().unwrap_or_else(PoisonError::into_inner)
+    };
+    INSTALLED.get().map(|pool| read(pool).clone())
 }
 
 pub(crate) fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
     let mut names = names();
-    if names.contains_key(name) {
-        return Err(LockError::config(format!(
-            "a lock pool is installed as `{name}` already; install each pool once, or give this one another name"
-        )));
-    }
-    names.insert(name.to_owned(), pool);
+    let ended = match names.get_mut(name) {
+        None => names.insert(name.to_owned(), pool),
+        Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
+    };
+    drop(names);
+    // As for the one without a name.
+    drop(ended);
     Ok(())
 }
 
 fn refuse_second() -> Result<(), LockError> {
-    match INSTALLED.get() {
-        Some(_) => Err(second()),
-        None => Ok(()),
+    match global() {
+        Some(pool) if !pool.has_ended() => Err(second()),
+        _ => Ok(()),
     }
 }
 
@@ -146,6 +169,12 @@ fn second() -> LockError {
         "a lock pool is installed already; install one at the start of the program, use `install_as` for more, and \
          `pool.scope` in tests",
     )
+}
+
+fn second_as(name: &str) -> LockError {
+    LockError::config(format!(
+        "a lock pool is installed as `{name}` already; install each pool once, or give this one another name"
+    ))
 }
 
 fn names() -> MutexGuard<'static, BTreeMap<String, LockPool>> {

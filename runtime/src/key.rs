@@ -3,12 +3,42 @@
 use std::fmt::{self, Write as _};
 
 use crate::LockError;
+use crate::seeded::seeded;
 
 /// The longest key, in bytes, without the namespace.
 pub(crate) const MAX_LEN: usize = 512;
 
-/// Keys that begin so are leasehold's own; the encoding of values never produces it.
+/// The word of leasehold's own keys; the encoding of values never produces it.
+///
+/// Each of them is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…` where the namespace has a brace. So no
+/// namespace may contain the word, and no key may have it as a part.
 pub(crate) const RESERVED: &str = "%leasehold";
+
+/// The longest namespace, in bytes.
+const MAX_NAMESPACE: usize = 128;
+
+/// Refuses a namespace that is too long, or whose keys could be leasehold's own.
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
+    if namespace.len() > MAX_NAMESPACE || namespace.chars().any(char::is_control) {
+        return Err(LockError::config(
+            "a namespace has at most 128 bytes and no control characters; choose a short name such as `shop`",
+        ));
+    }
+    if namespace.contains(RESERVED) {
+        return Err(LockError::config(format!(
+            "the namespace `{namespace}` contains `{RESERVED}`, the word of leasehold's own keys; leave it out"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a key could be one of leasehold's own, in whichever namespace.
+fn is_reserved(key: &str) -> bool {
+    let parts = || key.match_indices(RESERVED);
+    key.starts_with(RESERVED)
+        || parts()
+            .any(|(at, word)| key[..at].ends_with(':') && key[at + word.len()..].starts_with(':'))
+}
 
 /// A key while it is being built from a template.
 ///
@@ -73,14 +103,14 @@ impl Key {
     }
 }
 
-/// Refuses an empty key, one that is too long, and one of leasehold's own.
+/// Refuses an empty key, one that is too long, and one that could be leasehold's own.
 pub(crate) fn check(key: String) -> Result<String, LockError> {
     let reason = if key.is_empty() {
         "it is empty; name what is locked, such as `order:42`".to_owned()
     } else if key.len() > MAX_LEN {
         format!("it has more than {MAX_LEN} bytes; use an id or a hash of the value")
-    } else if key.starts_with(RESERVED) {
-        format!("keys that begin with `{RESERVED}` are leasehold's own; use another name")
+    } else if is_reserved(&key) {
+        format!("keys with `{RESERVED}` as a part are leasehold's own; use another name")
     } else {
         return Ok(key);
     };
@@ -145,7 +175,8 @@ impl fmt::Write for Encoder<'_> {
 }
 
 fn is_structural(character: char) -> bool {
-    matches!(character, '%' | ':' | '{' | '}')
+    (character == ':' && !seeded!(ColonUnencoded))
+        || matches!(character, '%' | '{' | '}')
         || character.is_ascii_control()
         || character.is_whitespace()
 }
@@ -190,10 +221,49 @@ mod tests {
         assert!(expression(&"x".repeat(MAX_LEN)).is_ok());
         assert!(expression(&"x".repeat(MAX_LEN + 1)).is_err());
         assert!(expression("").is_err());
-        assert!(expression("%leasehold:fence").is_err());
+        for own in [
+            "%leasehold:fence",
+            "%leasehold",
+            "a:%leasehold:fence",
+            "{1a}:b:%leasehold:{1a}:queue:c",
+        ] {
+            assert!(expression(own).is_err(), "{own}");
+        }
+        for fine in ["my%leasehold:x", "a:%leaseholder:b", "a:%leasehold"] {
+            assert_eq!(expression(fine).unwrap(), fine);
+        }
         assert_eq!(expression("as it is: {ok}").unwrap(), "as it is: {ok}");
         // 200 characters that each become three.
         assert!(build(":", &[":".repeat(200)]).is_err());
+    }
+
+    #[test]
+    fn a_namespace_does_not_contain_the_word_of_our_own_keys() {
+        for own in ["%leasehold", "a:%leasehold:queue", "x%leaseholdy"] {
+            let text = check_namespace(own).unwrap_err().to_string();
+            assert!(
+                text.contains(own) && text.contains("leave it out"),
+                "{text}"
+            );
+        }
+        for fine in ["", "shop", "{shop}", "%lease:hold"] {
+            assert_eq!(check_namespace(fine), Ok(()));
+        }
+    }
+
+    /// Fails if the word can be put together of literal text and values.
+    #[test]
+    fn the_final_key_counts() {
+        let mut key = Key::new();
+        key.literal("a:%lease");
+        key.part("id", "hold");
+        key.literal(":fence");
+        assert!(matches!(key.finish(), Err(LockError::InvalidKey { .. })));
+        let mut key = Key::new();
+        key.literal("a:");
+        key.part("id", "%leasehold");
+        key.literal(":fence");
+        assert_eq!(key.finish().unwrap(), "a:%25leasehold:fence");
     }
 
     struct Faulty;
@@ -228,6 +298,23 @@ mod tests {
             separator in prop::sample::select(vec![":", "{", "}", "}:", "-:-"]),
         ) {
             let (one, two): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            if let (Ok(first), Ok(second)) = (build(separator, &one), build(separator, &two)) {
+                prop_assert_eq!(first == second, one == two);
+            }
+        }
+
+        /// One text that is cut at different separators gives different keys: random pairs hardly ever meet.
+        #[test]
+        fn a_value_ends_where_its_separator_is(
+            parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),
+            cuts in (1_usize..5, 1_usize..5),
+            separator in prop::sample::select(vec![":", "{", "}"]),
+        ) {
+            let pair = |cut: usize| {
+                let (one, two) = parts.split_at(cut.min(parts.len() - 1));
+                [one.join(separator), two.join(separator)]
+            };
+            let (one, two) = (pair(cuts.0), pair(cuts.1));
             if let (Ok(first), Ok(second)) = (build(separator, &one), build(separator, &two)) {
                 prop_assert_eq!(first == second, one == two);
             }

@@ -22,6 +22,7 @@ mod locks;
 mod path;
 mod pool;
 mod replicas;
+mod reporter;
 mod request;
 mod seeded;
 mod site;

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::engine::Slot;
 use crate::pool::PoolId;
+use crate::seeded::seeded;
 use crate::site::At;
 use crate::{Fence, LockError, key};
 
@@ -99,6 +100,9 @@ impl Locks {
     /// How long the lease that ends first lasts.
     pub(crate) fn remaining(&self) -> Duration {
         let remaining = self.iter().map(Lock::remaining);
+        if seeded!(LatestEndTold) {
+            return remaining.max().unwrap_or_default();
+        }
         remaining.min().unwrap_or_default()
     }
 
@@ -114,6 +118,14 @@ impl Locks {
         self.first(Slot::confirmed)
     }
 
+    /// The same, for one of the keys.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed_of(&self, name: &str) -> crate::clock::Instant {
+        let lock = self.iter().find(|lock| lock.name == name);
+        let lease = lock.and_then(Lock::lease);
+        lease.map_or(crate::clock::Instant::ZERO, |lease| lease.slot.confirmed())
+    }
+
     #[cfg(feature = "__test")]
     fn first(&self, end: fn(&Slot) -> crate::clock::Instant) -> crate::clock::Instant {
         let ends = self.iter().map(|lock| {
@@ -124,6 +136,9 @@ impl Locks {
     }
 
     pub(crate) fn is_live(&self) -> bool {
+        if seeded!(AnyKeyIsEnough) {
+            return self.iter().any(Lock::is_live);
+        }
         self.iter().all(Lock::is_live)
     }
 
@@ -226,6 +241,9 @@ impl Lease {
 
     /// One permit: the nested calls directly inside this one take turns.
     pub(crate) fn turns(&self) -> Arc<Semaphore> {
+        if seeded!(TurnsIgnored) {
+            return Arc::new(Semaphore::new(1));
+        }
         let turns = self.turns.get_or_init(|| Arc::new(Semaphore::new(1)));
         Arc::clone(turns)
     }

@@ -10,6 +10,7 @@ use crate::LockError;
 use crate::full_key::FullKey;
 use crate::locks::{Lease, Lock, Locks};
 use crate::pool::PoolId;
+use crate::seeded::seeded;
 
 thread_local! {
     /// Outermost first.
@@ -21,7 +22,9 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
-            let _ = PATH.try_with(|path| path.borrow_mut().pop());
+            if !seeded!(PathLeaks) {
+                let _ = PATH.try_with(|path| path.borrow_mut().pop());
+            }
         }
     }
     // A thread that is being torn down has no path any more; what it still polls is on none.

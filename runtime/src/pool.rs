@@ -1,10 +1,12 @@
 //! Pools: a connection to a lock store and the engine that keeps its locks.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,8 +15,9 @@ use crate::clock::Clock;
 pub use crate::engine::ShutdownReport;
 use crate::engine::{self, Command, Engine, Limits, Place};
 use crate::full_key::FullKey;
+use crate::reporter;
 use crate::token::{Nonce, Token};
-use crate::{CheckReport, LockError, LockRequest, Replicas, installed, store};
+use crate::{CheckReport, LockError, LockRequest, Replicas, installed, key, store};
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,6 +30,8 @@ const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
 /// As long as the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// So long a shutdown waits for the log at most, beyond its own limit.
+const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// A server answers so many within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
@@ -60,6 +65,8 @@ impl PoolId {
 struct Inner {
     id: PoolId,
     engine: Engine,
+    /// Whether a shutdown has begun: it takes no new locks, for good.
+    shut_down: AtomicBool,
     nonce: Nonce,
     namespace: String,
     wait: Duration,
@@ -85,20 +92,21 @@ impl LockPool {
         Self::builder().url(url).connect().await
     }
 
-    /// Makes this the pool of all annotated functions that name no other.
+    /// Makes this the pool of all annotated functions that name no other. It takes the place of an installed pool that gives no
+    /// locks any more: one that was [shut down](Self::shutdown), or whose engine has stopped.
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if one is installed already.
+    /// [`LockError::Config`] if another pool is installed and gives locks.
     pub fn install(&self) -> Result<(), LockError> {
         installed::install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`.
+    /// Makes this the pool of annotated functions with `pool = "name"`, as [`install`](Self::install) does without a name.
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] if one is installed under this name already.
+    /// [`LockError::Config`] if another pool is installed under this name and gives locks.
     pub fn install_as(&self, name: &str) -> Result<(), LockError> {
         installed::install_as(name, self.clone())
     }
@@ -159,12 +167,14 @@ impl LockPool {
     }
 
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
-    /// released, and reports. Locks that are still held then are kept and renewed.
+    /// released, and reports. Locks that are still held then are kept and renewed. What is left to log is logged before
+    /// this returns, if the subscriber takes it within 100 ms.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         self.finish_shutdown(self.begin_shutdown(limit)).await
     }
 
     pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
+        self.inner.shut_down.store(true, Ordering::Release);
         let (reply, report) = oneshot::channel();
         // A failure drops `reply`, which the receiver sees.
         let _ = self.engine().send(Command::ShutDown { limit, reply });
@@ -176,7 +186,32 @@ impl LockPool {
         begun: oneshot::Receiver<ShutdownReport>,
     ) -> ShutdownReport {
         // An engine that is gone holds nothing.
-        begun.await.unwrap_or_default()
+        let report = begun.await.unwrap_or_default();
+        self.log_is_told().await;
+        report
+    }
+
+    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]: a program ends behind its shutdown.
+    async fn log_is_told(&self) {
+        let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
+        let at = self.engine().clock().now() + LOG_LIMIT;
+        // An engine that is gone drops `caller`, and with it the limit comes at once.
+        let _ = self.engine().send(Command::Wake { at, caller });
+        poll_fn(|cx| {
+            let ended = Pin::new(&mut told).poll(cx).is_ready();
+            let late = Pin::new(&mut late).poll(cx).is_ready();
+            if ended || late {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Whether it gives no locks any more: it was shut down, or its engine has stopped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
     }
 
     pub(crate) fn id(&self) -> PoolId {
@@ -269,7 +304,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key. It may not contain `%leasehold`, the
+    /// word of leasehold's own keys.
     ///
     /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
     /// server, with two counters for its fences.
@@ -424,6 +460,7 @@ impl LockPoolBuilder {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
                 engine,
+                shut_down: AtomicBool::new(false),
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
@@ -435,11 +472,7 @@ impl LockPoolBuilder {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        if self.namespace.len() > 128 || self.namespace.chars().any(char::is_control) {
-            return Err(LockError::config(
-                "a namespace has at most 128 bytes and no control characters; choose a short name such as `shop`",
-            ));
-        }
+        key::check_namespace(&self.namespace)?;
         if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
             return Err(LockError::config(
                 "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",

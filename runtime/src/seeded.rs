@@ -100,6 +100,8 @@ bugs! {
     MessageBelieved,
     /// A lock that was handed to a process stays with it although it does not answer.
     HandOffBelieved,
+    /// A lock is handed to a process in other words than the version before this one knows.
+    ClaimReworded,
     /// A process that does not take its turn keeps its place in the queue.
     DeadWaiterKept,
     /// A reader takes a share whoever has the lock.
@@ -132,14 +134,72 @@ bugs! {
     PauseSkipped,
     /// It is forgotten since when processes have handed a lock on.
     MarkLost,
+    /// A release that finds the lock gone counts as one that removed it.
+    GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
     SilenceIsKept,
+    /// In a cluster, the answer to a renewal counts for the next key of the batch.
+    PlacesMixed,
+    /// A quorum's lease is renewed when one node says so.
+    RenewedByOne,
+    /// Of several keys only the first wakes the body when it is lost.
+    OnlyFirstKeyWakes,
+    /// The body is polled as long as one of its keys is held.
+    AnyKeyIsEnough,
+    /// The time that is left of several leases is that of the last to end.
+    LatestEndTold,
+    /// A call of several keys queues for each of them with the whole budget.
+    BudgetPerKey,
+    /// An abandoned acquire of several keys removes the first only.
+    SecondKeyOrphaned,
+    /// The release of several keys releases the first only.
+    SecondKeyKept,
+    /// Several keys that are taken again with the same tokens keep the rest of their ttl.
+    RepeatShortened,
+    /// The end of a nested call ends the lease of its holder.
+    InnerEndReleases,
+    /// Nested calls of one body do not take turns.
+    TurnsIgnored,
+    /// What a body has locked stays on the call path of its thread when its poll is over.
+    PathLeaks,
+    /// A nested call that wants the whole lock enters a share of it.
+    ShareEntered,
+    /// A downgrade removes the bound of `max_hold`.
+    MaxHoldForgotten,
+    /// The lock stays for its `hold` after an error, too.
+    KeptAfterErr,
+    /// A lock that is to stay is passed on inside the process.
+    KeptPassedOn,
+    /// A reader that leaves takes all other shares with it.
+    PartTakesAll,
+    /// The answers to renewals that leave together are those of each other's leases.
+    WrongLeaseExtended,
+    /// A lock that was passed on is not renewed.
+    HeirNotRenewed,
+    /// A removal does not say which acquires it must go behind.
+    OrderForgotten,
+    /// The end of a connection is taken for the answer to the releases on it.
+    CutIsAnswer,
+    /// A grant does not wake its caller.
+    GrantUnheard,
+    /// A loss does not wake the body.
+    LossUnheard,
+    /// A guard that is dropped, or a future inside its lock, does not release.
+    DropForgotten,
+    /// A shutdown does not wait for releases that are under way.
+    ShutdownHurries,
+    /// All acquisitions have the same token.
+    TokensRepeat,
+    /// The grant does not say its fence.
+    FenceUntold,
+    /// A `:` in a value of a key template is not encoded.
+    ColonUnencoded,
 }
 
 #[cfg(test)]
 impl Bug {
     /// Those that live in the core, where the simulation sees them.
-    pub(crate) const IN_CORE: [Self; 10] = [
+    pub(crate) const IN_CORE: [Self; 15] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -150,5 +210,38 @@ impl Bug {
         Self::PassedOnWithoutEnd,
         Self::FencePassedOn,
         Self::WayNotMade,
+        Self::WrongLeaseExtended,
+        Self::OrderForgotten,
+        Self::SecondKeyOrphaned,
+        Self::MaxHoldForgotten,
+        Self::FenceUntold,
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use super::VARIABLE;
+
+    /// The bugs that a unit test of this crate is to find.
+    const IN_UNIT_TESTS: [(&str, &str); 1] = [(
+        "ColonUnencoded",
+        "key::tests::a_value_ends_where_its_separator_is",
+    )];
+
+    /// Fails if one of those tests does not fail with its bug.
+    #[test]
+    fn unit_tests_find_their_bugs() {
+        for (bug, test) in IN_UNIT_TESTS {
+            let program = env::current_exe().expect("this program has a path");
+            let mut again = Command::new(program);
+            let ended = again.args([test, "--exact"]).env(VARIABLE, bug).output();
+            let ended = ended.expect("this program starts again");
+            let text = String::from_utf8_lossy(&ended.stdout);
+            let failed = text.contains(&format!("test {test} ... FAILED"));
+            assert!(failed, "{test} does not fail with {bug}:\n{text}");
+        }
+    }
 }

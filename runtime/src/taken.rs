@@ -13,6 +13,7 @@ use crate::engine::Slot;
 use crate::few::Few;
 use crate::hold::Hold;
 use crate::locks::{Lease, Locks, any_over};
+use crate::seeded::seeded;
 
 /// The locks of a call, held. Dropping it releases those that the call has taken itself.
 pub(crate) struct Taken {
@@ -98,7 +99,12 @@ impl Taken {
     /// Wakes this task when a lease that the call has taken itself is lost; whether none has been until now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
         let mut held = true;
-        for place in self.places.iter() {
+        let watched = if seeded!(OnlyFirstKeyWakes) {
+            1
+        } else {
+            self.places.len()
+        };
+        for place in self.places.iter().take(watched) {
             if let Place::Held(hold) = place {
                 held &= hold.slot().register(cx);
             }
@@ -131,21 +137,29 @@ impl Taken {
         Ok(())
     }
 
-    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s.
+    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s. Where
+    /// the store did not have one of the locks any more, that lease was lost; of several the first is told.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self, keep: Option<Duration>) {
+    pub(crate) async fn release(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let held = self.places.iter_mut().filter_map(|place| match place {
             Place::Held(hold) => Some(hold),
-            Place::Entered(_) => None,
+            Place::Entered(turn) => {
+                if seeded!(InnerEndReleases) {
+                    turn.slot.close();
+                }
+                None
+            }
         });
         Hold::begin_release_all(held, keep);
         // The last one first, as the caller of the last release may be chosen to look for the answers of all.
+        let mut outcome = Ok(());
         for place in self.places.iter().rev() {
             if let Place::Held(hold) = place {
-                hold.released().await;
+                outcome = hold.released().await.and(outcome);
             }
         }
+        outcome
     }
 
     fn entered(&self) -> impl Iterator<Item = &Turn> {

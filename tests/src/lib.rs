@@ -13,6 +13,7 @@
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
+//! | [`earlier_version`] | a process of version 0.1.0, which meets the present version |
 //! | [`transfer`] | money that is moved between accounts, for locks on two keys |
 //! | [`probe`] | who looks at a key, apart from the code under test |
 //! | [`load`] | callers that contend while something goes wrong |
@@ -21,6 +22,7 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime none of whose workers can run anything |
 //! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
+//! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
@@ -30,6 +32,7 @@ pub mod brand;
 pub mod chaos;
 pub mod clock;
 pub mod cluster;
+pub mod earlier_version;
 pub mod lateness;
 pub mod load;
 pub mod oracle;
@@ -41,6 +44,7 @@ pub mod quorum;
 pub mod random;
 pub mod recorder;
 pub mod redis_probe;
+pub mod rerun;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;

@@ -60,8 +60,6 @@ pub enum Scenario {
     },
     /// Takes no lock: calls `init_from_env` and tells the outcome.
     InitFromEnv,
-    /// Takes no lock: runs the conformance suites against the store, and panics where it does not conform.
-    Conform,
 }
 
 /// What a worker tells, one JSON object a line on standard output. Stamps are of

@@ -78,4 +78,12 @@ requirements! {
     readers_and_writers: 24 "readers and writers" Redis,
     permits: 24 "permits" Redis,
     soak: 25 Redis,
+    clients_that_know_no_queue: 26 Redis,
+    telemetry: 27 Redis,
+    forms: 29 Redis,
+    forms_in_memory: 29 Memory,
+    server_clock: 30 Redis,
+    full_server: 31 Redis,
+    releases: 32 Redis,
+    the_version_before: 33 Redis,
 }

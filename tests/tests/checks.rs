@@ -125,7 +125,7 @@ async fn replicas_that_are_waited_for() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    wait::within("the replica is in step", limit, in_step).await;
+    wait::within("the replica is in step", limit, Box::pin(in_step)).await;
     replica.kill();
     let report = pool.check().await.expect("it answers");
     expect(

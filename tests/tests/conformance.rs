@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::__test::{conformance, conformance_of_queues};
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 
 /// The counter of the namespace's fences.
@@ -12,6 +13,18 @@ const FENCES: &str = "lock:%leasehold:fence";
 async fn memory() {
     conformance("memory://conformance").await;
     conformance_of_queues("memory://conformance").await;
+}
+
+/// Fails if the suite does not see that a repeated request leaves the rest of the ttl.
+#[test]
+fn a_repeat_that_keeps_the_rest_of_its_ttl_is_found() {
+    fails_with("RepeatShortened", "redis");
+}
+
+/// Fails if the suite does not see that a late renewal lengthens a hold.
+#[test]
+fn a_kept_key_that_is_still_renewed_is_found() {
+    fails_with("KeptTokenStays", "redis");
 }
 
 #[tokio::test]

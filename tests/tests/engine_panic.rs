@@ -1,52 +1,18 @@
-//! A panic of the engine leaves no caller waiting. A file of its own: it installs a recorder for the whole process.
+//! A panic of the engine leaves no caller waiting.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold::__test::inside_engine;
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 const TTL: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// Armed: who hears that something is counted, and who says that the panic may come.
-static TRAP: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
-
-/// Panics, once, where an acquisition is counted.
-struct Trapped;
-
-impl Recorder for Trapped {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        if key.name() != "leasehold_acquisitions_total" {
-            return Counter::noop();
-        }
-        let trap = TRAP.lock().expect("not poisoned").take();
-        if let Some((reached, go)) = trap {
-            reached.send(()).expect("the test waits");
-            go.recv().expect("the test tells");
-            panic!("a recorder that panics, as this test wants it");
-        }
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
@@ -70,7 +36,6 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
 /// engine works, and panics, on a caller's thread; with a server on its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_an_engine_that_panicked() {
-    metrics::set_global_recorder(Trapped).expect("the only one");
     let server = Server::start();
     panics_at("memory://engine-panic").await;
     panics_at(&server.url()).await;
@@ -84,17 +49,23 @@ async fn panics_at(url: &str) {
         pending.push(begin(&pool, "held".to_owned()).await);
     }
     let ((reached, is_reached), (go, gone)) = (channel(), channel());
-    *TRAP.lock().expect("not poisoned") = Some((reached, gone));
-    // This is the one that is counted; the engine stands still inside until told.
-    let counted = tokio::spawn(pool.lock("counted").ttl(TTL).acquire());
-    is_reached.recv_timeout(LIMIT).expect("it is counted");
+    let inside = pool.clone();
+    // The engine stands still inside until told, and panics then.
+    let panics = tokio::task::spawn_blocking(move || {
+        inside_engine(&inside, move || {
+            reached.send(()).expect("the test waits");
+            gone.recv().expect("the test tells");
+            panic!("as this test wants it");
+        });
+    });
+    is_reached.recv_timeout(LIMIT).expect("it is inside");
     for number in 0..20 {
         pending.push(begin(&pool, format!("unread-{number}")).await);
     }
     go.send(()).expect("the engine waits for it");
 
-    let counted = wait::within("the one that was counted is told", LIMIT, counted).await;
-    assert!(is_stopped(counted.expect("its thread goes on")));
+    let ended = wait::within("the thread that met the panic goes on", LIMIT, panics).await;
+    ended.expect("the panic does not reach it");
     for acquire in pending {
         let ended = wait::within("a caller is told", LIMIT, acquire).await;
         assert!(is_stopped(ended));

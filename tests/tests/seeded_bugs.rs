@@ -1,13 +1,8 @@
 //! The oracle is tested too: each seeded bug is caught, and without it the same scenario is fine.
 
-use std::io::Read as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use leasehold_tests::chaos::seeded::{CASES, UNCHECKED};
-use leasehold_tests::process::Leashed;
-use leasehold_tests::server::Server;
-use leasehold_tests::worker::{Job, Scenario};
+use leasehold_tests::chaos::seeded::{CASES, Case, ELSEWHERE, Elsewhere, UNCHECKED};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
@@ -31,51 +26,36 @@ fn play(bug: &str) {
     );
 }
 
-/// Whether the scripts of a process with the bug, if there is one, pass the conformance suites of the stores.
-fn conforms(bug: Option<&str>) -> bool {
-    let server = Server::start();
-    let job = Job {
-        url: server.url(),
-        key: String::new(),
-        ttl_ms: 0,
-        wait_ms: 0,
-        watchdog: false,
-        scenario: Scenario::Conform,
-    };
-    let job = serde_json::to_string(&job).expect("a job is JSON");
-    let child = Command::new(env!("CARGO_BIN_EXE_worker"))
-        .arg(job)
-        .envs(bug.map(|bug| ("LEASEHOLD_SEEDED_BUG", bug)))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut worker = Leashed::new(child.expect("the worker starts"), None);
-    let mut said = String::new();
-    let output = worker.child().stdout.as_mut().expect("it is piped");
-    output.read_to_string(&mut said).expect("it is text");
-    said.contains("\"done\"")
-}
-
-#[track_caller]
-fn fails_to_conform(bug: &str) {
-    assert!(!conforms(Some(bug)), "{bug} is not caught");
-}
-
+/// Fails if a test that finds a bug is not run with it: its program does that.
 #[test]
-fn without_a_bug_the_scripts_conform() {
-    assert!(conforms(None));
+fn tests_elsewhere_are_run_with_their_bugs() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for elsewhere in ELSEWHERE {
+        let file = match elsewhere.program {
+            "leasehold" => tests.join("../runtime/src/seeded.rs"),
+            program => tests.join(format!("tests/{program}.rs")),
+        };
+        let text = std::fs::read_to_string(&file).expect("the program's source");
+        for name in [elsewhere.bug, elsewhere.test] {
+            let quoted = text.contains(&format!("\"{name}\""));
+            assert!(quoted, "{} does not name {name}", file.display());
+        }
+    }
+}
+
+/// Fails if the documentation has another table of the bugs than `scripts/chaos bugs` prints.
+#[test]
+fn the_documented_tables_are_true() {
+    let docs = include_str!("../../docs/reliability.md");
+    let cases = CASES.iter().map(Case::row);
+    for row in cases.chain(ELSEWHERE.iter().map(Elsewhere::row)) {
+        let times = docs.lines().filter(|line| **line == *row).count();
+        assert_eq!(times, 1, "docs/reliability.md: {row}");
+    }
 }
 
 macro_rules! bugs {
-    (scenarios: {$($name:ident: $bug:ident),+ $(,)?} suites: {$($test:ident: $caught:ident),+ $(,)?}) => {
-        $(
-            #[test]
-            fn $test() {
-                fails_to_conform(stringify!($caught));
-            }
-        )+
-
+    ($($name:ident: $bug:ident),+ $(,)?) => {
         $(
             #[test]
             fn $name() {
@@ -83,62 +63,84 @@ macro_rules! bugs {
             }
         )+
 
-        /// Fails if a bug is seeded that neither a scenario nor a conformance suite looks for.
+        /// Fails if a bug is seeded that neither a scenario nor another test looks for.
         #[test]
         fn all_are_played() {
-            let played = [$(stringify!($bug),)+ $(stringify!($caught)),+].map(str::to_owned);
+            let mut played = vec![$(stringify!($bug)),+];
+            played.extend(ELSEWHERE.iter().map(|elsewhere| elsewhere.bug));
             let mut seeded = leasehold::__test::bugs();
             seeded.push(UNCHECKED.to_owned());
             seeded.sort();
-            let mut played = Vec::from(played);
-            played.sort();
+            played.sort_unstable();
             assert_eq!(played, seeded);
         }
     };
 }
 
 bugs! {
-    scenarios: {
-        counted_from_reply: CountedFromReply,
-        loss_ignored: LossIgnored,
-        unknown_is_success: UnknownIsSuccess,
-        orphan_forgotten: OrphanForgotten,
-        removal_believed: RemovalBelieved,
-        no_margin: NoMargin,
-        budget_ignored: BudgetIgnored,
-        no_gate: NoGate,
-        released_before_drop: ReleasedBeforeDrop,
-        delete_without_compare: DeleteWithoutCompare,
-        renew_without_compare: RenewWithoutCompare,
-        renew_by_set: RenewBySet,
-        not_idempotent: NotIdempotent,
-        fence_from_counter: FenceFromCounter,
-        watchdog_asleep: WatchdogAsleep,
-        passed_on_without_end: PassedOnWithoutEnd,
-        fence_passed_on: FencePassedOn,
-        quorum_of_answers: QuorumOfAnswers,
-        no_quarantine: NoQuarantine,
-        message_believed: MessageBelieved,
-        hand_off_believed: HandOffBelieved,
-        dead_waiter_kept: DeadWaiterKept,
-        writer_unseen: WriterUnseen,
-        readers_unseen: ReadersUnseen,
-        share_shortened: ShareShortened,
-        dead_share_kept: DeadShareKept,
-        writers_passed: WritersPassed,
-        places_uncounted: PlacesUncounted,
-        ended_share_revived: EndedShareRevived,
-        share_shortened_by_renewal: ShareShortenedByRenewal,
-        share_needs_memory: ShareNeedsMemory,
-        silence_is_kept: SilenceIsKept,
-        way_not_made: WayNotMade,
-        pause_skipped: PauseSkipped,
-        mark_lost: MarkLost,
-        future_believed: FutureBelieved,
-        old_claim_believed: OldClaimBelieved,
-        fence_unchecked: FenceUnchecked,
-    }
-    suites: {
-        kept_token_stays: KeptTokenStays,
-    }
+    counted_from_reply: CountedFromReply,
+    loss_ignored: LossIgnored,
+    unknown_is_success: UnknownIsSuccess,
+    orphan_forgotten: OrphanForgotten,
+    removal_believed: RemovalBelieved,
+    no_margin: NoMargin,
+    budget_ignored: BudgetIgnored,
+    no_gate: NoGate,
+    released_before_drop: ReleasedBeforeDrop,
+    delete_without_compare: DeleteWithoutCompare,
+    renew_without_compare: RenewWithoutCompare,
+    renew_by_set: RenewBySet,
+    not_idempotent: NotIdempotent,
+    fence_from_counter: FenceFromCounter,
+    watchdog_asleep: WatchdogAsleep,
+    passed_on_without_end: PassedOnWithoutEnd,
+    fence_passed_on: FencePassedOn,
+    quorum_of_answers: QuorumOfAnswers,
+    no_quarantine: NoQuarantine,
+    message_believed: MessageBelieved,
+    hand_off_believed: HandOffBelieved,
+    claim_reworded: ClaimReworded,
+    dead_waiter_kept: DeadWaiterKept,
+    writer_unseen: WriterUnseen,
+    readers_unseen: ReadersUnseen,
+    share_shortened: ShareShortened,
+    dead_share_kept: DeadShareKept,
+    writers_passed: WritersPassed,
+    places_uncounted: PlacesUncounted,
+    silence_is_kept: SilenceIsKept,
+    places_mixed: PlacesMixed,
+    renewed_by_one: RenewedByOne,
+    only_first_key_wakes: OnlyFirstKeyWakes,
+    any_key_is_enough: AnyKeyIsEnough,
+    budget_per_key: BudgetPerKey,
+    second_key_orphaned: SecondKeyOrphaned,
+    second_key_kept: SecondKeyKept,
+    inner_end_releases: InnerEndReleases,
+    turns_ignored: TurnsIgnored,
+    path_leaks: PathLeaks,
+    share_entered: ShareEntered,
+    max_hold_forgotten: MaxHoldForgotten,
+    kept_after_err: KeptAfterErr,
+    kept_passed_on: KeptPassedOn,
+    part_takes_all: PartTakesAll,
+    wrong_lease_extended: WrongLeaseExtended,
+    heir_not_renewed: HeirNotRenewed,
+    order_forgotten: OrderForgotten,
+    cut_is_answer: CutIsAnswer,
+    grant_unheard: GrantUnheard,
+    loss_unheard: LossUnheard,
+    drop_forgotten: DropForgotten,
+    shutdown_hurries: ShutdownHurries,
+    tokens_repeat: TokensRepeat,
+    fence_untold: FenceUntold,
+    ended_share_revived: EndedShareRevived,
+    share_shortened_by_renewal: ShareShortenedByRenewal,
+    share_needs_memory: ShareNeedsMemory,
+    gone_is_released: GoneIsReleased,
+    way_not_made: WayNotMade,
+    pause_skipped: PauseSkipped,
+    mark_lost: MarkLost,
+    future_believed: FutureBelieved,
+    old_claim_believed: OldClaimBelieved,
+    fence_unchecked: FenceUnchecked,
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_tests::on_both_stores;
 use leasehold_tests::probe::Probe as _;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -168,6 +169,12 @@ async fn the_earliest_deadline_counts(store: &Store) {
     let (guard, ()) = tokio::join!(call, freed);
     let remaining = guard.expect("it came free").remaining();
     assert!(remaining + late < TTL, "{remaining:?}");
+}
+
+/// Fails if the test above does not see that the last end is told.
+#[test]
+fn the_latest_deadline_is_found() {
+    fails_with("LatestEndTold", "memory::the_earliest_deadline_counts");
 }
 
 /// Fails if a body begins on a lease that is old because its call waited for another key, whether that lease has ended meanwhile or not.

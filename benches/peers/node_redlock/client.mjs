@@ -18,8 +18,13 @@ const redlock = new Redlock(masters, { retryCount: -1 });
 // It tells every refused try here as well.
 redlock.on('error', () => {});
 
+function keyOf(number) {
+  if (work.startsWith('key:')) return work.slice('key:'.length);
+  return work === 'hot' ? 'hot' : `key${number}`;
+}
+
 async function task(number, end, log) {
-  const key = work === 'hot' ? 'hot' : `key${number}`;
+  const key = keyOf(number);
   for (let asked = now(); asked < end; asked = now()) {
     const lock = await redlock.acquire([key], ttl);
     const entered = now();

@@ -3,6 +3,7 @@ module leasehold-bench-redsync
 go 1.26.0
 
 require (
+	github.com/bsm/redislock v0.9.4
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0

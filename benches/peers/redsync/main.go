@@ -1,5 +1,5 @@
-// redsync on go-redis, with its defaults: a new try after 50 to 250 ms, here without a bound on their number. The protocol is
-// in benches/peers/README.md.
+// A client of a lock library for Go, on go-redis: redsync, or redislock with the build tag of that name. The protocol is in
+// benches/peers/README.md.
 package main
 
 import (
@@ -8,14 +8,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +23,22 @@ type plan struct {
 	ttl, warmup, window, section, think, patience time.Duration
 }
 
+// A lock of either library.
+type lock interface {
+	take(waiting context.Context) error
+	release() error
+}
+
+func (plan plan) key(number int) string {
+	if name, is := strings.CutPrefix(plan.work, "key:"); is {
+		return name
+	}
+	if plan.work == "hot" {
+		return "hot"
+	}
+	return fmt.Sprintf("key%d", number)
+}
+
 type record struct{ Task, Asked, Entered, Left, Released uint64 }
 
 func main() {
@@ -34,14 +47,14 @@ func main() {
 	check(err)
 	client := redis.NewClient(options)
 	check(client.Ping(context.Background()).Err())
-	locks := redsync.New(goredis.NewPool(client))
+	locks := locks(client, plan.ttl)
 	fmt.Println("ready")
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	check(err)
 	start, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(line, "go ")), 10, 64)
 	check(err)
 	time.Sleep(time.Duration(int64(start) - int64(now())))
-	run(plan, locks, start+uint64(plan.warmup+plan.window))
+	run(plan, func(number int) lock { return locks(plan.key(number)) }, start+uint64(plan.warmup+plan.window))
 }
 
 func parse(arguments []string) plan {
@@ -66,10 +79,10 @@ type ended struct {
 	err error
 }
 
-func run(plan plan, locks *redsync.Redsync, end uint64) {
+func run(plan plan, lock func(number int) lock, end uint64) {
 	ends := make(chan ended, plan.tasks)
 	for number := range plan.tasks {
-		go func() { ends <- task(plan, locks, number, end) }()
+		go func() { ends <- task(plan, lock(number), number, end) }()
 	}
 	limit, stop := context.WithTimeout(context.Background(), plan.warmup+plan.window+plan.patience+time.Second)
 	defer stop()
@@ -94,15 +107,10 @@ func run(plan plan, locks *redsync.Redsync, end uint64) {
 	fmt.Println(string(report))
 }
 
-func task(plan plan, locks *redsync.Redsync, number int, end uint64) ended {
-	key := "hot"
-	if plan.work != "hot" {
-		key = fmt.Sprintf("key%d", number)
-	}
-	mutex := locks.NewMutex(key, redsync.WithExpiry(plan.ttl), redsync.WithTries(math.MaxInt32))
+func task(plan plan, lock lock, number int, end uint64) ended {
 	var log []record
 	for asked := now(); asked < end; asked = now() {
-		entered, left, err := section(plan, mutex)
+		entered, left, err := section(plan, lock)
 		if err != nil {
 			return ended{log, err}
 		}
@@ -112,9 +120,9 @@ func task(plan plan, locks *redsync.Redsync, number int, end uint64) ended {
 	return ended{log, nil}
 }
 
-func section(plan plan, mutex *redsync.Mutex) (entered, left uint64, err error) {
+func section(plan plan, lock lock) (entered, left uint64, err error) {
 	waiting, cancel := context.WithTimeout(context.Background(), plan.patience)
-	err = mutex.LockContext(waiting)
+	err = lock.take(waiting)
 	cancel()
 	if err != nil {
 		return 0, 0, err
@@ -122,8 +130,7 @@ func section(plan plan, mutex *redsync.Mutex) (entered, left uint64, err error) 
 	entered = now()
 	time.Sleep(plan.section)
 	left = now()
-	_, err = mutex.Unlock()
-	return entered, left, err
+	return entered, left, lock.release()
 }
 
 func write(path string, records []record) {

@@ -2,17 +2,26 @@
 //!
 //! Every language's client speaks the same: it connects, prints `ready`, reads `go START` (a stamp of
 //! `CLOCK_MONOTONIC`), works from START to the end of warm-up and window, writes its records to the file and
-//! prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`.
+//! prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`. An open loop writes no records: what it
+//! has measured is in that object.
 
+mod alarm;
+mod arrivals;
+mod bystander;
 mod keep;
+mod open;
 mod sections;
 mod weigh;
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Builder;
 
+use self::open::OpenLoop;
 use crate::clock;
 use crate::contestants::baton::Baton;
 use crate::contestants::distributed_lock::DistributedLock;
@@ -20,9 +29,13 @@ use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
 use crate::contestants::polling::Polling;
 use crate::contestants::rslock::Rslock;
-use crate::contestants::seeded::{SeededLoss, SeededOverlap};
+use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin, SeededStall};
 use crate::contestants::{Contestant, Fault, Keeps, Locks};
 use crate::plan::{Plan, Work};
+use crate::setup::Runtime;
+
+/// How many errors are worth telling.
+const ERRORS: usize = 5;
 
 /// What a client says at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -38,17 +51,30 @@ pub(crate) struct Report {
     /// The memory that each lease or waiter needs.
     #[serde(default)]
     pub(crate) bytes: Option<f64>,
+    #[serde(default)]
+    pub(crate) open_loop: Option<OpenLoop>,
 }
 
 /// Runs `contestant`, which is one of the Rust ones.
 pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime = runtime(plan.runtime)?;
     let report = runtime.block_on(work(contestant, plan))?;
     println!("{}", serde_json::to_string(&report)?);
     io::stdout().flush()?;
     // Whoever still waits is not waited for.
     runtime.shutdown_background();
     Ok(())
+}
+
+fn runtime(kind: Option<Runtime>) -> io::Result<tokio::runtime::Runtime> {
+    match kind {
+        None => tokio::runtime::Runtime::new(),
+        Some(Runtime::MultiThread) => Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build(),
+        Some(Runtime::CurrentThread) => Builder::new_current_thread().enable_all().build(),
+    }
 }
 
 async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
@@ -63,6 +89,9 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         Contestant::DistributedLock => lock(DistributedLock::connect(plan).await?, plan).await,
         Contestant::SeededOverlap => lock(SeededOverlap, plan).await,
         Contestant::SeededLoss => lock(SeededLoss::default(), plan).await,
+        Contestant::Nothing => lock(Nothing, plan).await,
+        Contestant::SeededStall => lock(SeededStall::default(), plan).await,
+        Contestant::SeededSpin => lock(SeededSpin, plan).await,
         _ => Err(format!("{contestant} has a program of its own").into()),
     }
 }
@@ -78,11 +107,18 @@ async fn keep_or_lock<L: Locks + Keeps>(locks: L, plan: &Plan) -> Result<Report,
 async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
     match plan.work {
         Work::Hot | Work::Distinct => sections::run(Arc::new(locks), plan).await,
+        Work::Open => open::run(Arc::new(locks), plan).await,
         Work::WeighWaiting => weigh::waiting(Arc::new(locks), plan).await,
         Work::Keep | Work::KeepBurst | Work::WeighHeld => {
             Err("this contestant does not renew here".into())
         }
     }
+}
+
+/// For spans up to ten minutes, in nanoseconds, to three digits.
+fn histogram() -> Result<Histogram<u64>, Fault> {
+    const LONGEST: Duration = Duration::from_mins(10);
+    Ok(Histogram::new_with_bounds(1, clock::nanos(LONGEST), 3)?)
 }
 
 /// Tells the harness that all is prepared, and waits for the moment that it names.

@@ -6,14 +6,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::Report;
+use super::{ERRORS, Report};
 use crate::clock;
 use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
-
-/// How many errors are worth telling.
-const ERRORS: usize = 5;
 
 /// What a task has done. Shared, because a task that is never served cannot hand it over; nobody else asks before
 /// the end, so the lock is free whenever the task takes it.

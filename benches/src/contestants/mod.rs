@@ -42,15 +42,35 @@ pub(crate) enum Contestant {
     NodeRedlock,
     /// redis-py, Python.
     RedisPy,
+    /// No lock and no server: what the harness itself takes in an open loop.
+    Nothing,
     /// Takes no lock at all: the checks must find it out.
     #[value(hide = true)]
     SeededOverlap,
     /// Forgets a waiter: the checks must find it out.
     #[value(hide = true)]
     SeededLoss,
+    /// Blocks the thread now and then: all that is due meanwhile must be seen to be late.
+    #[value(hide = true)]
+    SeededStall,
+    /// Computes while others wait: its CPU and the wait of others must be seen.
+    #[value(hide = true)]
+    SeededSpin,
 }
 
 impl Contestant {
+    /// Whether it takes part only when it is asked for, in any row.
+    pub(crate) fn is_control(self) -> bool {
+        matches!(
+            self,
+            Self::Nothing
+                | Self::SeededOverlap
+                | Self::SeededLoss
+                | Self::SeededStall
+                | Self::SeededSpin
+        )
+    }
+
     /// The folder of its program, if that is in another language.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {

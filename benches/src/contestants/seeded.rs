@@ -1,8 +1,65 @@
 //! Contestants with a fault, so that the checks are checked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::{Fault, Locks};
+use crate::clock;
+
+/// Each how many calls [`SeededStall`] blocks its thread, and for how long.
+const STALL_EACH: u64 = 20;
+const STALL: Duration = Duration::from_millis(80);
+/// What [`SeededSpin`] computes in each call: more than one thread can do at 200 calls a second.
+const SPIN: Duration = Duration::from_millis(8);
+
+/// Takes no lock and does nothing else.
+pub(crate) struct Nothing;
+
+impl Locks for Nothing {
+    async fn inside<B>(&self, _: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        Ok(body.await)
+    }
+}
+
+/// Blocks its thread in one call of many.
+#[derive(Default)]
+pub(crate) struct SeededStall {
+    calls: AtomicU64,
+}
+
+impl Locks for SeededStall {
+    async fn inside<B>(&self, _: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        if call.is_multiple_of(STALL_EACH) {
+            thread::sleep(STALL);
+        }
+        Ok(body.await)
+    }
+}
+
+/// Computes in each call.
+pub(crate) struct SeededSpin;
+
+impl Locks for SeededSpin {
+    async fn inside<B>(&self, _: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        let end = clock::of_thread() + clock::nanos(SPIN);
+        while clock::of_thread() < end {}
+        Ok(body.await)
+    }
+}
 
 /// Takes no lock.
 pub(crate) struct SeededOverlap;

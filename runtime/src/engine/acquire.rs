@@ -148,6 +148,7 @@ impl Core {
         } else {
             sent
         };
+        let fence = fence.filter(|_| !seeded!(self, FenceUntold));
         let lease = Lease {
             sent,
             since: now,

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::mem;
 
 use tokio::sync::oneshot;
 
@@ -27,13 +28,36 @@ struct Alarm {
 }
 
 impl Alarms {
-    pub(super) fn set(&mut self, at: Instant, caller: oneshot::Sender<()>) {
-        if 2 * self.swept + SWEEP_EVERY <= self.due.len() {
-            // Those who got what they waited for are gone.
-            self.due.retain(|Reverse(alarm)| !alarm.caller.is_closed());
-            self.swept = self.due.len();
-        }
+    /// Sets an alarm. Returns alarms of callers that are gone, to be dropped outside of the engine's mutex: each has a waker.
+    pub(super) fn set(
+        &mut self,
+        at: Instant,
+        caller: oneshot::Sender<()>,
+    ) -> Vec<oneshot::Sender<()>> {
+        let swept = if 2 * self.swept + SWEEP_EVERY <= self.due.len() {
+            self.sweep()
+        } else {
+            Vec::new()
+        };
         self.due.push(Reverse(Alarm { at, caller }));
+        swept
+    }
+
+    fn sweep(&mut self) -> Vec<oneshot::Sender<()>> {
+        let alarms = mem::take(&mut self.due).into_iter();
+        let (gone, due): (Vec<_>, Vec<_>) =
+            alarms.partition(|Reverse(alarm)| alarm.caller.is_closed());
+        self.due = due.into();
+        self.swept = self.due.len();
+        gone.into_iter()
+            .map(|Reverse(alarm)| alarm.caller)
+            .collect()
+    }
+
+    /// All of them.
+    pub(super) fn take(&mut self) -> Vec<oneshot::Sender<()>> {
+        let alarms = mem::take(self).due.into_iter();
+        alarms.map(|Reverse(alarm)| alarm.caller).collect()
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {

@@ -7,6 +7,7 @@
 use super::core::{Core, Signal};
 use super::ticket::{Share, Stage, TicketId};
 use crate::clock::Instant;
+use crate::seeded::seeded;
 
 impl Core {
     /// Lets readers in beside the holder; answered by `Shared`, or by the loss of the lease.
@@ -21,6 +22,11 @@ impl Core {
             return self.signal(Signal::Shared(id));
         }
         ticket.order.share = Some(Share::Reader);
+        if seeded!(self, MaxHoldForgotten)
+            && let Stage::Held(lease) = &mut ticket.stage
+        {
+            lease.ceiling = None;
+        }
         self.renew(id, now);
         self.arm(id);
     }
@@ -38,7 +44,7 @@ impl Core {
         {
             queue.shared();
             self.signal(Signal::Shared(id));
-            self.vacate(id, &key, now);
+            self.vacate(id, &key, false, now);
         }
     }
 }

@@ -54,6 +54,11 @@ impl Engine {
         self.clock
     }
 
+    /// Whether nothing is taken up any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.shared.inbox.has_stopped()
+    }
+
     pub(crate) fn next_ticket(&self) -> TicketId {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }

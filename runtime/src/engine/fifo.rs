@@ -1,15 +1,22 @@
 //! Those that wait for one key.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::mem;
 
 use super::ticket::TicketId;
 
-/// Tickets in the order in which they came. One alone, which is what a lock that nobody else wants has, takes no memory of its own.
+/// Tickets in the order in which they came; each comes once. One alone, which is what a lock that nobody else wants has, takes no
+/// memory of its own.
+///
+/// A ticket that leaves from the middle keeps its place until half of the places are empty. So to drop all callers of a long
+/// queue takes linear time.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    /// Nobody only if there are no others.
+    /// None only if there are no others.
     first: Option<TicketId>,
-    others: VecDeque<TicketId>,
+    places: VecDeque<TicketId>,
+    /// Those of `places` that have not left.
+    present: HashSet<TicketId>,
 }
 
 impl Fifo {
@@ -21,29 +28,55 @@ impl Fifo {
         if self.first.is_none() {
             self.first = Some(ticket);
         } else {
-            self.others.push_back(ticket);
+            self.places.push_back(ticket);
+            self.present.insert(ticket);
         }
     }
 
     pub(super) fn pop_front(&mut self) -> Option<TicketId> {
-        let next = self.others.pop_front();
-        std::mem::replace(&mut self.first, next)
+        let present = &mut self.present;
+        let next = loop {
+            match self.places.pop_front() {
+                Some(next) if !present.remove(&next) => {}
+                next => break next,
+            }
+        };
+        mem::replace(&mut self.first, next)
+    }
+
+    /// Takes a ticket out, if it is there.
+    pub(super) fn remove(&mut self, ticket: TicketId) {
+        if self.first == Some(ticket) {
+            self.pop_front();
+        } else if self.present.remove(&ticket) && 2 * self.present.len() < self.places.len() {
+            self.places.retain(|place| self.present.contains(place));
+        }
     }
 
     pub(super) fn retain(&mut self, mut stays: impl FnMut(&TicketId) -> bool) {
         let first_stays = self.first.as_ref().is_none_or(&mut stays);
-        self.others.retain(stays);
+        let present = &mut self.present;
+        self.places.retain(|ticket| {
+            let stays = present.contains(ticket) && stays(ticket);
+            if !stays {
+                present.remove(ticket);
+            }
+            stays
+        });
         if !first_stays {
             self.pop_front();
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &TicketId> {
-        self.first.iter().chain(&self.others)
+        let places = self.places.iter();
+        self.first
+            .iter()
+            .chain(places.filter(|ticket| self.present.contains(ticket)))
     }
 
     pub(super) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
+        usize::from(self.first.is_some()) + self.present.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -59,24 +92,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in prop::collection::vec((0..4_u8, 0..4_u64), 0..24)) {
+        fn it_is_a_queue(steps in prop::collection::vec((0..6_u8, 0..12_usize), 0..60)) {
             let (mut fifo, mut model) = (Fifo::default(), VecDeque::new());
-            for (step, number) in steps {
-                let ticket = TicketId(number);
+            for (number, (step, place)) in (0..).zip(steps) {
+                let chosen = model.get(place).copied().unwrap_or(TicketId(u64::MAX));
                 match step {
                     0 => {
                         let mut asked = Vec::new();
                         fifo.retain(|one| {
                             asked.push(*one);
-                            *one != ticket
+                            *one != chosen
                         });
                         prop_assert!(asked.iter().eq(&model), "each once, in their order");
-                        model.retain(|one| *one != ticket);
+                        model.retain(|one| *one != chosen);
                     }
                     1 => prop_assert_eq!(fifo.pop_front(), model.pop_front()),
+                    2 => {
+                        fifo.remove(chosen);
+                        model.retain(|one| *one != chosen);
+                    }
                     _ => {
-                        fifo.push_back(ticket);
-                        model.push_back(ticket);
+                        fifo.push_back(TicketId(number));
+                        model.push_back(TicketId(number));
                     }
                 }
                 prop_assert!(fifo.iter().eq(&model));
@@ -84,5 +121,20 @@ mod tests {
                 prop_assert_eq!((fifo.len(), fifo.is_empty()), (model.len(), model.is_empty()));
             }
         }
+    }
+
+    /// Fails if the places of many callers that leave from the middle are swept for each of them, or never.
+    #[test]
+    fn to_leave_from_the_middle_takes_no_look_at_all_others() {
+        let mut fifo = Fifo::default();
+        (0..60_000).for_each(|number| fifo.push_back(TicketId(number)));
+        let (mut sweeps, mut kept) = (0, fifo.places.len());
+        for number in (1..60_000).rev() {
+            fifo.remove(TicketId(number));
+            sweeps += usize::from(fifo.places.len() < kept);
+            kept = fifo.places.len();
+        }
+        assert!(sweeps <= 20, "{sweeps}");
+        assert_eq!((kept, fifo.len(), fifo.front()), (0, 1, Some(&TicketId(0))));
     }
 }

@@ -7,6 +7,7 @@ use super::core::{Core, Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
 use crate::clock::Instant;
 use crate::full_key::FullKey;
+use crate::reporter;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
@@ -180,8 +181,14 @@ impl Core {
         kept: impl Iterator<Item = Option<bool>>,
         now: Instant,
     ) {
-        for (id, kept) in tickets.iter().zip(kept.chain(iter::repeat(None))) {
-            self.renewal_said(*id, shares, sent, kept, now);
+        let mixed = seeded!(self, WrongLeaseExtended);
+        for (place, kept) in (0..tickets.len()).zip(kept.chain(iter::repeat(None))) {
+            let place = if mixed {
+                tickets.len() - 1 - place
+            } else {
+                place
+            };
+            self.renewal_said(tickets[place], shares, sent, kept, now);
         }
     }
 
@@ -267,22 +274,23 @@ impl Core {
         };
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
         let (key, fence) = (ticket.order.key.clone(), lease.fence);
-        tracing::warn!(
-            key = ?ticket.order.key.name(),
-            fence = fence.map(crate::Fence::get),
-            held_for = ?now.since(lease.since),
-            reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
-            "lease lost"
-        );
+        let (lost, held_for) = (key.clone(), now.since(lease.since));
+        reporter::log(move || {
+            tracing::warn!(
+                key = ?lost.name(),
+                fence = fence.map(crate::Fence::get),
+                ?held_for,
+                reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
+                "lease lost"
+            );
+        });
         ticket.stage = Stage::Lost;
         self.signal(Signal::Lost(id));
-        self.vacate(id, &key, now);
+        self.vacate(id, &key, false, now);
     }
 
-    /// The local holder of `key` is gone.
-    pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, now: Instant) {
-        let queue = self.queues.get(key);
-        let makes_way = queue.is_some_and(|queue| self.makes_way(queue, now));
+    /// The local holder of `key` is gone, and makes way for other clients or does not.
+    pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {

@@ -47,6 +47,9 @@ pub(crate) enum Command {
     },
     /// All callers are gone.
     Close,
+    /// Runs code of a test under the engine's mutex.
+    #[cfg(feature = "__test")]
+    Inside(Box<dyn FnOnce() + Send>),
 }
 
 impl Command {
@@ -107,6 +110,11 @@ impl Inbox {
         state.stopped = true;
         self.filled.store(false, Ordering::SeqCst);
         std::mem::take(&mut state.commands)
+    }
+
+    /// Whether no command is taken any more.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.state().stopped
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

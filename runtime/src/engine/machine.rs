@@ -19,7 +19,7 @@ use super::news::News;
 use super::shutdown::ShutdownReport;
 use super::slot::Slot;
 use super::spin::Spin;
-use super::ticket::TicketId;
+use super::ticket::{Removal, TicketId};
 use crate::LockError;
 use crate::clock::{Clock, Instant};
 use crate::counted::CountedMap;
@@ -228,20 +228,15 @@ impl Machine {
     pub(super) fn stop(&mut self, left: Vec<Command>, error: &LockError) {
         let slots = self.slots.drain().map(|(_, slot)| slot);
         let refused = self.inbox.drain(..).chain(left);
-        let refused = refused.flat_map(|command| match command {
-            Command::Acquire { slot, .. } => vec![slot],
-            Command::AcquireAll { orders, .. } => {
-                orders.into_iter().map(|(_, _, slot)| slot).collect()
-            }
-            _ => Vec::new(),
-        });
-        for slot in slots.chain(refused) {
+        let refused = refused.flat_map(|command| self.news.refuse(command));
+        for slot in slots.chain(refused.collect::<Vec<_>>()) {
             self.news.wakers.extend(slot.orphan(error.clone()));
             self.news.over.push(slot);
         }
         self.unattend();
-        self.shutdowns.clear();
-        self.alarms = Alarms::default();
+        let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
+        self.news.unanswered.extend(shutdowns);
+        self.news.alarms.extend(self.alarms.take());
         self.life = Life::Stopped;
         // Its connections are of no use any more.
         self.news.left = Some(std::mem::replace(&mut self.store, Box::new(Gone)));
@@ -283,17 +278,20 @@ impl Machine {
                 }
             }
             Command::Abandon(id) => {
-                self.slots.remove(&id);
+                let slot = self.slots.remove(&id);
+                self.news.wakers.extend(slot.and_then(|slot| slot.forget()));
                 self.core.abandon(id, now);
             }
             Command::Downgrade(id) => self.core.downgrade(id, now),
-            Command::Wake { at, caller } => self.alarms.set(at, caller),
+            Command::Wake { at, caller } => self.news.alarms.extend(self.alarms.set(at, caller)),
             Command::ShutDown { limit, reply } => {
                 self.last_shutdown += 1;
                 self.shutdowns.insert(self.last_shutdown, reply);
                 self.core.shut_down(self.last_shutdown, limit, now);
             }
             Command::Close => self.life = Life::Closed,
+            #[cfg(feature = "__test")]
+            Command::Inside(code) => code(),
         }
     }
 
@@ -358,11 +356,11 @@ impl Machine {
             Signal::Apart(ticket) => self
                 .slots
                 .remove(&ticket)
-                .and_then(|slot| slot.release(false)),
-            Signal::Released { ticket, confirmed } => self
+                .and_then(|slot| slot.release(Removal::Unknown)),
+            Signal::Released { ticket, removal } => self
                 .slots
                 .remove(&ticket)
-                .and_then(|slot| slot.release(confirmed)),
+                .and_then(|slot| slot.release(removal)),
             Signal::ShutDown(number, report) => {
                 let reply = self.shutdowns.remove(&number);
                 self.news.reports.extend(reply.map(|reply| (reply, report)));

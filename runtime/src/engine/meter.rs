@@ -6,18 +6,30 @@
 //! | `leasehold_leases_lost_total` | counter | |
 //! | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
 //!
-//! Keys are no labels: there are too many of them, and they can contain what nobody else should see.
+//! Keys are no labels: there are too many of them, and they can contain what must not be public.
+//!
+//! A recorder is the program's code and may block, so the engine only adds to numbers of its own. The
+//! [reporter thread](crate::reporter) hands them on, a few milliseconds later.
 
 use super::core::Signal;
+
 #[cfg(feature = "metrics")]
-use crate::LockError;
+use super::ticket::Removal;
+#[cfg(feature = "metrics")]
+pub(crate) use counted::tell_counts;
+#[cfg(feature = "metrics")]
+use counted::{Count, add};
 
 #[cfg(feature = "metrics")]
 pub(super) fn count(signal: &Signal) {
     match signal {
-        Signal::Granted { .. } => acquisition("granted"),
-        Signal::Failed(_, error) => acquisition(outcome(error)),
-        Signal::Lost(_) => metrics::counter!("leasehold_leases_lost_total").increment(1),
+        Signal::Granted { .. } => add(Count::Granted),
+        Signal::Failed(_, error) => add(Count::of(error)),
+        Signal::Lost(_)
+        | Signal::Released {
+            removal: Removal::Gone,
+            ..
+        } => add(Count::Lost),
         Signal::Extended { .. }
         | Signal::Shared(_)
         | Signal::Apart(_)
@@ -29,30 +41,117 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// A release came to its end: confirmed by the store, or given up when the lock had expired.
+/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired before an answer came.
 pub(super) fn released(confirmed: bool) {
     #[cfg(feature = "metrics")]
-    {
-        let confirmed = if confirmed { "true" } else { "false" };
-        metrics::counter!("leasehold_releases_total", "confirmed" => confirmed).increment(1);
-    }
+    add(if confirmed {
+        Count::Confirmed
+    } else {
+        Count::Unconfirmed
+    });
     #[cfg(not(feature = "metrics"))]
     let _ = confirmed;
 }
 
 #[cfg(feature = "metrics")]
-fn acquisition(outcome: &'static str) {
-    metrics::counter!("leasehold_acquisitions_total", "outcome" => outcome).increment(1);
-}
+mod counted {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::thread::sleep;
+    use std::time::Duration;
 
-#[cfg(feature = "metrics")]
-fn outcome(error: &LockError) -> &'static str {
-    match error {
-        LockError::Contended { .. } => "contended",
-        LockError::TimedOut { .. } => "timed_out",
-        LockError::QueueFull { .. } => "queue_full",
-        LockError::Unavailable { .. } => "unavailable",
-        LockError::ShuttingDown => "shutting_down",
-        _ => "other",
+    use crate::{LockError, reporter};
+
+    /// What is counted within this time is handed on together.
+    const TOGETHER: Duration = Duration::from_millis(5);
+
+    /// What can be counted.
+    #[derive(Clone, Copy)]
+    pub(super) enum Count {
+        Granted,
+        Contended,
+        TimedOut,
+        QueueFull,
+        Unavailable,
+        ShuttingDown,
+        OtherError,
+        Lost,
+        Confirmed,
+        Unconfirmed,
+    }
+
+    const ALL: [Count; 10] = [
+        Count::Granted,
+        Count::Contended,
+        Count::TimedOut,
+        Count::QueueFull,
+        Count::Unavailable,
+        Count::ShuttingDown,
+        Count::OtherError,
+        Count::Lost,
+        Count::Confirmed,
+        Count::Unconfirmed,
+    ];
+
+    /// What has been counted and not been handed on.
+    static COUNTED: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
+
+    /// Whether the reporter thread knows that something has been counted.
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn add(count: Count) {
+        COUNTED[count as usize].fetch_add(1, Ordering::Relaxed);
+        // The next count asks again where the reporter's queue is full.
+        if !KNOWN.swap(true, Ordering::AcqRel) && !reporter::counts_changed() {
+            KNOWN.store(false, Ordering::Release);
+        }
+    }
+
+    /// On the reporter thread: hands on what has been counted.
+    pub(crate) fn tell_counts() {
+        sleep(TOGETHER);
+        KNOWN.store(false, Ordering::Release);
+        for count in ALL {
+            let times = COUNTED[count as usize].swap(0, Ordering::AcqRel);
+            if 0 < times {
+                count.tell(times);
+            }
+        }
+    }
+
+    impl Count {
+        pub(super) fn of(error: &LockError) -> Self {
+            match error {
+                LockError::Contended { .. } => Self::Contended,
+                LockError::TimedOut { .. } => Self::TimedOut,
+                LockError::QueueFull { .. } => Self::QueueFull,
+                LockError::Unavailable { .. } => Self::Unavailable,
+                LockError::ShuttingDown => Self::ShuttingDown,
+                _ => Self::OtherError,
+            }
+        }
+
+        fn tell(self, times: u64) {
+            let counter = match self {
+                Self::Granted => acquisitions("granted"),
+                Self::Contended => acquisitions("contended"),
+                Self::TimedOut => acquisitions("timed_out"),
+                Self::QueueFull => acquisitions("queue_full"),
+                Self::Unavailable => acquisitions("unavailable"),
+                Self::ShuttingDown => acquisitions("shutting_down"),
+                Self::OtherError => acquisitions("other"),
+                Self::Lost => metrics::counter!("leasehold_leases_lost_total"),
+                Self::Confirmed => releases("true"),
+                Self::Unconfirmed => releases("false"),
+            };
+            counter.increment(times);
+        }
+    }
+
+    fn acquisitions(outcome: &'static str) -> metrics::Counter {
+        metrics::counter!("leasehold_acquisitions_total", "outcome" => outcome)
+    }
+
+    fn releases(confirmed: &'static str) -> metrics::Counter {
+        metrics::counter!("leasehold_releases_total", "confirmed" => confirmed)
     }
 }

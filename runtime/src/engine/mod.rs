@@ -46,8 +46,10 @@ pub(crate) use driver::Engine;
 pub(crate) use inbox::Command;
 #[cfg(feature = "redis")]
 pub(crate) use jitter::Jitter;
+#[cfg(feature = "metrics")]
+pub(crate) use meter::tell_counts;
 pub(crate) use news::guarded;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::Slot;
 pub(crate) use thread::{Connecting, Place, start};
-pub(crate) use ticket::{Order, Share, TicketId, Watchdog};
+pub(crate) use ticket::{Order, Removal, Share, TicketId, Watchdog};

@@ -3,24 +3,27 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Waker;
 
 use tokio::sync::oneshot;
 
+use super::inbox::Command;
 use super::shutdown::ShutdownReport;
-use super::slot::Slot;
+use super::slot::{Parting, Slot};
+use crate::reporter;
 use crate::store::LockStore;
 
 /// Whom to wake, and what for.
 #[derive(Default)]
 pub(super) struct News {
-    pub(super) wakers: Vec<Waker>,
+    pub(super) wakers: Vec<Parting>,
     /// Who is to look for the answers of all from now on.
     pub(super) asker: Option<Arc<Slot>>,
     /// Locks that are not held any more, which more than one task may watch.
     pub(super) over: Vec<Arc<Slot>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
+    /// Shutdowns that nobody will report: their askers are told by the drop.
+    pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
     /// A store that is not used any more.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
@@ -33,15 +36,33 @@ impl News {
             && self.over.is_empty()
             && self.alarms.is_empty()
             && self.reports.is_empty()
+            && self.unanswered.is_empty()
             && self.left.is_none();
         (!none).then(|| mem::take(self))
+    }
+
+    /// Takes what a command would tell that is not carried out any more. Returns the slots of its locks.
+    pub(super) fn refuse(&mut self, command: Command) -> Vec<Arc<Slot>> {
+        match command {
+            Command::Acquire { slot, .. } => return vec![slot],
+            Command::AcquireAll { orders, .. } => {
+                return orders.into_iter().map(|(_, _, slot)| slot).collect();
+            }
+            Command::Wake { caller, .. } => self.alarms.push(caller),
+            Command::ShutDown { reply, .. } => self.unanswered.push(reply),
+            _ => {}
+        }
+        Vec::new()
     }
 
     /// Tells everybody. A waker is other people's code: one that panics is not to keep the others from being woken, nor to end the thread
     /// of a caller that has nothing to do with it.
     pub(super) fn tell(self) {
-        for waker in self.wakers {
-            guarded(|| waker.wake());
+        for parting in self.wakers {
+            guarded(|| match parting {
+                Parting::Wake(waker) => waker.wake(),
+                Parting::Drop(waker) => drop(waker),
+            });
         }
         if let Some(waker) = self.asker.and_then(|slot| slot.nudge()) {
             guarded(|| waker.wake());
@@ -61,6 +82,7 @@ impl News {
                 let _ = reply.send(report);
             });
         }
+        guarded(|| drop(self.unanswered));
         drop(self.left);
     }
 }
@@ -68,6 +90,6 @@ impl News {
 /// Wakes somebody, whatever the waker does.
 pub(crate) fn guarded(tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
-        tracing::error!("the waker of a task that uses a lock has panicked");
+        reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));
     }
 }

@@ -8,8 +8,9 @@
 use super::core::{Core, Signal};
 use super::meter;
 use super::queue::KeyQueue;
-use super::ticket::{Stage, Ticket, TicketId};
+use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::seeded::seeded;
 
 impl Core {
@@ -42,7 +43,7 @@ impl Core {
         if awaited {
             self.signal(Signal::Released {
                 ticket: id,
-                confirmed: true,
+                removal: Removal::Confirmed,
             });
         }
         let sent = if seeded!(self, PassedOnWithoutEnd) {
@@ -51,6 +52,12 @@ impl Core {
             lease.sent
         };
         self.grant(heir, sent, fence, now);
+        if seeded!(self, HeirNotRenewed)
+            && let Some(ticket) = self.tickets.get_mut(&heir)
+            && let Stage::Held(lease) = &mut ticket.stage
+        {
+            lease.renew_at = None;
+        }
         true
     }
 
@@ -75,7 +82,7 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
-            && holder.kept_until.is_none()
+            && (holder.kept_until.is_none() || seeded!(self, KeptPassedOn))
             && holder.order.share.is_none()
             && ticket.order.share.is_none()
             && is_settled(holder)
@@ -84,8 +91,14 @@ impl Core {
         may.then_some(heir)
     }
 
-    /// Whether a key that is released is to be left free for clients that know no queue.
-    pub(super) fn makes_way(&self, queue: &KeyQueue, now: Instant) -> bool {
+    /// Whether the key of `id`, if that holds it, is to be left free for clients that know no queue.
+    pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
+        let queue = self.queues.get(key);
+        let queue = queue.filter(|queue| queue.holder == Some(id));
+        queue.is_some_and(|queue| self.makes_way(queue, now))
+    }
+
+    fn makes_way(&self, queue: &KeyQueue, now: Instant) -> bool {
         !seeded!(self, WayNotMade) && queue.is_to_make_way(self.limits.make_way_after, now)
     }
 }

@@ -147,13 +147,9 @@ impl KeyQueue {
         }
     }
 
-    /// Takes `ticket` out of the queue; nearly always it is the first.
+    /// Takes `ticket` out of the queue, which it is in.
     pub(super) fn remove(&mut self, ticket: TicketId) {
-        if self.waiting.front() == Some(&ticket) {
-            self.waiting.pop_front();
-        } else {
-            self.waiting.retain(|waiting| *waiting != ticket);
-        }
+        self.waiting.remove(ticket);
     }
 
     fn settled(&mut self) {

@@ -4,12 +4,16 @@
 //! closed its socket, 100 were. So a removal counts as final only where it went behind every acquire of its token
 //! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
 //! would have expired by itself.
+//!
+//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells of a lost lease: see
+//! [`Removal::Gone`].
 
 use std::time::Duration;
 
 use super::core::{Core, Flight, Signal};
-use super::ticket::{Cleanup, Stage, TicketId};
+use super::ticket::{Cleanup, Origin, Removal, Stage, TicketId};
 use crate::clock::Instant;
+use crate::reporter;
 use crate::seeded::seeded;
 use crate::store::{Failure, Op, Reply, Retry};
 
@@ -39,9 +43,10 @@ impl Core {
                 self.pump(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
+                let makes_way = self.holder_makes_way(id, &key, now);
                 // The removal goes first: the next waiter's acquire follows it on the same connection.
                 self.start_cleanup(id, awaited, now);
-                self.vacate(id, &key, now);
+                self.vacate(id, &key, makes_way, now);
             }
             Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
             Stage::Releasing(_) => {}
@@ -61,13 +66,18 @@ impl Core {
             return;
         };
         let terms = ticket.order.terms;
-        let was_held = matches!(ticket.stage, Stage::Held(_) | Stage::Lost);
+        let origin = match &ticket.stage {
+            Stage::Held(lease) => Origin::Live(lease.fence),
+            Stage::Lost => Origin::Lost,
+            _ => Origin::Abandoned,
+        };
         ticket.stage = Stage::Releasing(Cleanup {
             awaited: awaited.then(|| now + terms.attempt()),
             next_try: now,
             until: now + terms.ttl(),
             tries: 0,
-            was_held,
+            open: 0,
+            origin,
             removed: false,
         });
         self.remove_key(id, now);
@@ -92,6 +102,7 @@ impl Core {
             .min(io_timeout);
         let pause = pause(cleanup.tries);
         cleanup.tries += 1;
+        cleanup.open += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
         let (key, token, share) = (
             ticket.order.key.clone(),
@@ -99,17 +110,19 @@ impl Core {
             ticket.order.share,
         );
         let certain = ticket.open.is_empty();
-        let after = ticket.open.to_vec();
-        let held = self.queues.get(&key);
-        let held = held.filter(|queue| queue.holder == Some(id));
-        let makes_way = held.is_some_and(|queue| self.makes_way(queue, now));
+        let after = if seeded!(self, OrderForgotten) {
+            Vec::new()
+        } else {
+            ticket.open.to_vec()
+        };
+        let makes_way = keep.is_none() && self.holder_makes_way(id, &key, now);
         let op = match share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
                 key,
                 token,
                 keep,
-                makes_way: makes_way && keep.is_none(),
+                makes_way,
                 after,
             },
         };
@@ -134,7 +147,10 @@ impl Core {
             return;
         };
         match result {
-            Ok(Reply::Released { ordered, .. }) => {
+            Ok(Reply::Released { found, ordered }) => {
+                if cleanup.finds_a_loss(found, certain) && !seeded!(self, GoneIsReleased) {
+                    return self.gone(id, now);
+                }
                 cleanup.removed = true;
                 let awaited = cleanup.awaited.take().is_some();
                 let pause = pause(cleanup.tries);
@@ -142,7 +158,7 @@ impl Core {
                 if awaited {
                     self.signal(Signal::Released {
                         ticket: id,
-                        confirmed: true,
+                        removal: Removal::Confirmed,
                     });
                 }
                 if certain || ordered || seeded!(self, RemovalBelieved) {
@@ -151,6 +167,9 @@ impl Core {
             }
             Ok(_) => {}
             Err(failure) => {
+                if !failure.executed {
+                    cleanup.open -= 1;
+                }
                 let pause = match failure.retry {
                     Retry::Now if cleanup.tries == 1 => Duration::ZERO,
                     _ => pause(cleanup.tries),
@@ -172,17 +191,20 @@ impl Core {
             cleanup.awaited = None;
             self.signal(Signal::Released {
                 ticket: id,
-                confirmed: false,
+                removal: Removal::Unknown,
             });
             return self.release_due(id, now);
         }
         if cleanup.until <= now {
-            if cleanup.was_held && !cleanup.removed {
-                tracing::warn!(
-                    key = ?ticket.order.key.name(),
-                    tries = cleanup.tries,
-                    "release not confirmed; the lock has expired by now"
-                );
+            if cleanup.origin != Origin::Abandoned && !cleanup.removed {
+                let (key, tries) = (ticket.order.key.clone(), cleanup.tries);
+                reporter::log(move || {
+                    tracing::warn!(
+                        key = ?key.name(),
+                        tries,
+                        "release not confirmed; the lock has expired by now"
+                    );
+                });
             }
             self.forget(id, now);
         } else if cleanup.next_try <= now {
@@ -190,14 +212,44 @@ impl Core {
         }
     }
 
+    /// The store did not have the lock that was to be removed.
+    fn gone(&mut self, id: TicketId, now: Instant) {
+        if let Some(ticket) = self.tickets.get(&id)
+            && let Stage::Releasing(cleanup) = &ticket.stage
+            && let Origin::Live(fence) = cleanup.origin
+        {
+            let key = ticket.order.key.clone();
+            reporter::log(move || {
+                tracing::warn!(
+                    key = ?key.name(),
+                    fence = fence.map(crate::Fence::get),
+                    "lease lost: the store did not have the lock any more when it was released"
+                );
+            });
+        }
+        self.signal(Signal::Released {
+            ticket: id,
+            removal: Removal::Gone,
+        });
+        self.forget(id, now);
+    }
+
     fn forget(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.remove(&id)
             && let Stage::Releasing(cleanup) = ticket.stage
-            && cleanup.was_held
+            && cleanup.origin != Origin::Abandoned
         {
             self.count_release(cleanup.removed);
         }
         self.shutdown_due(now);
+    }
+}
+
+impl Cleanup {
+    /// Whether an answer tells of a loss. Nothing else of this ticket can have removed the key then: no other try may have been
+    /// carried out, no acquire is open, and the engine took the lease to last.
+    fn finds_a_loss(&self, found: bool, certain: bool) -> bool {
+        !found && certain && self.open == 1 && matches!(self.origin, Origin::Live(_))
     }
 }
 

@@ -10,6 +10,7 @@ use super::inbox::{Command, Inbox};
 use super::lookout;
 use super::machine::Machine;
 use super::news::{News, guarded};
+use super::slot::Parting;
 use super::ticket::TicketId;
 use crate::clock::{Clock, Instant};
 use crate::{LockError, StoreError};
@@ -230,7 +231,8 @@ impl Shared {
             && self.somebody_rests.swap(false, Ordering::SeqCst)
         {
             let resting = self.resting().take();
-            news.get_or_insert_default().wakers.extend(resting);
+            let wakers = &mut news.get_or_insert_default().wakers;
+            wakers.extend(resting.map(Parting::Wake));
         }
         news
     }
@@ -277,7 +279,7 @@ pub(super) fn stopped() -> LockError {
     LockError::Unavailable {
         source: StoreError::new(
             "stopped",
-            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew",
+            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew, and install it in the place of this one",
         ),
     }
 }

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
+use crate::seeded::seeded;
 use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.
@@ -33,6 +35,14 @@ pub(crate) struct Slot {
     watched: AtomicBool,
 }
 
+/// A waker that leaves a slot. It is the program's code, and used only after the engine's mutex has been released.
+#[derive(Debug)]
+pub(super) enum Parting {
+    Wake(Waker),
+    /// Its task is awake, or gone.
+    Drop(Waker),
+}
+
 #[derive(Debug)]
 struct State {
     phase: Phase,
@@ -51,8 +61,8 @@ enum Phase {
     Held,
     Lost,
     Failed(LockError),
-    /// Released, and whether the store has confirmed it.
-    Released(bool),
+    /// Released, and what became of that.
+    Released(Removal),
 }
 
 impl Slot {
@@ -128,45 +138,66 @@ impl Slot {
 
     /// Wakes this task when the lock is lost; whether it is held until now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
-        let mut state = self.state();
-        state.register(cx);
-        state.phase == Phase::Held
+        let ended = |state: &mut State| (state.phase != Phase::Held).then_some(());
+        self.poll_with(cx, ended).is_pending()
     }
 
     /// Ready when the lock is held, or will not be.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
-        let mut state = self.state();
-        match &state.phase {
-            Phase::Waiting => {
-                state.register(cx);
-                Poll::Pending
-            }
-            Phase::Failed(error) => Poll::Ready(Err(error.clone())),
-            Phase::Held | Phase::Lost | Phase::Released(_) => Poll::Ready(Ok(())),
-        }
+        self.poll_with(cx, |state| match &state.phase {
+            Phase::Waiting => None,
+            Phase::Failed(error) => Some(Err(error.clone())),
+            Phase::Held | Phase::Lost | Phase::Released(_) => Some(Ok(())),
+        })
     }
 
     /// Ready when the lock has become a share, or is not held any more; tells which.
     pub(crate) fn poll_shared(&self, cx: &Context<'_>) -> Poll<bool> {
-        let mut state = self.state();
-        if state.shared || state.phase != Phase::Held {
-            return Poll::Ready(state.phase == Phase::Held);
-        }
-        state.register(cx);
-        Poll::Pending
+        self.poll_with(cx, |state| {
+            let held = state.phase == Phase::Held;
+            (state.shared || !held).then_some(held)
+        })
     }
 
-    /// Ready when the release is over; tells whether the store has confirmed it.
-    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
-        let mut state = self.state();
-        match state.phase {
-            Phase::Released(confirmed) => Poll::Ready(confirmed),
-            Phase::Failed(_) => Poll::Ready(false),
+    /// Ready when the release is over; tells what became of it.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
+        self.poll_with(cx, |state| match state.phase {
+            Phase::Released(removal) => Some(removal),
+            Phase::Failed(_) => Some(Removal::Unknown),
             Phase::Waiting | Phase::Held | Phase::Lost => {
                 state.awaits_release = true;
-                state.register(cx);
-                Poll::Pending
+                None
             }
+        })
+    }
+
+    /// Ready with what `look` finds in the state; as long as it finds nothing, this task is woken for a change.
+    ///
+    /// A waker is the program's code: to clone or drop it may use this pool. So that happens outside of the mutex.
+    fn poll_with<T>(
+        &self,
+        cx: &Context<'_>,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let mut fresh = None;
+        loop {
+            let mut state = self.state();
+            if let Some(found) = look(&mut state) {
+                drop(state);
+                return Poll::Ready(found);
+            }
+            if matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
+                drop(state);
+                return Poll::Pending;
+            }
+            if let Some(waker) = fresh.take() {
+                let earlier = state.waker.replace(waker);
+                drop(state);
+                drop(earlier);
+                return Poll::Pending;
+            }
+            drop(state);
+            fresh = Some(cx.waker().clone());
         }
     }
 
@@ -185,13 +216,14 @@ impl Slot {
         }
     }
 
-    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) -> Option<Waker> {
+    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) -> Option<Parting> {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
         let mut state = self.state();
         state.fence = fence;
-        state.enter(Phase::Held)
+        let waker = state.enter(Phase::Held);
+        waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
 
     /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
@@ -215,37 +247,54 @@ impl Slot {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
-    pub(super) fn share(&self) -> Option<Waker> {
+    pub(super) fn share(&self) -> Option<Parting> {
         let mut state = self.state();
         state.shared = true;
-        state.enter(Phase::Held)
+        state.enter(Phase::Held).map(Parting::Wake)
     }
 
     /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
     /// [closed](Self::close) it.
-    pub(super) fn lose(&self) -> Option<Waker> {
-        self.finish(Phase::Lost)
+    pub(super) fn lose(&self) -> Option<Parting> {
+        let waker = self.finish(Phase::Lost);
+        waker.filter(|_| !seeded!(LossUnheard))
     }
 
-    pub(super) fn fail(&self, error: LockError) -> Option<Waker> {
+    pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
         self.finish(Phase::Failed(error))
     }
 
-    /// Whoever has let go and has not asked after it yet is awake, and will.
-    pub(super) fn release(&self, confirmed: bool) -> Option<Waker> {
+    /// A task that has let go and has not asked after the release is awake, and will ask: it is not woken. A loss that the engine saw
+    /// first stays one.
+    pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();
         let held = matches!(state.phase, Phase::Held | Phase::Lost);
-        let waker = state.enter(Phase::Released(confirmed));
-        waker.filter(|_| state.awaits_release || !held)
+        let awake = held && !state.awaits_release;
+        let removal = match state.phase {
+            Phase::Lost => Removal::Gone,
+            _ => removal,
+        };
+        let waker = state.enter(Phase::Released(removal))?;
+        Some(if awake {
+            Parting::Drop(waker)
+        } else {
+            Parting::Wake(waker)
+        })
+    }
+
+    /// The caller is gone. Returns its waker, to be dropped outside of the engine's mutex.
+    pub(super) fn forget(&self) -> Option<Parting> {
+        self.state().waker.take().map(Parting::Drop)
     }
 
     /// The engine is gone: nothing is granted or kept any more.
-    pub(super) fn orphan(&self, error: LockError) -> Option<Waker> {
+    pub(super) fn orphan(&self, error: LockError) -> Option<Parting> {
         let phase = self.state().phase.clone();
         match phase {
             Phase::Waiting => self.fail(error),
-            Phase::Held | Phase::Lost => self.finish(Phase::Released(false)),
+            Phase::Held => self.finish(Phase::Released(Removal::Unknown)),
+            Phase::Lost => self.finish(Phase::Released(Removal::Gone)),
             Phase::Failed(_) | Phase::Released(_) => None,
         }
     }
@@ -260,9 +309,9 @@ impl Slot {
         self.state().waker.take()
     }
 
-    fn finish(&self, phase: Phase) -> Option<Waker> {
+    fn finish(&self, phase: Phase) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
-        self.state().enter(phase)
+        self.state().enter(phase).map(Parting::Wake)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -274,13 +323,6 @@ impl State {
     fn enter(&mut self, phase: Phase) -> Option<Waker> {
         self.phase = phase;
         self.waker.take()
-    }
-
-    fn register(&mut self, cx: &Context<'_>) {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => self.waker = Some(cx.waker().clone()),
-        }
     }
 }
 
@@ -315,15 +357,21 @@ mod tests {
         let awake = held();
         assert!(awake.register(&cx), "as a body that waits for something");
         awake.close();
-        assert!(awake.release(true).is_none());
-        assert_eq!(awake.poll_released(&cx), Poll::Ready(true));
+        let released = awake.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Drop(_))));
+        assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
         let asleep = held();
         asleep.close();
         assert!(asleep.poll_released(&cx).is_pending());
-        assert!(asleep.release(true).is_some());
+        let released = asleep.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Wake(_))));
         let refused = Slot::new("key".into(), Clock::System);
         assert!(refused.poll_granted(&cx).is_pending());
-        assert!(refused.release(false).is_some(), "told to ask otherwise");
+        let told = refused.release(Removal::Unknown);
+        assert!(
+            matches!(told, Some(Parting::Wake(_))),
+            "told to ask otherwise"
+        );
     }
 
     /// Fails if a body that waits for something is not told of a loss, whichever comes first.

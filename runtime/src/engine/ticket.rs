@@ -133,10 +133,33 @@ pub(super) struct Cleanup {
     /// By then the key has expired by itself.
     pub(super) until: Instant,
     pub(super) tries: u32,
-    /// Whether the caller held the lock; otherwise this removes what an abandoned acquire may have left.
-    pub(super) was_held: bool,
+    /// Tries that the store may have carried out, or may yet, each counted until it is known that it did not.
+    pub(super) open: u32,
+    pub(super) origin: Origin,
     /// Whether a confirmed removal has been seen.
     pub(super) removed: bool,
+}
+
+/// What a removal ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A lease that lasted, as far as the engine knew.
+    Live(Option<Fence>),
+    /// A lease whose loss has been told.
+    Lost,
+    /// What an abandoned acquire may have left.
+    Abandoned,
+}
+
+/// What became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The store has confirmed it, or the lock was handed over inside the process.
+    Confirmed,
+    /// Not known, when the caller's time to wait was over.
+    Unknown,
+    /// The lease had been lost: the store did not have the lock any more.
+    Gone,
 }
 
 impl Order {

@@ -15,6 +15,7 @@ use super::queue::KeyQueue;
 use super::ticket::{Order, Stage, Ticket, TicketId};
 use crate::LockError;
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
@@ -66,7 +67,7 @@ impl Core {
         } else {
             wait.min(io_timeout)
         };
-        for (id, order) in orders {
+        for (place, (id, order)) in orders.into_iter().enumerate() {
             let mut queue = KeyQueue::new();
             queue.push(id, &order);
             self.queues.insert(order.key.clone(), queue);
@@ -76,7 +77,9 @@ impl Core {
             };
             let mut ticket = Ticket::new(order, now, now + budget);
             ticket.stage = stage;
-            ticket.open.push(op);
+            if place == 0 || !seeded!(self, SecondKeyOrphaned) {
+                ticket.open.push(op);
+            }
             self.tickets.insert(id, ticket);
             self.arm(id);
         }

@@ -9,6 +9,7 @@ use super::memory::{MemoryStore, Space};
 use crate::check::{CheckReport, Finding};
 use crate::clock::Clock;
 use crate::engine::Connecting;
+use crate::reporter;
 use crate::{LockError, Replicas};
 
 /// The stores that a URL can name.
@@ -194,7 +195,7 @@ impl Target {
                     Clock::System => Space::shared(&name),
                     Clock::Tokio(_) => Space::private(options.clock),
                 };
-                tracing::warn!("locks on memory:// protect this process only");
+                reporter::log(|| tracing::warn!("locks on memory:// protect this process only"));
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
             #[cfg(feature = "__test")]

@@ -68,11 +68,6 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
     if matches!(job().scenario, Scenario::InitFromEnv) {
         return leasehold::init_from_env().await;
     }
-    if matches!(job().scenario, Scenario::Conform) {
-        leasehold::__test::conformance(&job().url).await;
-        leasehold::__test::conformance_of_queues(&job().url).await;
-        return Ok(());
-    }
     let wait = Duration::from_millis(job().wait_ms);
     let pool = LockPool::builder().url(&job().url).wait(wait);
     pool.connect().await?.install()?;
@@ -102,7 +97,7 @@ async fn run(leave: &Notify) -> Result<(), LockError> {
             Ok(())
         }
         Scenario::Transfer { tasks, moves, seed } => move_money(*tasks, *moves, *seed).await,
-        Scenario::InitFromEnv | Scenario::Conform => Ok(()),
+        Scenario::InitFromEnv => Ok(()),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::__test::{confirmed, now};
-use leasehold::{LockError, LockHandle, LockPool};
+use leasehold::__test::{confirmed_of, now};
+use leasehold::{Fence, LockError, LockGuard, LockHandle, LockPool};
 
 use super::calls;
-use super::job::Work;
+use super::job::{Form, Work};
 use super::ledger::Ledger;
 use super::shop::{Sale, Shop};
 use crate::oracle::{History, Mode, Note};
@@ -36,24 +36,61 @@ pub(super) struct Desk {
 pub(super) struct Errand {
     pub(super) desk: Arc<Desk>,
     pub(super) pool: LockPool,
-    pub(super) key: String,
+    /// Two for a call of two keys.
+    pub(super) keys: Vec<String>,
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
+    pub(super) form: Form,
     pub(super) work: Work,
+    pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
     /// When the present poll of the whole call began, before it came to the lock's gate.
     pub(super) began: Arc<AtomicU64>,
+    /// The body whose lock this call enters.
+    pub(super) within: Option<u64>,
+}
+
+impl Errand {
+    pub(super) fn key(&self) -> &str {
+        &self.keys[0]
+    }
+
+    /// The other key of a call of two.
+    pub(super) fn second(&self) -> &str {
+        &self.keys[1]
+    }
+
+    /// For how long the key stays after the body's end.
+    pub(super) fn hold(&self) -> Duration {
+        match self.form {
+            Form::Kept { ms } => Duration::from_millis(ms),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// A call that is nested in the body of `holder`.
+    fn nested_in(&self, holder: u64) -> Self {
+        Self {
+            form: Form::Plain,
+            mode: Mode::Alone,
+            fails: false,
+            asked: now(),
+            within: Some(holder),
+            ..self.clone()
+        }
+    }
 }
 
 /// Makes the call and notes how it ended.
 pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
-    let (desk, key, asked) = (Arc::clone(&errand.desk), errand.key.clone(), errand.asked);
+    let (desk, asked) = (Arc::clone(&errand.desk), errand.asked);
+    let key = errand.key().to_owned();
     let began = Arc::clone(&errand.began);
     let ended = stamped(&began, calls::make(errand, watchdog)).await;
     let at = now();
     match ended {
-        Err(LockError::Lost { .. }) => desk.history.note(&Note::Lost { key, at }),
+        Err(LockError::Lost { key, .. }) => desk.history.note(&Note::Lost { key, at }),
         Err(error) if error.is_contention() => desk.history.note(&Note::Refused {
             key,
             asked,
@@ -76,15 +113,36 @@ async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     .await
 }
 
-/// The body of every call.
-pub(super) async fn inside(errand: &Errand, lock: LockHandle) {
+/// The body of every call but those that are downgraded.
+pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
     let body = Body::enter(errand, lock);
-    let mut work = pin!(body.work());
+    let mut work = pin!(body.ends());
     poll_fn(|context| {
-        body.polled();
+        if body.is_gated() {
+            body.polled();
+        }
         work.as_mut().poll(context)
     })
-    .await;
+    .await
+}
+
+/// The body of a call that is downgraded when its work is done once.
+pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
+    let body = Body::enter(errand, guard.handle());
+    body.work().await;
+    for stake in &body.stakes {
+        body.note(&Note::Shared {
+            key: stake.key.clone(),
+            holder: body.holder,
+            at: now(),
+        });
+    }
+    guard.downgrade().await?;
+    match errand.work {
+        Work::Count { pause_us } => body.read(Duration::from_micros(pause_us)).await,
+        _ => body.work().await,
+    }
+    Ok(())
 }
 
 /// A body; it has left when this is dropped.
@@ -92,34 +150,68 @@ struct Body<'a> {
     errand: &'a Errand,
     lock: LockHandle,
     holder: u64,
-    fence: u64,
+    /// What it has of each of its keys.
+    stakes: Vec<Stake>,
+    /// Whether it has come to a good end.
+    good: AtomicBool,
+}
+
+/// A lease on one key.
+struct Stake {
+    key: String,
+    fence: Option<Fence>,
     /// The end of the lease as confirmed last.
     deadline: Arc<AtomicU64>,
 }
 
+impl Stake {
+    fn of(key: &str, lock: &LockHandle) -> Self {
+        Self {
+            key: key.to_owned(),
+            fence: lock.fence_of(key),
+            deadline: Arc::new(AtomicU64::new(confirmed_of(lock, key))),
+        }
+    }
+
+    fn fence(&self) -> u64 {
+        self.fence.map_or(0, u64::from)
+    }
+
+    fn deadline(&self, lock: &LockHandle) -> u64 {
+        let confirmed = confirmed_of(lock, &self.key);
+        self.deadline.fetch_max(confirmed, Ordering::Relaxed);
+        self.deadline.load(Ordering::Relaxed)
+    }
+}
+
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        let deadline = confirmed(&lock);
+        // Before the look at the clock.
+        let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
+        let stakes: Vec<_> = stakes.collect();
         let at = now();
         let number = NEXT_HOLDER.fetch_add(1, Ordering::Relaxed);
         let body = Self {
             holder: (u64::from(std::process::id()) << 32) | number,
-            fence: lock.fence().map_or(0, u64::from),
-            deadline: Arc::new(AtomicU64::new(deadline)),
+            stakes,
             errand,
             lock,
+            good: AtomicBool::new(false),
         };
-        let sent = deadline.saturating_sub(lease(errand.ttl));
-        body.note(&Note::Enter {
-            key: errand.key.clone(),
-            holder: body.holder,
-            fence: body.lock.fence().map(u64::from),
-            asked: errand.asked,
-            at,
-            sent,
-            deadline,
-            mode: errand.mode,
-        });
+        for stake in &body.stakes {
+            let deadline = stake.deadline.load(Ordering::Relaxed);
+            body.note(&Note::Enter {
+                key: stake.key.clone(),
+                holder: body.holder,
+                fence: stake.fence.map(u64::from),
+                asked: errand.asked,
+                at,
+                sent: deadline.saturating_sub(lease(errand.ttl)),
+                deadline,
+                mode: errand.mode,
+                within: errand.within,
+            });
+        }
         body
     }
 
@@ -127,24 +219,41 @@ impl<'a> Body<'a> {
         self.errand.desk.history.note(note);
     }
 
-    fn deadline(&self) -> u64 {
-        self.deadline
-            .fetch_max(confirmed(&self.lock), Ordering::Relaxed);
-        self.deadline.load(Ordering::Relaxed)
-    }
-
     /// Each poll: whether the gate should have prevented it.
     fn polled(&self) {
         let began = self.errand.began.load(Ordering::Relaxed);
-        let deadline = self.deadline();
-        if began >= deadline {
-            self.note(&Note::LatePoll {
-                key: self.errand.key.clone(),
-                holder: self.holder,
-                began,
-                deadline,
-            });
+        for stake in &self.stakes {
+            let deadline = stake.deadline(&self.lock);
+            if began >= deadline {
+                self.note(&Note::LatePoll {
+                    key: stake.key.clone(),
+                    holder: self.holder,
+                    began,
+                    deadline,
+                });
+            }
         }
+    }
+
+    /// The work, the nested calls, and the result.
+    async fn ends(&self) -> Result<(), LockError> {
+        self.work().await;
+        if self.errand.form == Form::Nesting {
+            self.nest().await;
+        }
+        if self.errand.fails {
+            // Any error will do.
+            return Err(LockError::NotInstalled);
+        }
+        self.good.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Two nested calls at once, which take turns.
+    async fn nest(&self) {
+        let nested = || Box::pin(calls::nested(self.errand.nested_in(self.holder)));
+        // Refused or lost: the body goes on, and the gate knows.
+        let _ = tokio::join!(nested(), nested());
     }
 
     async fn work(&self) {
@@ -156,43 +265,60 @@ impl<'a> Body<'a> {
             Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
             Work::Stay { ms, .. } => {
                 let until = now() + ms * 1_000_000;
-                while now() < until {
+                // A guard is no gate.
+                while now() < until && (self.is_gated() || self.lock.check().is_ok()) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
+            Work::Wait { ms } => tokio::time::sleep(Duration::from_millis(ms)).await,
             Work::Sell { .. } => self.sell().await,
             Work::Block { ms } => std::thread::sleep(Duration::from_millis(ms)),
         }
     }
 
+    fn is_gated(&self) -> bool {
+        !matches!(self.errand.form, Form::ByHand | Form::Downgrading { .. })
+    }
+
     async fn sell(&self) {
+        let stake = &self.stakes[0];
         let sale = Sale {
             desk: Arc::clone(&self.errand.desk),
-            key: self.errand.key.clone(),
+            key: stake.key.clone(),
             holder: self.holder,
             lock: self.lock.clone(),
-            deadline: Arc::clone(&self.deadline),
+            deadline: Arc::clone(&stake.deadline),
         };
         Arc::new(sale).sell().await;
         loop {
-            self.deadline();
+            stake.deadline(&self.lock);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
+    /// What is counted for each key.
+    fn look(&self) -> Vec<u64> {
+        let ledger = &self.errand.desk.ledger;
+        let stakes = self.stakes.iter();
+        stakes
+            .map(|stake| ledger.read(&stake.key, stake.fence()))
+            .collect()
+    }
+
     async fn read(&self, most: Duration) {
-        let Errand { desk, key, .. } = self.errand;
-        let first = desk.ledger.read(key, self.fence);
+        let first = self.look();
         self.pause(most).await;
-        let last = desk.ledger.read(key, self.fence);
-        self.note(&Note::Read {
-            key: key.clone(),
-            holder: self.holder,
-            first,
-            last,
-            at: now(),
-            deadline: self.deadline(),
-        });
+        let last = self.look();
+        for (stake, (first, last)) in self.stakes.iter().zip(first.into_iter().zip(last)) {
+            self.note(&Note::Read {
+                key: stake.key.clone(),
+                holder: self.holder,
+                first,
+                last,
+                at: now(),
+                deadline: stake.deadline(&self.lock),
+            });
+        }
     }
 
     async fn pause(&self, most: Duration) {
@@ -205,23 +331,28 @@ impl<'a> Body<'a> {
     }
 
     async fn count(&self, most: Duration) {
-        let Errand { desk, key, .. } = self.errand;
-        let seen = desk.ledger.read(key, self.fence);
+        let seen = self.look();
         self.pause(most).await;
-        let deadline = self.deadline();
-        desk.ledger
-            .write(key, self.fence, seen, deadline, |written| {
-                self.note(&Note::Write {
-                    key: key.clone(),
-                    holder: self.holder,
-                    fence: self.lock.fence().map(u64::from),
-                    seen,
-                    newest: written.newest,
-                    at: written.at,
-                    deadline,
-                    kept: written.kept,
-                });
+        for (stake, seen) in self.stakes.iter().zip(seen) {
+            self.write(stake, seen);
+        }
+    }
+
+    fn write(&self, stake: &Stake, seen: u64) {
+        let deadline = stake.deadline(&self.lock);
+        let ledger = &self.errand.desk.ledger;
+        ledger.write(&stake.key, stake.fence(), seen, deadline, |written| {
+            self.note(&Note::Write {
+                key: stake.key.clone(),
+                holder: self.holder,
+                fence: stake.fence.map(u64::from),
+                seen,
+                newest: written.newest,
+                at: written.at,
+                deadline,
+                kept: written.kept,
             });
+        });
     }
 }
 
@@ -230,13 +361,17 @@ impl Drop for Body<'_> {
         if let Work::Stay { slow_drop_ms, .. } = self.errand.work {
             std::thread::sleep(Duration::from_millis(slow_drop_ms));
         }
-        let deadline = self.deadline();
-        self.note(&Note::Leave {
-            key: self.errand.key.clone(),
-            holder: self.holder,
-            at: now(),
-            deadline,
-        });
+        let good = self.good.load(Ordering::Relaxed);
+        let hold = self.errand.hold();
+        for stake in &self.stakes {
+            self.note(&Note::Leave {
+                key: stake.key.clone(),
+                holder: self.holder,
+                at: now(),
+                deadline: stake.deadline(&self.lock),
+                keeps: (good && !hold.is_zero()).then(|| nanos(hold)),
+            });
+        }
     }
 }
 

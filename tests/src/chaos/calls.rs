@@ -1,8 +1,11 @@
 //! The annotated functions of a worker process: one for each way to hold a lock.
 
+use std::time::Duration;
+
 use leasehold::{LockError, distributed_lock};
 
 use super::body::{self, Errand};
+use super::job::Form;
 use crate::oracle::Mode;
 
 /// How many places there are: what the attribute of [`place`] says.
@@ -10,6 +13,18 @@ pub(super) const PLACES: u32 = 3;
 
 /// Makes the call.
 pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    match errand.form {
+        Form::Plain => one(errand, watchdog).await,
+        Form::Pair => pair(errand, watchdog).await,
+        Form::Kept { .. } if watchdog => renewed_and_kept(errand).await,
+        Form::Kept { .. } => kept(errand).await,
+        Form::Nesting => nesting(errand, watchdog).await,
+        Form::ByHand => by_hand(errand).await,
+        Form::Downgrading { .. } => downgrading(errand, watchdog).await,
+    }
+}
+
+async fn one(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     match (errand.mode, watchdog) {
         (Mode::Alone, false) => plain(errand).await,
         (Mode::Alone, true) => renewed(errand).await,
@@ -20,38 +35,123 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
     }
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, guard = lock, pool = errand.pool)]
+async fn pair(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    match (errand.mode, watchdog) {
+        (Mode::Reader, false) => reader_of_two(errand).await,
+        (Mode::Reader, true) => renewed_reader_of_two(errand).await,
+        (_, false) => two(errand).await,
+        (_, true) => renewed_two(errand).await,
+    }
+}
+
+async fn nesting(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    match (errand.mode, watchdog) {
+        (Mode::Reader, _) => nesting_reader(errand).await,
+        (_, false) => nesting_plain(errand).await,
+        (_, true) => nesting_renewed(errand).await,
+    }
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, guard = lock, pool = errand.pool)]
 async fn plain(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool)]
 async fn renewed(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, shared, guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, shared, guard = lock, pool = errand.pool)]
 async fn reader(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, shared, watchdog, guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, shared, watchdog, guard = lock, pool = errand.pool)]
 async fn renewed_reader(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, permits = 3, guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, permits = 3, guard = lock, pool = errand.pool)]
 async fn place(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
 }
 
-#[distributed_lock(key = "<errand.key>", ttl = errand.ttl, permits = 3, watchdog, guard = lock, pool = errand.pool)]
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, permits = 3, watchdog, guard = lock, pool = errand.pool)]
 async fn renewed_place(errand: Errand) -> Result<(), LockError> {
-    body::inside(&errand, lock).await;
-    Ok(())
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = ["<errand.key()>", "<errand.second()>"], ttl = errand.ttl, guard = lock, pool = errand.pool)]
+async fn two(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = ["<errand.key()>", "<errand.second()>"], ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool)]
+async fn renewed_two(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = ["<errand.key()>", "<errand.second()>"], ttl = errand.ttl, shared, guard = lock, pool = errand.pool)]
+async fn reader_of_two(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = ["<errand.key()>", "<errand.second()>"], ttl = errand.ttl, shared, watchdog, guard = lock, pool = errand.pool)]
+async fn renewed_reader_of_two(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, hold = errand.hold(), guard = lock, pool = errand.pool)]
+async fn kept(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, watchdog, hold = errand.hold(), guard = lock, pool = errand.pool)]
+async fn renewed_and_kept(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
+async fn nesting_plain(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, watchdog, reentrant, guard = lock, pool = errand.pool)]
+async fn nesting_renewed(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, shared, guard = lock, pool = errand.pool)]
+async fn nesting_reader(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+/// What the body of a nesting call calls.
+#[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
+pub(super) async fn nested(errand: Errand) -> Result<(), LockError> {
+    body::inside(&errand, lock).await
+}
+
+async fn by_hand(errand: Errand) -> Result<(), LockError> {
+    let request = errand.pool.lock(errand.key()).ttl(errand.ttl);
+    let guard = request.acquire().await?;
+    let ended = body::inside(&errand, guard.handle()).await;
+    ended.and(guard.release().await)
+}
+
+/// Only a guard can be downgraded. It is no gate: its body looks at the lease itself.
+async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
+    if watchdog {
+        request = request.watchdog();
+    }
+    if let Form::Downgrading { max_hold_ms } = errand.form
+        && max_hold_ms > 0
+    {
+        request = request.max_hold(Duration::from_millis(max_hold_ms));
+    }
+    let mut guard = request.acquire().await?;
+    let ended = body::downgraded(&errand, &mut guard).await;
+    ended.and(guard.release().await)
 }

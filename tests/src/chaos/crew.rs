@@ -69,6 +69,8 @@ impl Crew {
             gate: None,
             gauge: None,
             threads: 2,
+            idle: false,
+            telemetry: None,
             lanes,
         }
     }

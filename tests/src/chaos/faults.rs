@@ -180,7 +180,7 @@ impl Struck<'_> {
     pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));
-            let kind = self.spans.random.below(8);
+            let kind = self.spans.random.below(9);
             self.strike(kind);
         }
     }
@@ -211,6 +211,17 @@ impl Struck<'_> {
             4..=6 => {
                 self.crew.fault("SCRIPT FLUSH");
                 tell(self.server, cmd("SCRIPT").arg("FLUSH"));
+            }
+            8 => {
+                self.crew.fault("memory full");
+                let limit = |bytes: u64| {
+                    let mut limit = cmd("CONFIG");
+                    limit.arg("SET").arg("maxmemory").arg(bytes);
+                    tell(self.server, &limit);
+                };
+                limit(1);
+                std::thread::sleep(self.spans.up_to(self.ttl * 3 / 2));
+                limit(0);
             }
             _ => {
                 self.crew.fault("SIGKILL and restart of the server");

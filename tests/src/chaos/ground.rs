@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
 use crate::lateness;
+use crate::oracle::Note;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
 use crate::server::Server;
@@ -127,7 +128,12 @@ impl Ground {
     /// A crew with a history named `name`.
     pub(super) fn crew(&self, name: &str) -> Crew {
         let folder = self.folder.join(format!("{name}-{}", self.store.name()));
-        Crew::new(Path::new(&self.program), &folder, name, self.seed)
+        let crew = Crew::new(Path::new(&self.program), &folder, name, self.seed);
+        if self.store == Store::Redlock {
+            // Independent masters have no fence in common.
+            crew.note(&Note::Unfenced);
+        }
+        crew
     }
 
     /// A store with nothing in it; a requirement of a deployment starts its own.

@@ -25,8 +25,58 @@ pub struct Job {
     pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
+    /// Whether they run only when nothing else wants the processor.
+    pub idle: bool,
+    /// What its log and its metrics do.
+    pub telemetry: Option<Telemetry>,
     /// What runs side by side.
     pub lanes: Vec<Lane>,
+}
+
+/// A log or a recorder of metrics that the user has given the process.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Telemetry {
+    /// Which of the two.
+    pub outlet: Outlet,
+    /// What happens to it,
+    pub trouble: Trouble,
+    /// so long after the first calls, in milliseconds.
+    pub after_ms: u64,
+}
+
+/// Where a process tells what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outlet {
+    /// A subscriber of `tracing`.
+    Log,
+    /// A recorder of `metrics`.
+    Metrics,
+}
+
+/// What goes wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trouble {
+    /// It writes to a pipe that is full and that nobody reads for so long.
+    Blocks {
+        /// For so long.
+        for_ms: u64,
+    },
+    /// It panics once.
+    Panics,
+}
+
+impl Telemetry {
+    /// In words.
+    pub fn name(&self) -> String {
+        let outlet = match self.outlet {
+            Outlet::Log => "log",
+            Outlet::Metrics => "metrics recorder",
+        };
+        match self.trouble {
+            Trouble::Blocks { .. } => format!("{outlet} blocks"),
+            Trouble::Panics => format!("{outlet} panics"),
+        }
+    }
 }
 
 /// Calls of an annotated function, one after the other, over a pool of the lane's own.
@@ -46,6 +96,10 @@ pub struct Lane {
     pub watchdog: bool,
     /// How the lock is held; of places there are three.
     pub mode: Mode,
+    /// What a call asks for besides.
+    pub form: Form,
+    /// Whether the bodies return an error.
+    pub fails: bool,
     /// What happens inside the lock.
     pub work: Work,
     /// How many calls each copy makes; 0 for as long as the process lives.
@@ -67,6 +121,8 @@ impl Lane {
             wait_ms: 0,
             watchdog: false,
             mode: Mode::Alone,
+            form: Form::Plain,
+            fails: false,
             work: Work::Stay {
                 ms: stay_ms,
                 slow_drop_ms: 0,
@@ -92,11 +148,49 @@ impl Lane {
         Self { mode, ..self }
     }
 
+    /// Asks for something besides.
+    #[must_use]
+    pub fn as_form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// On these keys.
+    #[must_use]
+    pub fn on(self, keys: &[&str]) -> Self {
+        Self {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            ..self
+        }
+    }
+
     /// Queues for so long.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }
     }
+}
+
+/// What a call asks for besides how its lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// Nothing.
+    Plain,
+    /// Two of the lane's keys at once.
+    Pair,
+    /// The key stays for so long after the body's end.
+    Kept {
+        /// For so long.
+        ms: u64,
+    },
+    /// The body makes two `reentrant` calls for its key at once.
+    Nesting,
+    /// The lock is taken by a guard, which is released by hand.
+    ByHand,
+    /// The lock is taken by a guard, and downgraded to a share when the work is done once; then the key is read twice.
+    Downgrading {
+        /// The lock is given up after so long; 0 for never.
+        max_hold_ms: u64,
+    },
 }
 
 /// What happens inside the lock.
@@ -118,6 +212,11 @@ pub enum Work {
         ms: u64,
         /// The body's destructor takes so long.
         slow_drop_ms: u64,
+    },
+    /// Waits, and is polled by nothing but its own end or a loss.
+    Wait {
+        /// For so long.
+        ms: u64,
     },
     /// Sells one from the shop and stays for good; when the lease is over, a task that it has left behind writes too.
     Sell {

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults`, `fail_overs`, `mortals` | what is made to fail, from a seed |
+//! | `faults`, `storm`, `fail_overs`, `mortals` | what is made to fail, from a seed |
 //! | `witness` | tells of locks in the parent process |
 //! | `ending` | what must hold at the end of a run |
 //! | `gauge` | the size of a worker's heap |
 //! | `canary` | what is logged and counted |
+//! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
-//! | `r01_…` to `r25_…` | the requirements |
+//! | `r01_…` to `r33_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must see |
 //! | [`table`] | the result for people |
 
@@ -56,17 +57,34 @@ mod r24_permits;
 mod r24_queues;
 mod r24_readers;
 mod r25_soak;
+mod r26_clients;
+mod r26_foreign_clients;
+mod r26_rslock;
+mod r27_telemetry;
+mod r28_priority;
+mod r29_forms;
+mod r30_clock;
+mod r31_full;
+mod r32_release;
+mod r33_earlier_version;
+mod r33_sections;
 pub mod seeded;
 pub mod sheet;
 mod shop;
+mod storm;
 pub mod table;
+mod telemetry;
 mod witness;
 pub mod worker;
 
 use ground::Requirement;
 
+/// Requirements that are run when they are asked for and not with the others, whose bounds they would break: threads that spin leave this
+/// machine no time.
+pub const ONLY_BY_NAME: &[u8] = &[28];
+
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 30] = [
+pub const REQUIREMENTS: [Requirement; 38] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -97,4 +115,12 @@ pub const REQUIREMENTS: [Requirement; 30] = [
     r24_readers::REQUIREMENT,
     r24_permits::REQUIREMENT,
     r25_soak::REQUIREMENT,
+    r26_foreign_clients::REQUIREMENT,
+    r27_telemetry::REQUIREMENT,
+    r28_priority::REQUIREMENT,
+    r29_forms::REQUIREMENT,
+    r30_clock::REQUIREMENT,
+    r31_full::REQUIREMENT,
+    r32_release::REQUIREMENT,
+    r33_earlier_version::REQUIREMENT,
 ];

@@ -10,8 +10,9 @@ use super::crew::{Crew, Hand};
 use super::ending::{all_free, end_all};
 use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{Ground, Requirement, Size, Store};
-use super::r01_exclusion::{INSIDE, TTL, WORKERS, job};
+use super::r01_exclusion::job;
 use super::sheet::Sheet;
+use super::storm::{self, TTL, WORKERS};
 use crate::proxy::Proxy;
 use crate::quorum::{self, Quorum};
 use crate::random::Random;
@@ -43,9 +44,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
         on_nodes(*nodes, time, &mut ground.random(number), sheet, &crew);
         let report = crew.report();
         sheet.report(&report);
-        let of_kind = |kind: &&str| report.faults.get(*kind).copied().unwrap_or(0);
         sections += report.sections;
-        faults += report.faults() - INSIDE.iter().map(of_kind).sum::<u64>();
+        faults += report.faults() - storm::from_inside(&report);
         sheet.remark(format!(
             "{nodes} nodes: {} sections, {} leases lost",
             report.sections, report.lost

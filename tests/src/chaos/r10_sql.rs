@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::crew::{Crew, Hand, Watch};
 use super::ground::{BOTH, Ground, Requirement, Store, local_runtime, on_threads};
-use super::job::{Lane, Work};
+use super::job::{Form, Lane, Work};
 use super::sheet::Sheet;
 use super::shop::Shop;
 use crate::oracle::{Mode, Note};
@@ -120,6 +120,8 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
         wait_ms: 60_000,
         watchdog: true,
         mode: Mode::Alone,
+        form: Form::Plain,
+        fails: false,
         work: Work::Sell { checked },
         times: 0,
         drop_one_in: 0,

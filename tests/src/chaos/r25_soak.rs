@@ -13,7 +13,7 @@ use super::crew::{Crew, Hand};
 use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::gauge;
 use super::ground::{BOTH, Ground, Requirement, Size, Store};
-use super::job::{Job, Lane, Work};
+use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
 use crate::oracle;
 use crate::proxy::{Mode, Proxy};
@@ -82,6 +82,8 @@ fn job(crew: &Crew, url: &str, file: &Path) -> Job {
         wait_ms: 1_000,
         watchdog,
         mode: oracle::Mode::Alone,
+        form: Form::Plain,
+        fails: false,
         work: Work::Count { pause_us },
         times: 0,
         drop_one_in,

@@ -36,6 +36,7 @@ impl<'a> Witness<'a> {
             sent: at.min(deadline),
             deadline,
             mode: Mode::Alone,
+            within: None,
         });
         Inside {
             crew: self.crew,
@@ -63,6 +64,7 @@ impl Drop for Inside<'_> {
             holder: self.holder,
             at: now(),
             deadline: self.deadline.max(deadline(&self.handle)),
+            keeps: None,
         });
     }
 }

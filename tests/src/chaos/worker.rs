@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,9 +13,10 @@ use tokio::task::JoinSet;
 
 use super::body::{self, Desk, Errand};
 use super::gauge;
-use super::job::{Job, Lane, Work};
+use super::job::{Form, Job, Lane, Work};
 use super::ledger::Ledger;
 use super::shop::Shop;
+use super::telemetry;
 use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
@@ -34,13 +36,30 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     if let Some(file) = &job.gauge {
         gauge::tell(file.clone(), heap);
     }
+    if let Some(telemetry) = job.telemetry {
+        telemetry::install(telemetry, History::open(&job.history));
+    }
     std::thread::spawn(listen);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(job.threads)
-        .enable_all()
-        .build()
-        .expect("a runtime starts");
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(job.threads).enable_all();
+    if job.idle {
+        runtime.on_thread_start(idle);
+    }
+    let runtime = runtime.build().expect("a runtime starts");
     runtime.block_on(run(job));
+}
+
+/// From now on the present thread runs when nothing else wants the processor. The pools' threads are not started by it, but by the main
+/// thread, whose class they have.
+fn idle() {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let set = Command::new("chrt")
+        .args(["--idle", "--pid", "0", &thread])
+        .status();
+    assert!(
+        set.is_ok_and(|status| status.success()),
+        "chrt, of util-linux, cannot make a thread idle"
+    );
 }
 
 /// Nothing is said over standard input; it ends when the parent says so or is gone.
@@ -66,6 +85,7 @@ async fn run(job: Job) {
     if let Some(gate) = &job.gate {
         wait_at(gate).await;
     }
+    telemetry::begin();
     for (lane, pool) in job.lanes.iter().zip(&pools) {
         for number in 0..lane.copies {
             let copy = Copy {
@@ -127,7 +147,7 @@ impl Copy {
     }
 
     async fn call(&mut self) {
-        let key = self.key();
+        let keys = self.keys();
         let lane = &self.lane;
         let block = one_in(&mut self.random, lane.block_one_in)
             .then(|| self.random.duration(Duration::from_millis(30)));
@@ -137,13 +157,16 @@ impl Copy {
         let errand = Errand {
             desk: Arc::clone(&self.desk),
             pool: self.pool.clone(),
-            key,
+            keys,
             ttl: Duration::from_millis(lane.ttl_ms),
             mode: lane.mode,
+            form: lane.form,
             work: lane.work,
+            fails: lane.fails,
             block,
             asked: now(),
             began: Arc::new(AtomicU64::new(0)),
+            within: None,
         };
         let call = body::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
         if one_in(&mut self.random, lane.drop_one_in) {
@@ -156,15 +179,24 @@ impl Copy {
         }
     }
 
-    fn key(&mut self) -> String {
+    /// The call's key, or its two keys.
+    fn keys(&mut self) -> Vec<String> {
         let keys = &self.lane.keys;
         let count = u64::try_from(keys.len()).unwrap_or(1);
-        let index = if self.lane.in_turn {
+        let first = if self.lane.in_turn {
             u64::from(self.number) % count
         } else {
             self.random.below(count)
         };
-        keys[usize::try_from(index).unwrap_or(0)].clone()
+        let mut places = vec![first];
+        if self.lane.form == Form::Pair {
+            let step = 1 + self.random.below(count - 1);
+            places.push((first + step) % count);
+        }
+        let places = places.into_iter().map(usize::try_from);
+        places
+            .map(|place| keys[place.unwrap_or(0)].clone())
+            .collect()
     }
 
     fn fault(&self, kind: &str) {

@@ -14,6 +14,12 @@ pub struct Report {
     pub runs: Vec<(String, u64)>,
     /// Bodies that began.
     pub sections: u64,
+    /// Of those, the ones that were nested in others.
+    pub nested: u64,
+    /// Locks that their holders downgraded, or asked to.
+    pub downgraded: u64,
+    /// Keys that were to stay locked after a body's end.
+    pub kept: u64,
     /// Writes that the resource took.
     pub writes: u64,
     /// Writes after the end of a lease, by polls that were already running, that the resource refused.
@@ -108,6 +114,7 @@ pub fn check(notes: impl IntoIterator<Item = Note>) -> Report {
 struct Checker {
     report: Report,
     keys: BTreeMap<String, KeyNotes>,
+    unfenced: bool,
 }
 
 impl Checker {
@@ -115,8 +122,11 @@ impl Checker {
         let report = &mut self.report;
         match note {
             Note::Run { what, seed } => report.runs.push((what.clone(), *seed)),
-            Note::Enter { asked, at, .. } => {
+            Note::Enter {
+                asked, at, within, ..
+            } => {
                 report.sections += 1;
+                report.nested += u64::from(within.is_some());
                 report.waited(*asked, *at);
             }
             Note::Write { kept: true, .. } => report.writes += 1,
@@ -126,6 +136,9 @@ impl Checker {
                 report.refused += 1;
                 report.waited(*asked, *at);
             }
+            Note::Unfenced => self.unfenced = true,
+            Note::Shared { .. } => report.downgraded += 1,
+            Note::Leave { keeps: Some(_), .. } => report.kept += 1,
             Note::Fault { kind, .. } => *report.faults.entry(kind.clone()).or_default() += 1,
             Note::Free { due, at, .. } => {
                 report.worst_release = report.worst_release.max(at.saturating_sub(*due));
@@ -144,7 +157,7 @@ impl Checker {
 
     fn finish(mut self) -> Report {
         for (key, notes) in self.keys {
-            for (kind, detail) in notes.finish() {
+            for (kind, detail) in notes.finish(!self.unfenced) {
                 let key = key.clone();
                 self.report.violations.push(Violation { kind, key, detail });
             }
@@ -155,16 +168,18 @@ impl Checker {
 
 fn key_of(note: &Note) -> Option<&str> {
     match note {
-        Note::Run { .. } | Note::Fault { .. } => None,
+        Note::Run { .. } | Note::Fault { .. } | Note::Unfenced => None,
         Note::Enter { key, .. }
         | Note::Write { key, .. }
         | Note::Read { key, .. }
         | Note::Fair { key, .. }
         | Note::LatePoll { key, .. }
         | Note::Leave { key, .. }
+        | Note::Shared { key, .. }
         | Note::Lost { key, .. }
         | Note::Refused { key, .. }
         | Note::Alone { key }
+        | Note::MustTell { key }
         | Note::Undisturbed { key }
         | Note::MustLeave { key, .. }
         | Note::Free { key, .. }
@@ -174,38 +189,9 @@ fn key_of(note: &Note) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Note, check};
+    use super::{Kind, Note};
     use crate::oracle::Mode;
-
-    fn enter(holder: u64, fence: u64, at: u64) -> Note {
-        Note::Enter {
-            key: "k".to_owned(),
-            holder,
-            fence: Some(fence),
-            asked: at - 2,
-            at,
-            sent: at - 1,
-            deadline: at + 100,
-            mode: Mode::Alone,
-        }
-    }
-
-    fn shared(mode: Mode, holder: u64, fence: u64, at: u64) -> Note {
-        let mut note = enter(holder, fence, at);
-        if let Note::Enter { mode: of, .. } = &mut note {
-            *of = mode;
-        }
-        note
-    }
-
-    fn leave(holder: u64, at: u64, deadline: u64) -> Note {
-        Note::Leave {
-            key: "k".to_owned(),
-            holder,
-            at,
-            deadline,
-        }
-    }
+    use crate::oracle::fixtures::{enter, kinds, leave, shared};
 
     fn write(holder: u64, fence: u64, seen: u64, newest: u64, at: u64, kept: bool) -> Note {
         Note::Write {
@@ -218,11 +204,6 @@ mod tests {
             deadline: 110,
             kept,
         }
-    }
-
-    fn kinds(notes: &[Note]) -> Vec<Kind> {
-        let report = check(notes.iter().cloned());
-        report.violations.iter().map(|found| found.kind).collect()
     }
 
     #[test]
@@ -275,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn fences_must_grow_over_a_client_without_any() {
+        let mut foreign = enter(2, 0, 30);
+        if let Note::Enter { fence, .. } = &mut foreign {
+            *fence = None;
+        }
+        let around = |before, after| {
+            let first = [enter(1, before, 10), leave(1, 20, 110), foreign.clone()];
+            let last = [leave(2, 40, 130), enter(3, after, 50)];
+            kinds(&[&first[..], &last[..]].concat())
+        };
+        assert_eq!(around(7, 8), []);
+        assert_eq!(around(7, 7), [Kind::FenceOrder]);
+    }
+
+    #[test]
     fn grants_of_two_masters_cross() {
         let together = [enter(1, 8, 10), enter(2, 7, 30)];
         assert_eq!(kinds(&together), [Kind::Overlap, Kind::Crossed]);
@@ -298,6 +294,7 @@ mod tests {
             fence: Some(7),
             at: 30,
             sent: 19,
+            within: None,
         };
         let crossed = [enter(1, 8, 10), leave(1, 20, 110), late];
         assert_eq!(kinds(&crossed), [Kind::Crossed]);
@@ -334,6 +331,7 @@ mod tests {
             at: 10,
             sent: 11,
             mode: Mode::Alone,
+            within: None,
         };
         assert_eq!(kinds(&[late]), [Kind::LeaseTooLong]);
     }
@@ -392,5 +390,15 @@ mod tests {
         };
         assert_eq!(kinds(&[enter(1, 1, 10), fair(2)]), []);
         assert_eq!(kinds(&[enter(1, 1, 10), fair(1)]), [Kind::Starved]);
+    }
+
+    #[test]
+    fn a_store_with_fences_gives_one_each_time() {
+        let mut bare = enter(1, 1, 10);
+        if let Note::Enter { fence, .. } = &mut bare {
+            *fence = None;
+        }
+        assert_eq!(kinds(&[bare.clone()]), [Kind::NoFence]);
+        assert_eq!(kinds(&[Note::Unfenced, bare]), []);
     }
 }

@@ -9,13 +9,21 @@
 //! long, and be answered only when the lease before it is over, so `sent` alone may well lie inside the earlier
 //! lease. That `sent` is not too late is a check of its own.
 //!
+//! A call that has several keys has a section on each of them, with that key's deadline. A nested call that enters a lock has a section
+//! inside that of its holder. A holder that downgrades its lock is alone until it asks for that, and a reader from then on.
+//!
 //! Readers may overlap readers, and those who have one of `n` places up to `n - 1` others; whoever has a lock alone, nobody.
 
 mod check;
+#[cfg(test)]
+mod fixtures;
 mod history;
+mod kept;
 mod mode;
+mod nested;
 mod note;
 mod rules;
+mod section;
 mod violation;
 
 pub use check::{Report, check, check_file};

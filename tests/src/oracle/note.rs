@@ -34,6 +34,18 @@ pub enum Note {
         /// Who may be beside it.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
+        /// The body whose lock a nested call has entered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<u64>,
+    },
+    /// A body that had a lock alone asks for a share of it instead: readers may come in from now on.
+    Shared {
+        /// What is locked.
+        key: String,
+        /// The body.
+        holder: u64,
+        /// When it asked.
+        at: u64,
     },
     /// A body has read the same thing twice.
     Read {
@@ -90,6 +102,9 @@ pub enum Note {
         at: u64,
         /// The end of the lease as known last.
         deadline: u64,
+        /// For how long the lock stays after this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keeps: Option<u64>,
     },
     /// A call ended with `Lost`.
     Lost {
@@ -109,6 +124,8 @@ pub enum Note {
         /// How long it was willing to queue.
         wait: u64,
     },
+    /// The store promises no fences.
+    Unfenced,
     /// Something was made to fail.
     Fault {
         /// What.
@@ -141,6 +158,11 @@ pub enum Note {
         at: u64,
         /// The bound.
         by: u64,
+    },
+    /// The key was taken from its holder, whose call must end with `Lost`.
+    MustTell {
+        /// The key.
+        key: String,
     },
     /// A key was due to come free, and was seen free.
     Free {

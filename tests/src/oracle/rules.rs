@@ -2,31 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::mode::{self, Mode};
-use super::{Kind, Note};
+use super::section::Section;
+use super::{Kind, Note, kept, mode, nested};
 
 /// How much longer than its `wait` a call may take on a machine that is busy.
 const BUDGET_SLACK: u64 = 700_000_000;
-
-/// One body inside the lock.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Section {
-    pub(super) mode: Mode,
-    fence: Option<u64>,
-    sent: u64,
-    pub(super) at: u64,
-    left: Option<u64>,
-    deadline: u64,
-}
-
-impl Section {
-    /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
-    /// release the key stays. What runs on after the deadline is the late polls' rule.
-    pub(super) fn end(&self) -> u64 {
-        self.left
-            .map_or(self.deadline, |left| left.min(self.deadline))
-    }
-}
 
 /// All notes about one key.
 #[derive(Debug, Default)]
@@ -35,6 +15,8 @@ pub(super) struct KeyNotes {
     by_holder: HashMap<u64, usize>,
     /// What writes that were taken had read.
     seen: HashSet<u64>,
+    /// How many grants had no fence.
+    unfenced: u64,
     /// How many calls were refused.
     refusals: u64,
     /// Calls that took longer than they were willing to.
@@ -46,6 +28,7 @@ pub(super) struct KeyNotes {
     fair_within: Option<u64>,
     alone: bool,
     undisturbed: bool,
+    must_tell: bool,
     found: Vec<(Kind, String)>,
 }
 
@@ -60,9 +43,11 @@ impl KeyNotes {
                 sent,
                 deadline,
                 mode,
+                within,
                 ..
             } => {
                 self.waited(asked, at);
+                self.unfenced += u64::from(fence.is_none());
                 // A lock that is passed on within a process counts from an earlier call's request: shorter is safe.
                 if sent > at {
                     self.found(
@@ -72,23 +57,34 @@ impl KeyNotes {
                 }
                 self.by_holder.insert(holder, self.sections.len());
                 self.sections.push(Section {
+                    holder,
+                    within,
                     mode,
                     fence,
                     sent,
                     at,
                     left: None,
                     deadline,
+                    shared_at: None,
+                    keeps: None,
                 });
             }
             Note::Leave {
                 holder,
                 at,
                 deadline,
+                keeps,
                 ..
             } => {
                 if let Some(section) = self.section(holder) {
                     section.left = Some(at);
+                    section.keeps = keeps;
                     section.deadline = section.deadline.max(deadline);
+                }
+            }
+            Note::Shared { holder, at, .. } => {
+                if let Some(section) = self.section(holder) {
+                    section.shared_at = Some(at);
                 }
             }
             Note::Write { .. } => self.write(note),
@@ -114,6 +110,7 @@ impl KeyNotes {
                 }
             }
             Note::Alone { .. } => self.alone = true,
+            Note::MustTell { .. } => self.must_tell = true,
             Note::Undisturbed { .. } => self.undisturbed = true,
             Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
@@ -132,7 +129,7 @@ impl KeyNotes {
                     self.found(Kind::ForeignTouched, "not as it was left".to_owned());
                 }
             }
-            Note::Run { .. } | Note::Fault { .. } => {}
+            Note::Run { .. } | Note::Fault { .. } | Note::Unfenced => {}
         }
     }
 
@@ -212,11 +209,22 @@ impl KeyNotes {
         self.found.push((kind, detail));
     }
 
-    pub(super) fn finish(mut self) -> Vec<(Kind, String)> {
+    /// `fenced`: whether the store promises a fence for each grant.
+    pub(super) fn finish(mut self, fenced: bool) -> Vec<(Kind, String)> {
         self.expectations();
+        if fenced && self.unfenced > 0 {
+            self.found(Kind::NoFence, format!("{} times", self.unfenced));
+        }
+        nested::share_deadlines(&mut self.sections);
         // A body that was stopped between its gate and its first look at the clock had a lease that is over when
         // it looks; its own first poll was already running.
         self.sections.retain(|section| section.at < section.end());
+        self.sections.sort_by_key(|section| section.at);
+        self.found.extend(nested::misplaced(&self.sections));
+        self.sections.retain(|section| section.within.is_none());
+        let early = kept::taken_early(&self.sections, self.undisturbed);
+        self.found.extend(early);
+        self.sections = self.sections.iter().flat_map(Section::parts).collect();
         self.sections.sort_by_key(|section| section.at);
         self.found.extend(mode::overlaps(&self.sections));
         self.fences();
@@ -232,8 +240,14 @@ impl KeyNotes {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
+            // Of another client, which has no fences: those before it and behind it are compared all the same.
+            if section.fence.is_none() {
+                continue;
+            }
             let is_alone = section.mode.is_alone();
             let before = if is_alone { newest } else { alone };
+            // A holder that downgrades its lock keeps its fence.
+            let before = before.filter(|earlier| earlier.holder != section.holder);
             if let Some(earlier) =
                 before.filter(|earlier| section.fence.is_some() && section.fence <= earlier.fence)
             {
@@ -258,6 +272,9 @@ impl KeyNotes {
     fn expectations(&mut self) {
         if self.undisturbed && !self.losses.is_empty() {
             self.found(Kind::FalseLoss, format!("{} times", self.losses.len()));
+        }
+        if self.must_tell && self.losses.is_empty() {
+            self.found(Kind::ToldLate, "never".to_owned());
         }
         // A process that was stopped while it queued answers when it goes on.
         for detail in std::mem::take(&mut self.over_budget) {

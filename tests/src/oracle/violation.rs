@@ -11,6 +11,8 @@ pub enum Kind {
     Crowded,
     /// A later holder has no greater fence.
     FenceOrder,
+    /// A grant had no fence, from a store that promises one.
+    NoFence,
     /// The same, of two leases that have a moment in common if they are counted from their requests.
     Crossed,
     /// The resource took a write with an older fence than it had seen.
@@ -37,6 +39,10 @@ pub enum Kind {
     ToldLate,
     /// A key stayed locked too long after its holder was gone.
     FreedLate,
+    /// Another holder had a key that was to stay locked after its body's end.
+    KeptShort,
+    /// A nested call began before or ended after the body whose lock it had entered, or had another fence.
+    Misnested,
     /// Another client's key was changed.
     ForeignTouched,
 }
@@ -47,6 +53,7 @@ impl fmt::Display for Kind {
             Self::Overlap => "two holders overlap",
             Self::Crowded => "more holders than places",
             Self::FenceOrder => "a fence did not grow",
+            Self::NoFence => "a grant had no fence",
             Self::Crossed => "two grants crossed",
             Self::StaleWrite => "a write with an older fence was taken",
             Self::Overtaken => "a newer holder was there during a lease",
@@ -60,6 +67,8 @@ impl fmt::Display for Kind {
             Self::Starved => "a call was starved",
             Self::ToldLate => "a loss was told late",
             Self::FreedLate => "a key came free late",
+            Self::KeptShort => "a kept key was taken too early",
+            Self::Misnested => "a nested call was not inside its holder",
             Self::ForeignTouched => "another client's key was touched",
         })
     }

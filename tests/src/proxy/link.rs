@@ -218,6 +218,7 @@ impl<'a> Link<'a> {
         match after {
             After::Cut => return true,
             After::Silence => self.silence(),
+            After::Instead(answer) => *reply = answer.as_bytes().to_vec(),
             After::Error(error) => *reply = format!("-{error}\r\n").into_bytes(),
         }
         false

@@ -54,6 +54,8 @@ pub enum After {
     Silence,
     /// It stays open, and the answer is this error: `READONLY as a server would say it`.
     Error(&'static str),
+    /// It stays open, and the answer is these bytes.
+    Instead(&'static str),
 }
 
 /// How much has passed.

@@ -1,5 +1,6 @@
 //! Stores that cannot be connected to.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool};
@@ -169,6 +170,48 @@ async fn servers_that_are_no_redis() {
     };
     let cases = cases.into_iter().map(case).collect();
     refuse_all(cases).await;
+}
+
+/// Fails if a reply that has no end keeps a caller, or is kept: of 200 MB in one line a call with a budget of 4 s waited for 167 s.
+#[tokio::test]
+async fn servers_that_do_not_end() {
+    const MOST: usize = 200_000_000;
+    let cases = [
+        (
+            "a line",
+            &b"+"[..],
+            b'x',
+            "a line that does not end within 65536 bytes",
+        ),
+        ("an error", b"-ERR ", b'x', "begins with `-ERR xxx"),
+        ("a number", b":", b'1', "does not end within 32 bytes"),
+        (
+            "a text",
+            b"$100000000\r\n",
+            b'x',
+            "a text of 100000000 bytes",
+        ),
+        (
+            "an array",
+            b"*100000000\r\n",
+            b'x',
+            "100000000 values in one",
+        ),
+    ];
+    for (what, begin, more, says) in cases {
+        let (port, sent) = impostor::floods(begin, more, MOST);
+        let started = Instant::now();
+        let url = format!("redis://127.0.0.1:{port}/");
+        let builder = LockPool::builder()
+            .url(url)
+            .io_timeout(Duration::from_secs(30));
+        let error = builder.connect().await.expect_err(what);
+        let variants = &["Unavailable/protocol"];
+        expect(what, &error, variants, &[says, "127.0.0.1"], started);
+        // What the systems between the two keep is a few MB.
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Answers whatever it is asked with `answer`, on a port of its own, until the test ends.
 pub(crate) fn says(answer: &'static [u8]) -> u16 {
@@ -19,6 +21,30 @@ pub(crate) fn says(answer: &'static [u8]) -> u16 {
         }
     });
     port
+}
+
+/// Answers the first that it is asked with `begin`, and then with `more` again and again, until the client closes the connection or
+/// `most` bytes have been sent; how many have been is counted.
+pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<AtomicUsize>) {
+    let (listener, port) = listen();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || {
+                let piece = vec![more; 64 * 1024];
+                let asked = client.read(&mut [0; 4096]).is_ok_and(|length| length > 0);
+                if !asked || client.write_all(begin).is_err() {
+                    return;
+                }
+                while count.load(Ordering::Relaxed) < most && client.write_all(&piece).is_ok() {
+                    count.fetch_add(piece.len(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (port, sent)
 }
 
 /// Closes every connection at once.

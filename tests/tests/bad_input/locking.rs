@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::proxy::{After, Mode, Proxy};
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
@@ -124,6 +124,96 @@ async fn keys() {
     order(&pool, &"x".repeat(506))
         .await
         .expect("512 bytes are fine");
+}
+
+/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be overwritten, or a lock deleted.
+#[tokio::test]
+async fn names_of_our_own() {
+    let server = Server::start();
+    let bare = wait::connected(LockPool::builder().url(server.url()).namespace("")).await;
+    let named = connect(&server.url()).await;
+    let before = server.probe().size();
+    let started = Instant::now();
+    for (pool, key) in [
+        (&bare, "%leasehold:fence"),
+        (&bare, "lock:%leasehold:fence"),
+        (&bare, "lock:%leasehold:queue:lock:order:42"),
+        (&bare, "{1a2b}:{shop}:%leasehold:{1a2b}:queue:{shop}:a"),
+        (&named, "shop:%leasehold:fence"),
+        (&named, "%leasehold:shares:lock:a"),
+    ] {
+        let error = refusal(pool, key).await;
+        expect(
+            key,
+            &error,
+            &["InvalidKey"],
+            &["%leasehold", "another name"],
+            started,
+        );
+        let several = pool.lock_all(["fine", key]).ttl(TTL).acquire().await;
+        assert!(
+            matches!(several, Err(LockError::InvalidKey { .. })),
+            "{key}"
+        );
+        let error = expression(pool, key).await.expect_err("its own");
+        assert!(matches!(error, LockError::InvalidKey { .. }), "{key}");
+    }
+    assert_eq!(server.probe().size(), before, "something was sent");
+    order(&named, "%leasehold:fence")
+        .await
+        .expect("a value is encoded");
+
+    for namespace in ["%leasehold", "lock:%leasehold:queue", "{1a2b}:%leasehold"] {
+        for url in [server.url(), "memory://own".to_owned()] {
+            let builder = LockPool::builder().url(url).namespace(namespace);
+            let error = builder.connect().await.expect_err("its own");
+            expect(
+                namespace,
+                &error,
+                &["Config"],
+                &[namespace, "leave it out"],
+                started,
+            );
+        }
+    }
+}
+
+/// Fails if a lock is believed to be held without a fence, where every lock has one.
+#[tokio::test]
+async fn a_grant_without_a_fence() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let answers = [
+        ":1\r\n",
+        "+OK\r\n",
+        "*4\r\n:1\r\n$-1\r\n:0\r\n:0\r\n",
+        "*4\r\n:1\r\n$0\r\n\r\n:0\r\n:0\r\n",
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        for kind in ["alone", "share"] {
+            // A key of its own, as the removal of the one before may still be on its way.
+            let key = format!("{kind}{number}");
+            proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
+            let started = Instant::now();
+            let request = pool.lock(&key).ttl(TTL);
+            let request = if kind == "share" {
+                request.shared()
+            } else {
+                request
+            };
+            let error = request.acquire().await.expect_err("no grant");
+            let variants = &["Unavailable/protocol"];
+            expect(answer, &error, variants, &["Redis"], started);
+            // What the server did carry out is removed.
+            let again = pool.lock(&key).ttl(TTL).wait(TTL).acquire().await;
+            again.expect("free").release().await.expect("held");
+        }
+    }
+    let all = After::Instead("*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
+    proxy.lose_replies("lock:one", 1, all);
+    let all = pool.lock_all(["one", "two"]).ttl(TTL).acquire().await;
+    assert!(all.is_err(), "{all:?}");
 }
 
 /// Fails if a ttl that is no lease is sent to the server, or waits for it.
@@ -292,6 +382,30 @@ async fn a_server_that_begins_to_talk_nonsense() {
     );
     proxy.pass();
     let request = pool.lock("nonsense").ttl(TTL).wait(Duration::from_secs(2));
+    let guard = request.acquire().await.expect("sense again, and no orphan");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or spoils the pool for good.
+#[tokio::test]
+async fn a_server_that_does_not_end_its_answer() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL * 4);
+    let pool = wait::connected(pool).await;
+    let line: &'static str = "+endless".repeat(10_000).leak();
+    proxy.lose_replies("lock:line", 1, After::Instead(line));
+    let started = Instant::now();
+    let error = refusal(&pool, "line").await;
+    let variants = &["Unavailable/protocol"];
+    expect(
+        "a line",
+        &error,
+        variants,
+        &["begins with `+endless"],
+        started,
+    );
+    let request = pool.lock("line").ttl(TTL).wait(TTL);
     let guard = request.acquire().await.expect("sense again, and no orphan");
     guard.release().await.expect("still held");
 }

@@ -9,6 +9,7 @@ use leasehold_tests::cluster::{Cluster, Setup};
 mod conforms;
 mod down;
 mod fail_over;
+mod gone;
 mod hand_over;
 mod keys;
 mod late;

@@ -1,5 +1,6 @@
-//! One key, several clients: leasehold excludes, and is excluded by, whoever takes locks the usual way.
+//! One key, several clients: leasehold excludes, and is excluded by, every client that takes locks the usual way.
 
+mod earlier_version;
 mod redis_py;
 mod shell;
 

@@ -3,6 +3,7 @@
 mod cleaning;
 mod compatible;
 mod conforms;
+mod gone;
 mod minority;
 mod nodes;
 mod refused;

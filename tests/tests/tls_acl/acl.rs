@@ -77,6 +77,24 @@ async fn the_smallest_set_can_do_everything() {
     wait::within("conformance", PATIENCE * 2, conforms).await;
 }
 
+/// Fails if a user must be allowed to name its connection, or to send a script by its source.
+#[tokio::test]
+async fn without_a_name_everything_works() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    let besides = ["+eval", "+client|setname"];
+    let rules: Vec<_> = rule
+        .split(' ')
+        .filter(|rule| !besides.contains(rule))
+        .collect();
+    assert_eq!(rules.len() + besides.len(), rule.split(' ').count());
+    let pool = LockPool::connect(&user(&server, &rules)).await;
+    let pool = pool.expect("it connects");
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+}
+
 /// Fails if a key that a user may not touch keeps others from theirs: calls that come together leave in one script, which the
 /// server refuses as a whole.
 #[tokio::test]

@@ -1,9 +1,17 @@
 //! `rediss://`: the server is verified unless nothing is sent to it.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Instant;
+
 use leasehold::LockPool;
 use leasehold_tests::server::ServerOptions;
-use leasehold_tests::tls::{Authority, TlsServer};
+use leasehold_tests::tls::{Authority, Identity, TlsServer};
 use leasehold_tests::wait;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
 
 use crate::{PATIENCE, refused, works};
 
@@ -25,6 +33,46 @@ async fn a_server_of_a_known_authority_is_trusted() {
     let report = pool.check().await.expect("it answers");
     assert!(report.is_ready(), "{report}");
     assert_eq!(report.find("plain-text"), None, "{report}");
+}
+
+/// Fails if only what comes in plain text is looked at: a line without an end kept a caller for minutes.
+#[tokio::test]
+async fn a_server_that_does_not_end_its_answer_is_refused() {
+    let authority = Authority::new();
+    let url = format!("rediss://{HOST}:{}/", endless(&authority.issue(HOST)));
+    let started = Instant::now();
+    let builder = LockPool::builder().url(url).tls_ca(authority.pem());
+    let (code, text) = refused(builder.io_timeout(PATIENCE).connect()).await;
+    assert_eq!(code, "protocol", "{text}");
+    assert!(text.contains("does not end within 65536 bytes"), "{text}");
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+}
+
+/// The port of a server that answers the first that it is asked with a line of 200 MB.
+fn endless(identity: &Identity) -> u16 {
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_no_client_auth();
+    let chain = vec![certificate.expect("a certificate")];
+    let config = config.with_single_cert(chain, key.expect("a key"));
+    let config = Arc::new(config.expect("they fit"));
+    let listener = TcpListener::bind((HOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut state = ServerConnection::new(Arc::clone(&config)).expect("a state");
+            let mut stream = rustls::Stream::new(&mut state, &mut client);
+            let asked = stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0);
+            let mut more = asked && stream.write_all(b"+").is_ok();
+            for _ in 0..200 {
+                more = more && stream.write_all(&vec![b'x'; 1_000_000]).is_ok();
+            }
+        }
+    });
+    port
 }
 
 /// Fails if a node that was found through others is spoken to in plain text, or on its port for that.

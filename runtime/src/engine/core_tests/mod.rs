@@ -10,6 +10,7 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 use crate::token::Token;
 use crate::{Fence, LockError, StoreError};
 
+mod gone;
 mod passing;
 mod renewing;
 mod together;

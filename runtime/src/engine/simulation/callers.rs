@@ -52,6 +52,8 @@ impl World {
             reads,
             arrived: self.now,
             mates: Vec::new(),
+            max_hold: watchdog.and_then(|dog| dog.max_hold),
+            give_up_at: None,
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
@@ -116,8 +118,10 @@ impl World {
                 self.granted(node, ticket, deadline);
                 self.granted_with_others(node, ticket);
                 self.check_fence(node, ticket, fence);
+                self.check_max_hold(node, ticket, deadline);
             }
             Signal::Extended { ticket, deadline } => {
+                self.check_max_hold(node, ticket, deadline);
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(before) = &mut caller.state
                 {
@@ -131,8 +135,9 @@ impl World {
                 {
                     // The gate drops the body and the hold tells the engine.
                     caller.state = State::Over(now);
+                    let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
-                    self.use_ends(node, ticket);
+                    self.uses.remove(&(node, key));
                     self.at(now, Happening::Tick(node));
                 }
             }
@@ -165,6 +170,7 @@ impl World {
             return;
         }
         caller.state = State::Inside(deadline);
+        caller.give_up_at = caller.max_hold.map(|limit| now + limit);
         let downgrades = !caller.reads && self.random.one_in(6);
         // The lock may have been passed on by another call, under its token.
         self.outcome.passed += usize::from(caller.token != token);
@@ -195,16 +201,30 @@ impl World {
         }
     }
 
+    /// No lease is to last longer than its call has said.
+    fn check_max_hold(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
+        let caller = self.nodes[node].callers.get(&ticket);
+        let limit = caller.and_then(|caller| caller.give_up_at);
+        if limit.is_some_and(|limit| limit < deadline) {
+            self.violation(format!(
+                "{ticket:?} of core {node} was to be given up at {limit:?} and lasts until {deadline:?}"
+            ));
+        }
+    }
+
     /// Each holder's fence is greater than those of all holders before it.
     fn check_fence(&mut self, node: usize, ticket: TicketId, fence: Option<Fence>) {
         let Some(caller) = self.nodes[node].callers.get(&ticket) else {
             return;
         };
         let unordered = caller.reads || self.stolen.contains(&caller.token);
-        let (Some(fence), false) = (fence, unordered) else {
-            return;
-        };
         let key = caller.key.clone();
+        let Some(fence) = fence else {
+            return self.violation(format!("{key} was given without a fence"));
+        };
+        if unordered {
+            return;
+        }
         let before = self.granted.insert(key.clone(), fence);
         if Some(fence) <= before {
             self.violation(format!("{key} was given with {fence:?} after {before:?}"));

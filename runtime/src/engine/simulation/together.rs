@@ -52,6 +52,8 @@ impl World {
                 reads: false,
                 arrived: self.now,
                 mates: mates.clone(),
+                max_hold: None,
+                give_up_at: None,
                 state: State::Waiting,
             };
             self.nodes[node].callers.insert(*id, caller);

@@ -128,6 +128,9 @@ pub(super) struct Caller {
     pub(super) arrived: Instant,
     /// The tickets of the same call, this one included; empty where it is the only one.
     pub(super) mates: Vec<TicketId>,
+    /// When it must have given the lock up, however often that was renewed; from the grant on.
+    pub(super) max_hold: Option<Duration>,
+    pub(super) give_up_at: Option<Instant>,
     pub(super) state: State,
 }
 

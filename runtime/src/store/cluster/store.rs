@@ -14,6 +14,7 @@ use super::nodes::{Access, Nodes};
 use super::router::Router;
 use super::topology::Topology;
 use crate::clock::Clock;
+use crate::reporter;
 use crate::store::redis::{Names, RedisStore, Server};
 use crate::store::target::Options;
 use crate::store::{Attention, Failure, LockStore, Request, Retry, StoreEvent};
@@ -86,7 +87,7 @@ impl ClusterStore {
             unsent: false,
         };
         for finding in checkup::whole(&topology) {
-            tracing::warn!(code = finding.code, "{finding}");
+            reporter::log(move || tracing::warn!(code = finding.code, "{finding}"));
         }
         store.meet(&topology).await?;
         store.learn(&topology);
@@ -117,7 +118,10 @@ impl ClusterStore {
                 Ok(()) => reached = true,
                 Err(failure) if failure.retry == Retry::Never => return Err(failure.error),
                 Err(failure) => {
-                    tracing::warn!(error = %failure.error, "a master of the cluster cannot be reached; it is connected later");
+                    let reason = failure.error.clone();
+                    reporter::log(move || {
+                        tracing::warn!(error = %reason, "a master of the cluster cannot be reached; it is connected later");
+                    });
                     error = Some(failure.error);
                 }
             }
@@ -184,7 +188,9 @@ impl ClusterStore {
             }
             Ok(_) => false,
             Err(failure) => {
-                tracing::debug!(error = %failure.error, "the cluster's map cannot be read");
+                reporter::log(
+                    move || tracing::debug!(error = %failure.error, "the cluster's map cannot be read"),
+                );
                 false
             }
         };

@@ -61,7 +61,12 @@ impl Wholes {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 for (place, kept) in part.places.iter().zip(kept) {
-                    whole.kept[*place] = Some(kept);
+                    let place = if seeded!(PlacesMixed) {
+                        (place + 1) % whole.kept.len()
+                    } else {
+                        *place
+                    };
+                    whole.kept[place] = Some(kept);
                 }
             }
             Ok(Reply::RenewedInPart(kept)) => {

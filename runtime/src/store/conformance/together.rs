@@ -74,11 +74,17 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
     let first = one.take_all(&locks, short).await.expect("all are free");
     let again = two.take_all(&locks, ttl).await;
     assert_eq!(again, Some(first.clone()), "the same tokens got others");
+    // The second answer is what the lease is counted from, so the ttl is that of the second request.
+    tokio::time::sleep(short * 2).await;
+    for (key, _) in &locks {
+        let other = Token::random(Nonce::new());
+        let taken = one.acquire(key, other, ttl).await;
+        assert_eq!(taken, None, "{key} has the ttl of the first request");
+    }
     // Each for itself, as a call goes on whose answer was lost.
     for ((key, token), fence) in locks.iter().zip(first) {
         assert_eq!(one.acquire(key, *token, ttl).await, Some(fence));
     }
-    tokio::time::sleep(short * 2).await;
     one.release_all(&locks).await;
 }
 

@@ -105,7 +105,7 @@ fn tried(ops: &[Op], answers: Vec<Value>, names: &Names) -> Option<Finding> {
     let mut failures = ops
         .iter()
         .zip(answers)
-        .filter_map(|(op, answer)| reply::read(op, answer).err())
+        .filter_map(|(op, answer)| reply::read(op, answer, names.scripts()).err())
         .filter(|failure| !moves(failure));
     failures.next().map(|failure| broken(&failure))
 }

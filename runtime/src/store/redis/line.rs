@@ -16,6 +16,7 @@ use super::pump::Pump;
 use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
+use super::source::Memory;
 use crate::store::{Attention, Op, OpId, Reply};
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
@@ -54,6 +55,9 @@ pub(super) struct Line {
     /// When the last answer came.
     last_answer: Instant,
     loading: bool,
+    /// How many pipelines have been sent.
+    sent: u64,
+    memory: Memory,
 }
 
 /// A request that went out.
@@ -104,9 +108,19 @@ pub(super) fn of_requests(bundles: &[Bundle], answers: Vec<Value>) -> Vec<Value>
     kept
 }
 
+/// Which pipeline of which connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamp {
+    pub(super) epoch: Epoch,
+    /// Counts those of the connection.
+    number: u64,
+    /// Whether its scripts were sent by their source.
+    pub(super) by_source: bool,
+}
+
 /// What went out as one pipeline, and its answers.
 pub(super) struct Batch {
-    pub(super) epoch: Epoch,
+    pub(super) stamp: Stamp,
     pub(super) content: Content,
     pub(super) answers: RedisResult<Vec<Value>>,
     sent_at: Instant,
@@ -137,6 +151,8 @@ impl Line {
             last_sent: Instant::now(),
             last_answer: Instant::now(),
             loading: false,
+            sent: 0,
+            memory: Memory::default(),
         }
     }
 
@@ -167,14 +183,21 @@ impl Line {
         let least = LEAST_PATIENCE.max(slow.min(self.slowest));
         self.expect_by(sent_at + patience.max(least));
         self.last_sent = sent_at;
-        let epoch = self.epoch;
+        self.sent += 1;
+        let stamp = Stamp {
+            epoch: self.epoch,
+            number: self.sent,
+            by_source: self.by_source(),
+        };
         let mut connection = self.connection.clone();
+        let verdict = self.pump.verdict();
         Box::pin(async move {
             let answers = connection
                 .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await;
+                .await
+                .map_err(|error| verdict.explain(error));
             Batch {
-                epoch,
+                stamp,
                 content,
                 answers,
                 sent_at,
@@ -183,12 +206,41 @@ impl Line {
     }
 
     /// Loads the scripts again, unless that is under way.
-    pub(super) fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Batch>> {
+    fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Batch>> {
         if self.loading {
             return None;
         }
         self.loading = true;
-        Some(self.run(scripts::load(), Content::Scripts, patience))
+        let load = self.run(scripts::load(), Content::Scripts, patience);
+        self.memory.loading(self.sent);
+        Some(load)
+    }
+
+    /// Whether scripts are sent by their source for now.
+    pub(super) fn by_source(&self) -> bool {
+        self.memory.by_source(Instant::now())
+    }
+
+    /// A script was found.
+    pub(super) fn found_script(&mut self, stamp: Stamp) {
+        if !stamp.by_source {
+            self.memory.found(stamp.number);
+        }
+    }
+
+    /// A script was not found; loads the scripts, unless the source itself is sent from now on.
+    pub(super) fn missed_script(
+        &mut self,
+        stamp: Stamp,
+        patience: Duration,
+    ) -> Option<Boxed<Batch>> {
+        let load = self.memory.missed(stamp.number, Instant::now());
+        load.then(|| self.load_scripts(patience)).flatten()
+    }
+
+    /// The server does not take scripts by their source.
+    pub(super) fn source_refused(&mut self) {
+        self.memory.refuse();
     }
 
     pub(super) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Batch> {

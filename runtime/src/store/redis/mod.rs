@@ -1,7 +1,7 @@
 //! Locks on one Redis or Valkey.
 //!
 //! [`scripts`] says what is run on the server, [`bundle`] what together, [`server`] how to reach it and [`sentinel`] how to find it, [`origin`] is either;
-//! [`line`] is one connection, [`pump`] moves its bytes through a socket, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
+//! [`line`] is one connection, [`pump`] moves its bytes through a socket, [`framer`] refuses what is no reply, [`connection`] keeps one up, [`copies`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server says of itself,
 //! [`query`] the options of a URL; [`checkup`] looks for what is wrong, [`permissions`] is what a user needs.
 //! For a node of a cluster there are [`slot`]s, and [`redirect`]s to other nodes.
 
@@ -9,7 +9,10 @@ mod bundle;
 mod checkup;
 mod connection;
 mod copies;
+mod framer;
+mod guarded;
 mod info;
+mod introduction;
 mod line;
 mod names;
 mod origin;
@@ -24,6 +27,7 @@ mod server;
 pub(crate) mod slot;
 #[cfg(target_os = "linux")]
 mod socket;
+mod source;
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 mod spoilt;
 #[cfg(feature = "tls")]

@@ -6,6 +6,7 @@ use std::io::Write as _;
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use super::reply::Scripts;
 use super::slot;
 use crate::key::RESERVED;
 use crate::store::Options;
@@ -85,6 +86,15 @@ impl Names {
 
     pub(super) fn have_companions(&self) -> bool {
         self.companions
+    }
+
+    /// Which scripts are called with these names.
+    pub(super) fn scripts(&self) -> Scripts {
+        if self.companions {
+            Scripts::Fenced
+        } else {
+            Scripts::Plain
+        }
     }
 
     /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own
@@ -203,7 +213,7 @@ impl fmt::Debug for Names {
 }
 
 #[cfg(unix)]
-fn host() -> String {
+pub(super) fn host() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -211,7 +221,7 @@ fn host() -> String {
 }
 
 #[cfg(not(unix))]
-fn host() -> String {
+pub(super) fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
@@ -220,6 +230,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::full_key::FullKey;
+    use crate::key;
 
     fn text(companion: &Companion<'_>) -> String {
         let parts = companion.to_redis_args();
@@ -252,7 +264,67 @@ mod tests {
         );
     }
 
+    /// Names that are made to be those of companions, if any can be.
+    fn of_own_words() -> impl Strategy<Value = String> {
+        let words = [
+            ":",
+            ":",
+            "%leasehold",
+            "%leasehold:",
+            "fence",
+            "queue",
+            "shares",
+            "check",
+            "{1a2b}",
+            "{",
+            "}",
+            "a",
+            "lock",
+            "",
+        ];
+        prop::collection::vec(prop::sample::select(words.to_vec()), 0..6)
+            .prop_map(|words| words.concat())
+    }
+
+    /// The key on the server that a call locks, unless it is refused.
+    fn accepted(namespace: &str, key: &str) -> Option<String> {
+        key::check_namespace(namespace).ok()?;
+        let key = key::check(key.to_owned()).ok()?;
+        Some(FullKey::new(namespace, &key).to_string())
+    }
+
     proptest! {
+        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another, in whichever namespaces: it would
+        /// overwrite a counter, or delete a lock that is held.
+        #[test]
+        fn no_lock_is_the_companion_of_another(
+            namespace in of_own_words(),
+            key in of_own_words(),
+            home in 0..slot::SLOTS,
+        ) {
+            let Some(full) = accepted(&namespace, &key) else {
+                return Ok(());
+            };
+            let alone = Names::new(&namespace);
+            for names in [alone.on_node(home), alone] {
+                let companions = [
+                    text(&names.queue(&full)),
+                    text(&names.shares(&full)),
+                    names.fences(&full).into_owned(),
+                    names.trial(Token::random(Nonce::new())),
+                ];
+                for companion in companions {
+                    let mut pairs = vec![("", companion.as_str())];
+                    let colons = companion.match_indices(':');
+                    pairs.extend(colons.map(|(at, _)| (&companion[..at], &companion[at + 1..])));
+                    for (other, name) in pairs {
+                        let locked = accepted(other, name);
+                        prop_assert_eq!(locked, None, "{} of {} is {:?}", companion, full, (other, name));
+                    }
+                }
+            }
+        }
+
         /// Fails if a brace in a namespace or a key gives a script keys of two slots.
         #[test]
         fn companions_share_the_slot(namespace in "[{}a:]{0,6}", key in "[{}a:é]{1,12}", home in 0..slot::SLOTS) {

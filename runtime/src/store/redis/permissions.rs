@@ -29,6 +29,10 @@ pub(crate) const COMMANDS: &[&str] = &[
 /// turn, and look from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
+/// What a user may be allowed besides: `eval` sends a script by its source where the server forgets it as fast as it is loaded, and
+/// `client|setname` names the connection in `CLIENT LIST`. Without them locks work all the same.
+pub(crate) const BESIDES: &[&str] = &["eval", "client|setname"];
+
 /// What a user needs besides for locks that are `shared` or have `permits`.
 pub(crate) const FOR_SHARES: &[&str] = &[
     "zadd",
@@ -47,7 +51,8 @@ pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
 pub(crate) fn rule() -> String {
-    let commands = COMMANDS.iter().chain(FOR_TURNS).chain(FOR_SHARES);
+    let commands = [COMMANDS, FOR_TURNS, FOR_SHARES, BESIDES];
+    let commands = commands.into_iter().flatten();
     let commands: Vec<_> = commands.map(|name| format!("+{name}")).collect();
     format!("~lock:* &lock:* -@all {}", commands.join(" "))
 }

@@ -5,22 +5,29 @@
 //! and elsewhere than on Linux.
 
 use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::Path;
 use std::pin::pin;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
-#[cfg(target_os = "linux")]
-use {
-    super::socket::{Ear, Socket, Stream},
-    futures_util::future::select_ok,
-    redis::ConnectionAddr,
-    std::net::SocketAddr,
-    std::sync::Arc,
-    tokio::net::{TcpStream, UnixStream, lookup_host},
-};
+use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisError, RedisResult};
+#[cfg(any(feature = "tls", not(target_os = "linux")))]
+use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
 
+use super::guarded::{Guarded, Verdict};
 use super::line::Boxed;
+use super::server::Server;
+#[cfg(target_os = "linux")]
+use super::socket::{Ear, Socket, Stream};
 use crate::store::Attention;
 
 /// Moves the bytes of one connection while it is polled.
@@ -29,6 +36,7 @@ pub(super) struct Pump {
     moving: Option<Boxed<()>>,
     #[cfg(target_os = "linux")]
     ear: Option<Arc<Ear>>,
+    verdict: Verdict,
 }
 
 impl Pump {
@@ -47,6 +55,11 @@ impl Pump {
         let _ = (self, attention);
     }
 
+    /// What the connection has ended with, if that is no reply.
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict.clone()
+    }
+
     /// Writes what is to be sent and takes in what has arrived.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         #[cfg(target_os = "linux")]
@@ -57,60 +70,135 @@ impl Pump {
             && moving.as_mut().poll(cx).is_ready()
         {
             // The connection has ended, and all who wait for answers have been told.
-            *self = Self::default();
+            *self = Self {
+                verdict: self.verdict(),
+                ..Self::default()
+            };
         }
     }
 
     /// Does `work`, and moves its bytes.
-    pub(super) async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn drive<T>(
+        &mut self,
+        work: impl Future<Output = RedisResult<T>>,
+    ) -> RedisResult<T> {
+        let verdict = self.verdict();
         let mut work = pin!(work);
-        poll_fn(|cx| {
+        let done = poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
             self.poll(cx);
             work.as_mut().poll(cx)
-        })
-        .await
+        });
+        done.await.map_err(|error| verdict.explain(error))
     }
 }
 
-/// Connects and logs in.
+/// Connects to the server and logs in.
 pub(super) async fn open(
-    info: ConnectionInfo,
+    server: &Server,
+    settings: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
 ) -> Result<(MultiplexedConnection, Pump), RedisError> {
-    #[cfg(target_os = "linux")]
-    if let Some(socket) = socket_to(info.addr()).await? {
-        let ear = Some(socket.ear());
-        let settings = info.redis_settings();
-        let connecting = MultiplexedConnection::new_with_config(settings, socket, config);
-        let (connection, moving) = connecting.await?;
-        let moving: Option<Boxed<()>> = Some(Box::pin(moving));
-        return Ok((connection, Pump { moving, ear }));
+    match server.info().addr() {
+        ConnectionAddr::Tcp(host, port) => plain(reach(host, *port).await?, settings, config).await,
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => local(path, settings, config).await,
+        #[cfg(feature = "tls")]
+        ConnectionAddr::TcpTls { host, port, .. } => {
+            let stream = server.tls().reach(host, reach(host, *port).await?).await?;
+            apart(stream, settings, config).await
+        }
+        _ => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     }
-    let client = Client::open(info)?;
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    Ok((connecting.await?, Pump::default()))
 }
 
-/// Nothing where there is more between the connection and its socket.
 #[cfg(target_os = "linux")]
-async fn socket_to(address: &ConnectionAddr) -> Result<Option<Socket>, RedisError> {
-    let stream = match address {
-        ConnectionAddr::Tcp(host, port) => Stream::Tcp(reach(host, *port).await?.into_std()?),
-        ConnectionAddr::Unix(path) => Stream::Unix(UnixStream::connect(path).await?.into_std()?),
-        _ => return Ok(None),
+async fn plain(
+    stream: TcpStream,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    here(Stream::Tcp(stream.into_std()?), settings, config).await
+}
+
+#[cfg(target_os = "linux")]
+async fn local(
+    path: &Path,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    let stream = UnixStream::connect(path).await?.into_std()?;
+    here(Stream::Unix(stream), settings, config).await
+}
+
+/// A connection whose bytes are moved by the pump.
+#[cfg(target_os = "linux")]
+async fn here(
+    stream: Stream,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    let socket = Socket::new(stream)?;
+    let ear = Some(socket.ear());
+    let socket = Guarded::new(socket);
+    let verdict = socket.verdict();
+    let connecting = MultiplexedConnection::new_with_config(settings, socket, config);
+    let connected = connecting.await;
+    let (connection, moving) = connected.map_err(|error| verdict.explain(error))?;
+    let moving: Option<Boxed<()>> = Some(Box::pin(moving));
+    let pump = Pump {
+        moving,
+        ear,
+        verdict,
     };
-    Ok(Some(Socket::new(stream)?))
+    Ok((connection, pump))
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn plain(
+    stream: TcpStream,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    apart(stream, settings, config).await
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+async fn local(
+    path: &Path,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    apart(UnixStream::connect(path).await?, settings, config).await
+}
+
+/// A connection whose bytes are moved by a task of the runtime.
+#[cfg(any(feature = "tls", not(target_os = "linux")))]
+async fn apart(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Pump), RedisError> {
+    let stream = Guarded::new(stream);
+    let verdict = stream.verdict();
+    let connecting = MultiplexedConnection::new_with_config(settings, stream, config);
+    let connected = connecting.await;
+    let (connection, moving) = connected.map_err(|error| verdict.explain(error))?;
+    tokio::spawn(moving);
+    let pump = Pump {
+        verdict,
+        ..Pump::default()
+    };
+    Ok((connection, pump))
 }
 
 /// The first of the host's addresses that answers.
-#[cfg(target_os = "linux")]
-async fn reach(host: &str, port: u16) -> Result<TcpStream, RedisError> {
+async fn reach(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
-        return Err(std::io::Error::from(std::io::ErrorKind::NotFound).into());
+        return Err(io::ErrorKind::NotFound.into());
     }
     let attempts = addresses
         .into_iter()

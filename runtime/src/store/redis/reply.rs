@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, PushInfo, RedisError, Value};
 
-use super::permissions;
+use super::{guarded, permissions};
 use crate::store::{Failure, Op, Reply, Retry, StoreEvent};
 use crate::{Fence, LockError, StoreError};
 
@@ -91,16 +91,25 @@ const CODES: &[(&str, Retry, &str)] = &[
     ("EXECABORT", Retry::Never, "the server refused the request"),
 ];
 
+/// Which scripts answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scripts {
+    /// Those of a store that gives every lock a fence.
+    Fenced,
+    /// The plain ones of a quorum's node, which knows no fence and grants with a bare `1`.
+    Plain,
+}
+
 /// The reply to `op`, which left alone, or why there is none.
-pub(super) fn read(op: &Op, value: Value) -> Result<Reply, Failure> {
-    let mut replies = read_all(&[op], value);
+pub(super) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Failure> {
+    let mut replies = read_all(&[op], value, scripts);
     replies
         .pop()
         .unwrap_or_else(|| Err(garbage("an answer of another shape")))
 }
 
-/// The replies to `ops`, which left together.
-pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>> {
+/// The replies to `ops`, which left together. A grant without a fence is believed of [`Scripts::Plain`] only.
+pub(super) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Vec<Result<Reply, Failure>> {
     let shapeless = || Err(garbage("an answer of another shape"));
     match (ops, value) {
         (_, Value::ServerError(error)) => {
@@ -113,17 +122,17 @@ pub(super) fn read_all(ops: &[&Op], value: Value) -> Vec<Result<Reply, Failure>>
             all @ (Value::BulkString(_) | Value::Int(_)),
         ) => ops
             .iter()
-            .map(|op| read_one(op, &all).unwrap_or_else(shapeless))
+            .map(|op| read_one(op, &all, scripts).unwrap_or_else(shapeless))
             .collect(),
         ([Op::Acquire { .. } | Op::Release { .. }, ..], Value::Array(answers))
             if answers.len() == ops.len() =>
         {
             let each = ops.iter().zip(answers);
-            each.map(|(op, answer)| read_one(op, &answer).unwrap_or_else(shapeless))
+            each.map(|(op, answer)| read_one(op, &answer, scripts).unwrap_or_else(shapeless))
                 .collect()
         }
         ([op], value) if !matches!(op, Op::Acquire { .. } | Op::Release { .. }) => {
-            vec![read_one(op, &value).unwrap_or_else(shapeless)]
+            vec![read_one(op, &value, scripts).unwrap_or_else(shapeless)]
         }
         _ => vec![shapeless(); ops.len()],
     }
@@ -136,19 +145,19 @@ pub(super) fn may_concern_one_key(answer: &Value) -> bool {
         if hidden_code(error.code(), error.details().unwrap_or_default()) == "NOPERM")
 }
 
-fn read_one(op: &Op, value: &Value) -> Option<Result<Reply, Failure>> {
+fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Failure>> {
     if let Some([code, error]) = array(value)
         && integer(code) == Some(-1)
     {
         return Some(Err(refused(text(error)?)));
     }
     let reply = match (op, value) {
-        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
-        (Op::Acquire { .. }, Value::Int(1)) => Some(Reply::Acquired {
+        (Op::Acquire { .. }, Value::Int(1)) if scripts == Scripts::Plain => Some(Reply::Acquired {
             fence: None,
             spare: 0,
             wanted: None,
         }),
+        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
         (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
@@ -328,8 +337,20 @@ fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
     }
 }
 
+/// The server has forgotten its scripts, again and again.
+pub(super) fn forgotten() -> Failure {
+    let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
+    Failure {
+        retry: Retry::Later,
+        ..failure
+    }
+}
+
 /// The connection broke or could not be made. A request that was under way may have been carried out.
 pub(crate) fn broken(error: &RedisError) -> Failure {
+    if let Some(what) = guarded::garbage_in(error) {
+        return garbage(&what.to_string());
+    }
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
             let code = if error
@@ -452,6 +473,7 @@ mod tests {
         read(
             &Op::Stay((0..count).map(renewal).collect()),
             answer.expect("it is an answer"),
+            Scripts::Fenced,
         )
     }
 

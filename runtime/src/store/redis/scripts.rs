@@ -64,13 +64,13 @@ pub(super) fn all() -> [(&'static Script, &'static str); 11] {
 }
 
 #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
-fn code(code: &'static str) -> Cow<'static, str> {
+pub(super) fn code(code: &'static str) -> Cow<'static, str> {
     code.into()
 }
 
 /// The script with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-fn code(code: &'static str) -> Cow<'static, str> {
+pub(super) fn code(code: &'static str) -> Cow<'static, str> {
     crate::seeded::active().map_or(code.into(), |bug| super::spoilt::spoil(code, bug))
 }
 

@@ -9,9 +9,11 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::{AsyncConnectionConfig, Client, Pipeline, Value, cmd};
+use redis::{AsyncConnectionConfig, Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
+use super::introduction;
+use super::pump;
 use super::query::{self, Query};
 use super::redirect::Endpoint;
 use super::reply;
@@ -157,19 +159,18 @@ impl Sentinels {
     }
 
     async fn ask(&self, node: &Server) -> Result<Answer, Failure> {
-        let client = Client::open(node.info().clone()).map_err(|error| reply::broken(&error))?;
+        let settings = introduction::tell_library(node.info().redis_settings().clone());
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&config)
+        let (mut connection, mut pump) = Box::pin(pump::open(node, &settings, config))
             .await
             .map_err(|error| reply::broken(&error))?;
-        let questions = questions(&self.master);
-        let answers = connection
-            .send_packed_commands(&questions, 0, questions.len())
-            .await
-            .map_err(|error| reply::broken(&error))?;
+        let questions = introduction::introduced(&questions(&self.master));
+        let asked = connection.send_packed_commands(&questions, 0, questions.len());
+        let answers = pump.drive(asked).await;
+        let mut answers = answers.map_err(|error| reply::broken(&error))?;
+        answers.drain(..1.min(answers.len()));
         read(answers)
     }
 

@@ -18,8 +18,9 @@ use super::query::Query;
 use super::redirect::Endpoint;
 #[cfg(feature = "tls")]
 use super::tls::{self, Tls};
-use super::{reply, scripts};
+use super::{introduction, reply, scripts};
 use crate::LockError;
+use crate::reporter;
 use crate::store::{Failure, Retry};
 
 /// How long a request may stay unanswered, at least, before it is given up for good. The engine has retried long before;
@@ -33,6 +34,8 @@ const WRITE_BUFFER: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
+    #[cfg(feature = "tls")]
+    tls: Tls,
 }
 
 /// A connection that is set up and has the scripts loaded.
@@ -63,11 +66,13 @@ impl Link {
         self.listening = match timeout(limit, self.subscribe(channel)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::warn!(
-                    %error,
-                    "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
-                     Permit both commands, on the namespace's channels"
-                );
+                reporter::log(move || {
+                    tracing::warn!(
+                        %error,
+                        "the server refuses SUBSCRIBE or PUBLISH; calls that wait look from time to time instead of being told. \
+                         Permit both commands, on the namespace's channels"
+                    );
+                });
                 false
             }
             Err(_) => false,
@@ -119,14 +124,24 @@ impl Server {
         if base.starts_with("rediss") {
             tls::choose_provider();
         }
-        Ok(Self { info })
+        Ok(Self {
+            info,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+        })
     }
 
     /// The same server, with these certificates.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let info = tls.apply(self.info)?;
-        Ok(Self { info })
+        let tls = tls.clone();
+        Ok(Self { info, tls })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     pub(super) fn info(&self) -> &ConnectionInfo {
@@ -141,10 +156,12 @@ impl Server {
         }
     }
 
-    /// The server at `address`, with everything else as in `like`.
-    fn at(address: ConnectionAddr, like: &ConnectionInfo) -> Self {
-        let info = like.clone().set_addr(address);
-        Self { info }
+    /// The server at `address`, with everything else as here.
+    fn at(&self, address: ConnectionAddr) -> Self {
+        Self {
+            info: self.info.clone().set_addr(address),
+            ..self.clone()
+        }
     }
 
     /// The server at `endpoint`, with everything else as here.
@@ -163,7 +180,7 @@ impl Server {
             },
             _ => ConnectionAddr::Tcp(host.clone(), *port),
         };
-        Self::at(address, &self.info)
+        self.at(address)
     }
 
     /// Where it listens, if not on a Unix socket.
@@ -187,7 +204,9 @@ impl Server {
     ) -> Result<Vec<Value>, Failure> {
         let asked = async {
             let mut link = self.open_newest(limit).await?;
-            link.ask(questions).await
+            let mut answers = link.ask(&introduction::introduced(questions)).await?;
+            answers.drain(..1.min(answers.len()));
+            Ok::<_, RedisError>(answers)
         };
         match timeout(limit, asked).await {
             Ok(answers) => answers.map_err(|error| self.failed(&error)),
@@ -221,8 +240,9 @@ impl Server {
         let mut start = scripts::load();
         start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
-        let answers = link.ask(&start).await;
+        let answers = link.ask(&introduction::introduced(&start)).await;
         let mut answers = answers.map_err(|error| self.failed(&error))?;
+        answers.drain(..1.min(answers.len()));
         link.round_trip = sent_at.elapsed();
         link.info = Info::read(answers.pop().as_ref());
         link.role = link.info.as_ref().and_then(Info::role);
@@ -249,10 +269,9 @@ impl Server {
             config = config.set_push_sender(sender);
         }
         let settings = self.info.redis_settings().clone();
-        // The name would need one permission more, which older servers do not know.
-        let settings = settings.set_protocol(protocol).set_skip_set_lib_name();
-        let info = self.info.clone().set_redis_settings(settings);
-        let (connection, pump) = pump::open(info, config).await?;
+        let settings = introduction::tell_library(settings.set_protocol(protocol));
+        // Boxed: the hand-shake of TLS would be a part of every future that connects.
+        let (connection, pump) = Box::pin(pump::open(self, &settings, config)).await?;
         Ok(Link {
             connection,
             pump,

@@ -18,6 +18,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
         Bug::FenceFromCounter => &[("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")],
+        Bug::ClaimReworded => &[(":claim", ":given")],
         Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[token]", "true")],
         Bug::RenewBySet => &[(
             "local value = values[i]\n",
@@ -72,6 +73,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         Bug::PlacesUncounted => &[(
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
+        )],
+        Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::PartTakesAll => &[(
+            "redis.call('ZREM', KEYS[3], ARGV[1])",
+            "redis.call('DEL', KEYS[3])",
         )],
         _ => &[],
     }

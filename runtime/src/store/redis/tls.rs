@@ -1,8 +1,16 @@
 //! Certificates for `rediss://`.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::LockError;
 
@@ -57,6 +65,51 @@ impl Tls {
         let client = Client::build_with_tls(info, certificates);
         let client = client.map_err(|_| misread("tls_client` or `tls_ca"))?;
         Ok(client.get_connection_info().clone())
+    }
+}
+
+impl Tls {
+    /// Shakes hands with the server at the other end of `stream`, which must prove that it is `host`.
+    pub(super) async fn reach(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let config = Arc::new(self.config()?);
+        TlsConnector::from(config).connect(name, stream).await
+    }
+
+    fn config(&self) -> io::Result<ClientConfig> {
+        let config = ClientConfig::builder().with_root_certificates(self.authorities()?);
+        let Some((certificate, key)) = &self.client else {
+            return Ok(config.with_no_client_auth());
+        };
+        let certificates = CertificateDer::pem_slice_iter(certificate);
+        let certificates = certificates.collect::<Result<_, _>>();
+        let certificates = certificates.map_err(io::Error::other)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
+        let config = config.with_client_auth_cert(certificates, key);
+        config.map_err(io::Error::other)
+    }
+
+    fn authorities(&self) -> io::Result<RootCertStore> {
+        let mut store = RootCertStore::empty();
+        let Some(ca) = &self.ca else {
+            let mut system = rustls_native_certs::load_native_certs();
+            if let Some(error) = system.errors.pop() {
+                return Err(io::Error::other(error));
+            }
+            for certificate in system.certs {
+                store.add(certificate).map_err(io::Error::other)?;
+            }
+            return Ok(store);
+        };
+        for certificate in CertificateDer::pem_slice_iter(ca) {
+            let certificate = certificate.map_err(io::Error::other)?;
+            store.add(certificate).map_err(io::Error::other)?;
+        }
+        Ok(store)
     }
 }
 

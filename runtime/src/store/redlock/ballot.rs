@@ -35,10 +35,6 @@ impl NodeSet {
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
-
-    fn count(self) -> usize {
-        self.0.count_ones() as usize
-    }
 }
 
 /// A question to all nodes.
@@ -76,6 +72,8 @@ pub(super) enum Question {
         answered: usize,
         found: usize,
         ordered: usize,
+        /// How many certainly did not have the key: their answer is to the first try that could remove it.
+        without: usize,
     },
 }
 
@@ -101,12 +99,14 @@ impl Ballot {
     }
 
     /// A node answered; only its first answer counts.
-    pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>) {
+    ///
+    /// `first`: no earlier try of the same removal can have been carried out there.
+    pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
         }
         match result {
-            Ok(reply) => self.count(node, reply),
+            Ok(reply) => self.count(node, reply, first),
             Err(failure) => self.void(node, Trouble::Failed(failure.clone())),
         }
     }
@@ -125,7 +125,7 @@ impl Ballot {
         }
     }
 
-    fn count(&mut self, node: usize, reply: &Reply) {
+    fn count(&mut self, node: usize, reply: &Reply, first: bool) {
         match (&mut self.question, reply) {
             (Question::Acquire { tally, .. }, Reply::Acquired { .. }) => {
                 if self.voters.contains(node) {
@@ -147,6 +147,7 @@ impl Ballot {
                     found,
                     answered,
                     ordered,
+                    without,
                     ..
                 },
                 Reply::Released {
@@ -156,6 +157,7 @@ impl Ballot {
             ) => {
                 *answered += 1;
                 *found += usize::from(*one);
+                *without += usize::from(!*one && first);
                 *ordered += usize::from(*behind);
             }
             // An answer to another question: the node is out of its mind.
@@ -217,20 +219,23 @@ impl Ballot {
             answered,
             found,
             ordered,
+            without,
         } = self.question
         else {
             return None;
         };
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
-        // A node that has refused the lock, as it still had another's, may have answered before those that had it.
-        let open = found < quorum && quorum <= found + self.waiting.count();
+        // Lost only if too few nodes are left that can have had it: one that is silent may, and one that has refused the lock, as it
+        // still had another's, may have answered first.
+        let lost = self.nodes - without < quorum;
+        let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {
             return None;
         }
         Some(if enough {
             Ok(Reply::Released {
-                found: quorum <= found,
+                found: !lost,
                 ordered: ordered == self.nodes,
             })
         } else {

@@ -80,6 +80,11 @@ impl Debts {
         Some(debt)
     }
 
+    /// Whether at most one try of `id` has been sent.
+    pub(super) fn is_first_try(&self, id: OpId) -> bool {
+        self.by_id.get(&id).is_none_or(|debt| debt.tries <= 1)
+    }
+
     /// The release that waits for an answer of `id`, once.
     pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
         self.by_id.get_mut(&id)?.release.take()

@@ -233,6 +233,7 @@ impl Panel {
             answered: 0,
             found: 0,
             ordered: 0,
+            without: 0,
         };
         let ttl = self.remove_everywhere(key, token, keep, Some(id), now);
         let mut ballot = self.ballot(question, ttl, now);
@@ -308,18 +309,26 @@ impl Panel {
         if !result.as_ref().is_err_and(|failure| failure.executed) {
             seat.unsettled.remove(&id);
         }
+        let first = seat.debts.is_first_try(id);
         match seat.debts.take_release(id) {
-            Some(release) => self.vote(node, release, result, now),
-            None => self.vote(node, id, result, now),
+            Some(release) => self.vote(node, release, result, first, now),
+            None => self.vote(node, id, result, first, now),
         }
         if let Ok(Reply::Released { ordered: true, .. }) = result {
             self.settle(node, id);
         }
     }
 
-    fn vote(&mut self, node: usize, id: OpId, result: &Result<Reply, Failure>, now: Instant) {
+    fn vote(
+        &mut self,
+        node: usize,
+        id: OpId,
+        result: &Result<Reply, Failure>,
+        first: bool,
+        now: Instant,
+    ) {
         if let Some(ballot) = self.ballots.get_mut(&id) {
-            ballot.hear(node, result);
+            ballot.hear(node, result, first);
             self.decide(id, now);
         }
     }

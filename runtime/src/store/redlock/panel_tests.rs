@@ -478,6 +478,51 @@ fn a_lock_that_a_quorum_had_is_found_whoever_answers_first() {
     }
 }
 
+/// Fails if a node that says nothing counts as one without the key: it may have had it, so the lock need not be lost.
+#[test]
+fn a_lock_is_missed_only_if_no_majority_can_have_had_it() {
+    for (had, missed) in [
+        ([Some(true), Some(false), None], false),
+        ([Some(false), None, None], false),
+        ([Some(false), Some(false), None], true),
+        ([Some(false), Some(false), Some(true)], true),
+    ] {
+        let mut scene = Scene::new(3);
+        scene.hold(1);
+        scene.release(2, Vec::new());
+        let ids = [0, 1, 2].map(|node| scene.removal(node).0);
+        for (node, found) in had.into_iter().enumerate() {
+            let ordered = true;
+            if let Some(found) = found {
+                scene.answer(node, ids[node], Reply::Released { found, ordered });
+            }
+        }
+        scene.pass(TIMEOUT);
+        let (_, result) = scene.outcome().expect("the time is over");
+        let told = matches!(result, Ok(Reply::Released { found: false, .. }));
+        assert_eq!(told, missed, "{had:?}: {result:?}");
+    }
+}
+
+/// Fails if the answer to a second try counts: the first may have removed the key.
+#[test]
+fn a_node_that_was_asked_twice_is_no_witness() {
+    let mut scene = Scene::new(3);
+    scene.hold(1);
+    scene.release(2, Vec::new());
+    let ids = [0, 1, 2].map(|node| scene.removal(node).0);
+    for node in [0, 1] {
+        scene.panel.connected(node, scene.now);
+        assert_eq!(scene.removal(node).0, ids[node]);
+    }
+    for (node, id) in ids.into_iter().enumerate() {
+        let (found, ordered) = (false, true);
+        scene.answer(node, id, Reply::Released { found, ordered });
+    }
+    let (_, result) = scene.outcome().expect("all have answered");
+    assert!(matches!(result, Ok(Reply::Released { found: true, .. })));
+}
+
 #[test]
 fn a_release_behind_acquires_in_doubt_waits_for_all_nodes() {
     let mut scene = Scene::new(3);

@@ -86,7 +86,11 @@ impl Tally {
 
     /// Whether the lock is still held. Only a quorum can say that it is not.
     pub(super) fn renewed(&self) -> Verdict {
-        let quorum = self.quorum();
+        let quorum = if seeded!(RenewedByOne) {
+            1
+        } else {
+            self.quorum()
+        };
         let (no, to_come) = (self.no.len(), self.to_come());
         if self.yes >= quorum {
             Verdict::Yes

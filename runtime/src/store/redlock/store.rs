@@ -15,6 +15,7 @@ use super::standing::Met;
 use crate::LockError;
 use crate::check::{CheckReport, Finding};
 use crate::clock::{Clock, Instant};
+use crate::reporter;
 use crate::store::redis::{Epoch, Names, RedisStore};
 use crate::store::{Attention, Failure, LockStore, Options, Request, Retry, StoreEvent};
 
@@ -40,10 +41,13 @@ impl RedlockStore {
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
-            tracing::warn!(
-                nodes = names.len(),
-                "an even number of nodes survives no more failures than one node less; use an odd number"
-            );
+            let nodes = names.len();
+            reporter::log(move || {
+                tracing::warn!(
+                    nodes,
+                    "an even number of nodes survives no more failures than one node less; use an odd number"
+                );
+            });
         }
         let starting = address.nodes.into_iter();
         let started = join_all(
@@ -112,11 +116,14 @@ impl RedlockStore {
                 )));
             }
             if let Some(left) = self.panel.quarantined(node, now) {
-                tracing::warn!(
-                    node = %name,
-                    "started lately; it may have forgotten locks and does not vote for {} more",
-                    crate::error::millis(left)
-                );
+                let name = name.clone();
+                reporter::log(move || {
+                    tracing::warn!(
+                        node = %name,
+                        "started lately; it may have forgotten locks and does not vote for {} more",
+                        crate::error::millis(left)
+                    );
+                });
             }
         }
         Ok(())
@@ -131,13 +138,17 @@ impl RedlockStore {
         *met = epoch;
         let identity = info.and_then(Identity::read).unwrap_or_default();
         if self.panel.meet(node, &identity, self.clock.now()) == Met::Restarted {
-            tracing::warn!(
-                node = %name,
-                "was restarted and may have forgotten locks; it stays without a vote until the longest lease is over"
-            );
+            let name = name.clone();
+            reporter::log(move || {
+                tracing::warn!(
+                    node = %name,
+                    "was restarted and may have forgotten locks; it stays without a vote until the longest lease is over"
+                );
+            });
         }
         if let Some(why) = self.panel.unfit(node) {
-            tracing::error!(node = %name, "does not vote: {why}");
+            let (name, why) = (name.clone(), why.to_string());
+            reporter::log(move || tracing::error!(node = %name, "does not vote: {why}"));
         }
     }
 
@@ -259,7 +270,10 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
         if failure.retry == Retry::Never {
             return Err(failure.error);
         }
-        tracing::warn!(node = %name, error = %failure.error, "cannot be reached; it is connected later");
+        let (node, error) = (name.clone(), failure.error.clone());
+        reporter::log(
+            move || tracing::warn!(%node, %error, "cannot be reached; it is connected later"),
+        );
         failures.push(failure);
     }
     if nodes - failures.len() >= majority(nodes) {

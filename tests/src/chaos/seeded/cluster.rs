@@ -5,6 +5,7 @@ use redis::cmd;
 use super::scene::{Scene, finish};
 use crate::chaos::job::Lane;
 use crate::cluster::Setup;
+use crate::oracle::Note;
 
 /// So many keys that each master has some.
 const KEYS: u32 = 12;
@@ -31,4 +32,31 @@ pub(super) fn refused_by_one(scene: &Scene) {
     let second = Lane::stays("k0", 3_000, 100).waits(10_000);
     finish(scene.start(&cluster.url(), second));
     finish(first);
+}
+
+/// One process holds many locks on one master and a few on the others, and renews them together; one of the many is deleted.
+pub(super) fn one_deleted(scene: &Scene) {
+    const MANY: usize = 10;
+    let cluster = &Setup::new().start();
+    let on = |node: usize| {
+        let keys = (0..).map(|number| format!("k{number}"));
+        let there = move |key: &String| cluster.owner(cluster.slot(&format!("lock:{key}"))) == node;
+        keys.filter(there)
+    };
+    let keys = on(1).take(1).chain(on(2).take(1)).chain(on(0).take(MANY));
+    let keys: Vec<String> = keys.collect();
+    let (gone, kept) = keys.split_last().expect("there are keys");
+    for key in kept {
+        scene.crew.note(&Note::Undisturbed { key: key.clone() });
+    }
+    let mut lane = Lane::stays("k", 3_000, 5_000).watched();
+    lane.copies = u32::try_from(keys.len()).unwrap_or(1);
+    lane.keys.clone_from(&keys);
+    lane.in_turn = true;
+    let hand = scene.start(&cluster.url(), lane);
+    scene.await_entries(keys.len() as u64);
+    cluster.probe(0).delete(&format!("lock:{gone}"));
+    let mut kill = cmd("CLIENT");
+    cluster.run_everywhere(kill.arg("KILL").arg("TYPE").arg("NORMAL"));
+    finish(hand);
 }

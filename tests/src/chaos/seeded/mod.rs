@@ -4,10 +4,14 @@
 //! then be without a violation.
 
 mod cluster;
+mod earlier_version;
+mod kept;
+mod nested;
 mod quorum;
 mod scenarios;
 mod scene;
 mod server_time;
+mod several;
 mod shares;
 mod ways;
 
@@ -161,6 +165,12 @@ pub const CASES: &[Case] = &[
         scenarios::stopped_waiter,
     ),
     case(
+        "ClaimReworded",
+        Kind::FreedLate,
+        "a process of the version before this one queues behind busy calls",
+        earlier_version::queues,
+    ),
+    case(
         "DeadWaiterKept",
         Kind::FreedLate,
         "a process is stopped while it queues, and another one queues behind it",
@@ -257,11 +267,208 @@ pub const CASES: &[Case] = &[
         cluster::refused_by_one,
     ),
     case(
+        "PlacesMixed",
+        Kind::FalseLoss,
+        "one process holds locks on all masters of a cluster, and one of them is deleted",
+        cluster::one_deleted,
+    ),
+    case(
+        "RenewedByOne",
+        Kind::Overlap,
+        "a renewing holder is cut off from two nodes of three, and a second one waits",
+        quorum::left_with_one,
+    ),
+    case(
+        "OnlyFirstKeyWakes",
+        Kind::ToldLate,
+        "the second key of a waiting body is deleted",
+        several::second_key_lost,
+    ),
+    case(
+        "AnyKeyIsEnough",
+        Kind::PollAfterDeadline,
+        "a process with two keys is stopped until the lease on one of them is over",
+        several::first_key_ends,
+    ),
+    case(
+        "BudgetPerKey",
+        Kind::OverBudget,
+        "a call queues for two keys, and one of them comes free",
+        several::one_budget,
+    ),
+    case(
+        "SecondKeyOrphaned",
+        Kind::FreedLate,
+        "a call of two keys is dropped while its request is on the way",
+        several::dropped,
+    ),
+    case(
+        "SecondKeyKept",
+        Kind::FreedLate,
+        "a call of two keys ends",
+        several::released,
+    ),
+    case(
+        "InnerEndReleases",
+        Kind::FalseLoss,
+        "a body makes two nested calls at once",
+        nested::two_at_once,
+    ),
+    case(
+        "TurnsIgnored",
+        Kind::Overlap,
+        "a body makes two nested calls at once",
+        nested::two_at_once,
+    ),
+    case(
+        "PathLeaks",
+        Kind::Overlap,
+        "two tasks of one thread make nested calls",
+        nested::two_tasks,
+    ),
+    case(
+        "ShareEntered",
+        Kind::Overlap,
+        "the body of a reader makes nested calls that write",
+        nested::inside_a_share,
+    ),
+    case(
+        "MaxHoldForgotten",
+        Kind::ToldLate,
+        "a lock with `max_hold` is downgraded",
+        kept::downgraded,
+    ),
+    case(
+        "KeptAfterErr",
+        Kind::FreedLate,
+        "a function with `hold` fails",
+        kept::fails,
+    ),
+    case(
+        "KeptPassedOn",
+        Kind::KeptShort,
+        "a function with `hold` returns while a call of its process waits",
+        kept::next_call_waits,
+    ),
+    case(
+        "PartTakesAll",
+        Kind::Overlap,
+        "one of two readers leaves, and a writer waits",
+        shares::one_leaves,
+    ),
+    case(
+        "WrongLeaseExtended",
+        Kind::FalseLoss,
+        "one of two keys that are renewed together is deleted",
+        scenarios::one_of_two_deleted,
+    ),
+    case(
+        "HeirNotRenewed",
+        Kind::FalseLoss,
+        "a lock is passed on in a process to a body that takes longer than its ttl",
+        scenarios::passed_on_for_long,
+    ),
+    case(
+        "OrderForgotten",
+        Kind::FreedLate,
+        "a request arrives after its connection has ended",
+        scenarios::straggler,
+    ),
+    case(
+        "CutIsAnswer",
+        Kind::FreedLate,
+        "a release is lost, and its connection ends",
+        scenarios::release_cut_off,
+    ),
+    case(
+        "GrantUnheard",
+        Kind::FreedLate,
+        "a call queues for the lock of another client, who releases it",
+        scenarios::comes_free,
+    ),
+    case(
+        "LossUnheard",
+        Kind::ToldLate,
+        "the key of a waiting body is deleted",
+        scenarios::deleted_while_it_waits,
+    ),
+    case(
+        "DropForgotten",
+        Kind::FreedLate,
+        "calls are dropped while their bodies run",
+        scenarios::dropped_inside,
+    ),
+    case(
+        "ShutdownHurries",
+        Kind::FreedLate,
+        "a release is lost, and its process shuts down",
+        scenarios::ends_while_it_releases,
+    ),
+    case(
+        "TokensRepeat",
+        Kind::Overlap,
+        "a second process comes while a first is inside",
+        scenarios::second_process,
+    ),
+    case(
+        "FenceUntold",
+        Kind::NoFence,
+        "a lock is taken",
+        scenarios::taken,
+    ),
+    case(
+        "GoneIsReleased",
+        Kind::ToldLate,
+        "the key is deleted under a guard that is released later",
+        scenarios::gone,
+    ),
+    case(
         UNCHECKED,
         Kind::StaleWrite,
         "processes of holders are stopped beyond their leases and write to a table that does not compare fences",
         scenarios::resumed,
     ),
+];
+
+/// A bug that no scenario shows, and the test that fails with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    /// Its name, as `leasehold::__test::bugs` has it.
+    pub bug: &'static str,
+    /// The test program: of this package, or `leasehold` for the unit tests of that crate.
+    pub program: &'static str,
+    /// The test.
+    pub test: &'static str,
+    /// What the test does, in words.
+    pub what: &'static str,
+}
+
+/// All of these. Each program sees for itself that its test fails with the bug.
+pub const ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        bug: "LatestEndTold",
+        program: "several_keys",
+        test: "memory::the_earliest_deadline_counts",
+        what: "a guard of two keys is asked for the time that is left",
+    },
+    Elsewhere {
+        bug: "KeptTokenStays",
+        program: "conformance",
+        test: "redis",
+        what: "a renewal arrives after the release of a lock that is kept",
+    },
+    Elsewhere {
+        bug: "RepeatShortened",
+        program: "conformance",
+        test: "redis",
+        what: "several keys are taken again with the same tokens",
+    },
+    Elsewhere {
+        bug: "ColonUnencoded",
+        program: "leasehold",
+        test: "key::tests::a_value_ends_where_its_separator_is",
+        what: "different values are put into a key template",
+    },
 ];
 
 const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&Scene)) -> Case {
@@ -273,7 +480,25 @@ const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&S
     }
 }
 
+impl Elsewhere {
+    /// As a row of the documentation's table.
+    pub fn row(&self) -> String {
+        let Self {
+            bug,
+            program,
+            test,
+            what,
+        } = self;
+        format!("| `{bug}` | `{program}`: `{test}` | {what} |")
+    }
+}
+
 impl Case {
+    /// As a row of the documentation's table.
+    pub fn row(&self) -> String {
+        format!("| `{}` | {} | {} |", self.bug, self.kind, self.what)
+    }
+
     /// Plays the scenario, with the bug or without, and says what the oracle found.
     pub fn play(&self, program: &Path, folder: &Path, with_bug: bool) -> Report {
         let kind = if with_bug { "with" } else { "without" };

@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::scene::{Scene, finish};
 use crate::chaos::crew::Hand;
 use crate::chaos::job::Lane;
+use crate::oracle::Note;
 use crate::proxy::{Mode, Proxy};
 use crate::quorum::{self, Quorum};
 use crate::wait;
 
 pub(super) fn split(scene: &Scene) {
+    scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
     // The first reaches node 0 only.
     let first = Lane::stays("k", 2_000, 1_500);
@@ -44,7 +46,24 @@ fn cut_off_from(
     (hand, proxies)
 }
 
+/// A holder that renews comes to reach one node of three only.
+pub(super) fn left_with_one(scene: &Scene) {
+    scene.crew.note(&Note::Unfenced);
+    let nodes = Quorum::older_than(3, Duration::from_secs(2));
+    let proxies = nodes.proxies();
+    let url = quorum::url(proxies.iter().map(Proxy::address), "max_ttl=100ms");
+    let first = scene.enter(&url, Lane::stays("k", 1_500, 4_500).watched());
+    for proxy in &proxies[1..] {
+        proxy.set(Mode::Refuse);
+        proxy.cut();
+    }
+    let second = Lane::stays("k", 1_500, 100).waits(8_000);
+    finish(scene.start(&nodes.url(), second));
+    finish(first);
+}
+
 pub(super) fn forgetful(scene: &Scene) {
+    scene.crew.note(&Note::Unfenced);
     let mut nodes = Quorum::older_than(3, Duration::from_secs(3));
     // The third node misses the lock, and the second forgets it.
     let stays = Lane::stays("k", 3_000, 2_500);

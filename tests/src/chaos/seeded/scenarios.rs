@@ -5,9 +5,9 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::scene::{LONG, Scene, finish};
-use crate::chaos::body::nanos;
+use crate::chaos::faults::kill_clients;
 use crate::chaos::ground::{Store, connect, local_runtime};
-use crate::chaos::job::{Lane, Work};
+use crate::chaos::job::{Form, Lane, Work};
 use crate::chaos::r10_sql::Shifts;
 use crate::chaos::r24_queues::queued;
 use crate::oracle::Note;
@@ -35,15 +35,49 @@ pub(super) fn late_replies(scene: &Scene) {
 pub(super) fn deleted(scene: &Scene) {
     let server = Server::start();
     let hand = scene.enter(&server.url(), Lane::stays("k", 3_000, 6_000).watched());
-    let at = now();
-    server.probe().delete("lock:k");
-    // The next renewal comes within a second, a third of the ttl.
-    let by = at + nanos(Duration::from_millis(1_900));
-    scene.crew.note(&Note::MustLeave {
-        key: "k".to_owned(),
-        at,
-        by,
+    scene.must_leave("k", || {
+        server.probe().delete("lock:k");
     });
+    finish(hand);
+}
+
+/// The same, and nothing but the loss wakes the body.
+pub(super) fn deleted_while_it_waits(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 3_000, 0).watched();
+    lane.work = Work::Wait { ms: 6_000 };
+    let hand = scene.enter(&server.url(), lane);
+    scene.must_leave("k", || {
+        server.probe().delete("lock:k");
+    });
+    finish(hand);
+}
+
+/// One of two leases that are renewed together is taken away: whoever connects anew renews all that it holds at once.
+pub(super) fn one_of_two_deleted(scene: &Scene) {
+    let server = Server::start();
+    scene.crew.note(&Note::Undisturbed {
+        key: "a".to_owned(),
+    });
+    let mut lane = Lane::stays("a", 3_000, 5_000).watched().on(&["a", "b"]);
+    lane.copies = 2;
+    lane.in_turn = true;
+    let hand = scene.start(&server.url(), lane);
+    scene.await_entries(2);
+    server.probe().delete("lock:b");
+    kill_clients(&server);
+    finish(hand);
+}
+
+/// A guard is released that has lost its key.
+pub(super) fn gone(scene: &Scene) {
+    let server = Server::start();
+    let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
+    scene.crew.note(&Note::MustTell {
+        key: "k".to_owned(),
+    });
+    let hand = scene.enter(&server.url(), lane);
+    server.probe().delete("lock:k");
     finish(hand);
 }
 
@@ -67,6 +101,55 @@ pub(super) fn dropped(scene: &Scene) {
     finish(scene.delayed(&proxy, lane, Duration::from_millis(100)));
     let probe = server.probe().namespace("lock:");
     scene.comes_free(&probe, "k", Duration::from_secs(2));
+}
+
+/// Some of the calls are dropped while their bodies run.
+pub(super) fn dropped_inside(scene: &Scene) {
+    const TASKS: u32 = 8;
+    let server = Server::start();
+    let mut lane = Lane::stays("k0", 20_000, 20_000);
+    lane.keys = (0..TASKS).map(|number| format!("k{number}")).collect();
+    lane.in_turn = true;
+    lane.copies = TASKS;
+    lane.times = 4;
+    lane.drop_one_in = 1;
+    finish(scene.start(&server.url(), lane));
+    let probe = server.probe();
+    let (due, within) = (now(), Duration::from_secs(2));
+    let free = || probe.keys("lock:k*").is_empty();
+    wait::try_until(within * 2, free);
+    scene.free("k", due, now(), within);
+}
+
+/// A release is lost on its way, and its connection ends.
+pub(super) fn release_cut_off(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let hand = scene.enter(&proxy.url(), Lane::stays("k", 30_000, 800));
+    proxy.set(Mode::SwallowRequests);
+    scene.await_end();
+    std::thread::sleep(Duration::from_millis(100));
+    proxy.pass();
+    proxy.cut();
+    let probe = server.probe().namespace("lock:");
+    scene.comes_free(&probe, "k", Duration::from_secs(3));
+    finish(hand);
+}
+
+/// A release is lost on its way, the program ends in an orderly way, and the network heals.
+pub(super) fn ends_while_it_releases(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut hand = scene.enter(&proxy.url(), Lane::stays("k", 30_000, 800));
+    proxy.set(Mode::SwallowRequests);
+    scene.await_end();
+    // The shutdown waits for 5 s.
+    wait::try_until(Duration::from_secs(3), || hand.has_ended());
+    proxy.pass();
+    proxy.cut();
+    let probe = server.probe().namespace("lock:");
+    scene.comes_free(&probe, "k", Duration::from_secs(4));
+    finish(hand);
 }
 
 pub(super) fn straggler(scene: &Scene) {
@@ -194,6 +277,36 @@ pub(super) fn passed_on(scene: &Scene) {
     let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
     lane.copies = 4;
     scene.run(&server.url(), lane);
+}
+
+/// The third call goes on with the second one's lock, and stays for longer than its ttl.
+pub(super) fn passed_on_for_long(scene: &Scene) {
+    let server = Server::start();
+    scene.crew.note(&Note::Undisturbed {
+        key: "k".to_owned(),
+    });
+    let mut lane = Lane::stays("k", 1_500, 2_200).watched().waits(12_000);
+    lane.copies = 3;
+    scene.run(&server.url(), lane);
+}
+
+pub(super) fn second_process(scene: &Scene) {
+    let server = Server::start();
+    let first = scene.enter(&server.url(), Lane::stays("k", 10_000, 1_500));
+    scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
+    finish(first);
+}
+
+/// A call waits for the lock of another client.
+pub(super) fn comes_free(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe();
+    assert!(probe.take("lock:k", LONG * 4));
+    let lane = Lane::stays("k", 20_000, 50).waits(60_000);
+    let waiter = scene.start(&server.url(), lane);
+    wait::until("it queues", LONG, || queued(&probe, "k") == 1);
+    scene.is_entered(|| probe.give_back("lock:k"));
+    drop(waiter);
 }
 
 pub(super) fn message_lost(scene: &Scene) {

@@ -82,6 +82,27 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
+    /// Notes that whoever is inside `key` must leave in time, as the key is taken away now. The next renewal of a lease of 3 s comes
+    /// within a second.
+    pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
+        let at = now();
+        take_away();
+        self.crew.note(&Note::MustLeave {
+            key: key.to_owned(),
+            at,
+            by: at + nanos(Duration::from_millis(1_900)),
+        });
+    }
+
+    /// Waits until a body has ended.
+    pub(super) fn await_end(&self) {
+        let ended = |note: &Note| matches!(note, Note::Leave { .. });
+        assert!(
+            self.crew.watch().wait_for(LONG, ended).is_some(),
+            "no body ends"
+        );
+    }
+
     /// Notes when `key`, without a holder since now, came free.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();

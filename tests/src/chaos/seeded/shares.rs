@@ -98,6 +98,14 @@ pub(super) fn four_for_three(scene: &Scene) {
     scene.run(&server.url(), lane);
 }
 
+pub(super) fn one_leaves(scene: &Scene) {
+    let server = Server::start();
+    let long = scene.enter(&server.url(), reader(10_000, 2_500));
+    scene.run(&server.url(), reader(10_000, 50));
+    scene.run(&server.url(), Lane::stays("k", 10_000, 10).waits(8_000));
+    finish(long);
+}
+
 /// How many scripts the server has run.
 fn scripts(probe: &RedisProbe) -> u64 {
     let info: String = probe.run(cmd("INFO").arg("commandstats"));

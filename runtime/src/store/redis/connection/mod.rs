@@ -26,6 +26,7 @@ use super::server::Link;
 use super::{checkup, reply};
 use crate::counted::CountedMap;
 use crate::engine::Jitter;
+use crate::reporter;
 use crate::store::target::Options;
 use crate::store::{Attention, Failure, LockStore, OpId, Request, Retry, StoreEvent};
 use crate::{CheckReport, LockError};
@@ -276,7 +277,8 @@ impl RedisStore {
             None => (None, None),
         };
         if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
-            tracing::warn!(server = %self.origin, "no answer in time; connecting anew");
+            let server = self.origin.clone();
+            reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
             self.out = true;
             self.replace();
             return true;

@@ -4,10 +4,11 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::super::bundle::{self, Bundle, Packer};
 use super::super::copies::{self, Copies};
-use super::super::line::{self, Batch, Content, Epoch, Line, Sent};
+use super::super::line::{self, Batch, Content, Epoch, Line, Sent, Stamp};
 use super::super::redirect::{Manner, Redirect};
-use super::super::{reply, scripts};
+use super::super::{reply, scripts, source};
 use super::RedisStore;
+use crate::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
@@ -65,6 +66,7 @@ impl RedisStore {
             });
         }
         let bundles = packer.finish();
+        let by_source = line.by_source();
         let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
         for bundle in &bundles {
             let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
@@ -74,7 +76,12 @@ impl RedisStore {
             if manner.asking {
                 pipeline.add_command(cmd("ASKING"));
             }
-            pipeline.add_command(scripts::together(manner, &ops, &self.names, listening));
+            let command = scripts::together(manner, &ops, &self.names, listening);
+            pipeline.add_command(if by_source {
+                source::by_source(&command)
+            } else {
+                command
+            });
         }
         if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
             pipeline.add_command(copies.command(patience));
@@ -117,33 +124,40 @@ impl RedisStore {
     }
 
     pub(super) fn answered(&mut self, batch: Batch) {
-        if let Some(line) = self.line_of(batch.epoch) {
+        let stamp = batch.stamp;
+        if let Some(line) = self.line_of(stamp.epoch) {
             line.answered(&batch);
         }
-        if self.waiting == Some(batch.epoch) && matches!(batch.content, Content::Requests(_)) {
+        if self.waiting == Some(stamp.epoch) && matches!(batch.content, Content::Requests(_)) {
             self.waiting = None;
         }
         match (batch.content, batch.answers) {
             (Content::Requests(bundles), Ok(answers)) => {
-                self.requests_answered(bundles, answers);
+                self.requests_answered(bundles, answers, stamp);
             }
-            (Content::Scripts, Ok(answers)) => self.scripts_loaded(batch.epoch, answers),
+            (Content::Scripts, Ok(answers)) => self.scripts_loaded(stamp.epoch, answers),
             (Content::Other, Ok(_)) => {}
             (content, Err(error)) => {
                 let failure = reply::broken(&error);
                 if let Content::Requests(bundles) = content {
                     for sent in bundles.into_iter().flatten() {
-                        self.reply(sent.id, Err(failure.clone()));
+                        let released =
+                            seeded!(CutIsAnswer) && matches!(sent.op, Op::Release { .. });
+                        let answer = released.then_some(Reply::Released {
+                            found: true,
+                            ordered: true,
+                        });
+                        self.reply(sent.id, answer.ok_or_else(|| failure.clone()));
                     }
                 }
-                self.lost(batch.epoch, failure);
+                self.lost(stamp.epoch, failure);
             }
         }
         self.retired.retain(|line| !line.is_quiet());
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>) {
+    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = line::of_requests(&bundles, answers);
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
@@ -155,11 +169,20 @@ impl RedisStore {
             _ => Ok(()),
         };
         for (bundle, answer) in bundles.into_iter().zip(answers) {
-            self.bundle_answered(bundle, answer, &verdict);
+            self.bundle_answered(bundle, answer, &verdict, stamp);
         }
     }
 
-    fn bundle_answered(&mut self, bundle: Bundle, answer: Value, verdict: &Result<(), Failure>) {
+    fn bundle_answered(
+        &mut self,
+        bundle: Bundle,
+        answer: Value,
+        verdict: &Result<(), Failure>,
+        stamp: Stamp,
+    ) {
+        if stamp.by_source && source::is_refused(&answer) {
+            return self.source_refused(bundle, stamp);
+        }
         if self.names.in_cluster()
             && let Some(redirect) = Redirect::read(&answer)
         {
@@ -171,12 +194,12 @@ impl RedisStore {
             return;
         }
         let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
-        let replies = reply::read_all(&ops, answer);
+        let replies = reply::read_all(&ops, answer, self.names.scripts());
         for (sent, reply) in bundle.into_iter().zip(replies) {
             let result = reply
                 .map(|reply| sent.complete(reply))
                 .and_then(|reply| copies::counted(reply, verdict));
-            self.after(&result);
+            self.after(&result, stamp);
             if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) = (&sent.op, &result)
             {
                 self.settle(after);
@@ -216,24 +239,37 @@ impl RedisStore {
     }
 
     /// What an answer means for the connection.
-    fn after(&mut self, result: &Result<Reply, Failure>) {
+    fn after(&mut self, result: &Result<Reply, Failure>, stamp: Stamp) {
         let Err(failure) = result else {
             self.attempts = 0;
+            if let Some(line) = self.line_of(stamp.epoch) {
+                line.found_script(stamp);
+            }
             return;
         };
         match failure.code() {
-            "NOSCRIPT" => {
-                let load = self
-                    .line
-                    .as_mut()
-                    .and_then(|line| line.load_scripts(self.io_timeout));
-                if let Some(load) = load {
-                    self.put(load);
-                }
-            }
+            "NOSCRIPT" => self.script_missed(stamp),
             // Behind the same name there may be a master by now.
             "READONLY" => self.replace(),
             _ => {}
+        }
+    }
+
+    fn script_missed(&mut self, stamp: Stamp) {
+        let patience = self.io_timeout;
+        let line = self.line.as_mut().filter(|line| line.epoch == stamp.epoch);
+        if let Some(load) = line.and_then(|line| line.missed_script(stamp, patience)) {
+            self.put(load);
+        }
+    }
+
+    /// The user may not send scripts by their source: they are called by their hash, as before.
+    fn source_refused(&mut self, bundle: Bundle, stamp: Stamp) {
+        if let Some(line) = self.line_of(stamp.epoch) {
+            line.source_refused();
+        }
+        for sent in bundle {
+            self.reply(sent.id, Err(reply::forgotten()));
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::super::line::{Epoch, Line};
 use super::super::server::Link;
 use super::{RedisStore, not_sent, reach};
+use crate::reporter;
 use crate::store::{Failure, StoreEvent};
 
 /// The pause after the first failure to connect; it doubles with each.
@@ -46,7 +47,8 @@ impl RedisStore {
             self.retired.push(silent);
         }
         if mem::take(&mut self.out) {
-            tracing::info!(server = %self.origin, "connected again");
+            let server = self.origin.clone();
+            reporter::log(move || tracing::info!(%server, "connected again"));
             self.events.push_back(StoreEvent::Connected);
         }
         let alive = |epoch| {
@@ -113,7 +115,10 @@ impl RedisStore {
             Ok(link) => self.adopt(link),
             Err(failure) => {
                 if self.attempts == 1 {
-                    tracing::warn!(server = %self.origin, error = %failure.error, "cannot connect; trying again");
+                    let (server, error) = (self.origin.clone(), failure.error.clone());
+                    reporter::log(
+                        move || tracing::warn!(%server, %error, "cannot connect; trying again"),
+                    );
                 }
                 self.reason = not_sent(failure);
                 self.opening = false;

@@ -1,0 +1,32 @@
+//go:build redislock
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+)
+
+type mutex struct {
+	locks *redislock.Client
+	key   string
+	ttl   time.Duration
+	held  *redislock.Lock
+}
+
+// The maker of locks: redislock, which tries once, with the back-off of its README, a new try every 100 ms.
+func locks(client *redis.Client, ttl time.Duration) func(key string) *mutex {
+	locks := redislock.New(client)
+	return func(key string) *mutex { return &mutex{locks: locks, key: key, ttl: ttl} }
+}
+
+func (mutex *mutex) take(waiting context.Context) (err error) {
+	backoff := redislock.LinearBackoff(100 * time.Millisecond)
+	mutex.held, err = mutex.locks.Obtain(waiting, mutex.key, mutex.ttl, &redislock.Options{RetryStrategy: backoff})
+	return err
+}
+
+func (mutex *mutex) release() error { return mutex.held.Release(context.Background()) }

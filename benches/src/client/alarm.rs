@@ -1,0 +1,73 @@
+//! A timer of the system that the runtime hears of as it hears of a socket.
+//!
+//! tokio's own counts in whole milliseconds, which is longer than what is measured. An arrival that comes by this one costs
+//! the runtime what a request from the network costs it: a return from its poll.
+
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+
+#[cfg(target_os = "linux")]
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+#[cfg(target_os = "linux")]
+use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::clock;
+
+#[cfg(target_os = "linux")]
+pub(super) struct Alarm(AsyncFd<OwnedFd>);
+
+#[cfg(target_os = "linux")]
+impl Alarm {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        #[allow(
+            deprecated,
+            reason = "unsound for what changes its descriptor, which an OwnedFd does not; its successor is unsafe to call"
+        )]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Self(timer))
+    }
+
+    /// Waits until `stamp`; not at all if it has passed.
+    pub(super) async fn until(&self, stamp: u64) -> io::Result<()> {
+        while clock::now() < stamp {
+            let once = Itimerspec {
+                it_interval: timespec(0),
+                it_value: timespec(stamp),
+            };
+            // It forgets an earlier expiry, which therefore need not be read.
+            timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
+            self.0.readable().await?.clear_ready();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn timespec(stamp: u64) -> Timespec {
+    Timespec::try_from(std::time::Duration::from_nanos(stamp)).unwrap_or_default()
+}
+
+/// Elsewhere tokio's timer has to do.
+#[cfg(not(target_os = "linux"))]
+pub(super) struct Alarm;
+
+#[cfg(not(target_os = "linux"))]
+impl Alarm {
+    #[allow(clippy::unnecessary_wraps, reason = "as on Linux")]
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(super) async fn until(&self, stamp: u64) -> io::Result<()> {
+        while clock::now() < stamp {
+            tokio::time::sleep(clock::until(stamp)).await;
+        }
+        Ok(())
+    }
+}

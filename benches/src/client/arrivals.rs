@@ -1,0 +1,96 @@
+//! When requests come that know nothing of each other: a Poisson process, the same for the same seed.
+
+use leasehold_tests::random::Random;
+
+/// The stamps at which requests are due, without an end.
+pub(super) struct Arrivals {
+    random: Random,
+    mean_ns: f64,
+    last: u64,
+}
+
+impl Arrivals {
+    /// So many a second on average, from `start` on.
+    pub(super) fn new(start: u64, per_second: u32, seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            mean_ns: 1e9 / f64::from(per_second),
+            last: start,
+        }
+    }
+
+    /// At least 0 and below 1.
+    fn share(&mut self) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+        let bits = (self.random.next_u64() >> 11) as f64;
+        bits / 2_f64.powi(53)
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let gap = -(1.0 - self.share()).ln() * self.mean_ns;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "never negative, and at most 37 times the mean"
+        )]
+        let gap = gap.round() as u64;
+        self.last += gap;
+        Some(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: u32 = 100_000;
+    const START: u64 = 1_000;
+
+    /// The gaps of `COUNT` arrivals at 1,000 a second, in seconds.
+    fn gaps(seed: u64) -> Vec<f64> {
+        let mut last = START;
+        let arrivals = Arrivals::new(START, 1_000, seed);
+        let gap = |at: u64| {
+            #[allow(clippy::cast_precision_loss, reason = "some milliseconds")]
+            let gap = (at - last) as f64 / 1e9;
+            last = at;
+            gap
+        };
+        arrivals.take(COUNT as usize).map(gap).collect()
+    }
+
+    fn mean(values: impl Iterator<Item = f64>) -> f64 {
+        values.sum::<f64>() / f64::from(COUNT)
+    }
+
+    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process: their spread is their mean, and
+    /// of three of them two are below it. The bounds are 5 standard errors of what is estimated.
+    #[test]
+    fn arrivals_come_at_the_rate_and_at_random() {
+        for seed in 1..=5 {
+            let gaps = gaps(seed);
+            let error = 5.0 / f64::from(COUNT).sqrt();
+            let average = mean(gaps.iter().copied()) / 1e-3;
+            assert!((average - 1.0).abs() < error, "seed {seed}: {average}");
+            let square = mean(gaps.iter().map(|gap| gap * gap)) / 1e-6;
+            // The variance of the square of an exponential is 20.
+            assert!(
+                (square - 2.0).abs() < 20_f64.sqrt() * error,
+                "seed {seed}: {square}"
+            );
+            let short = mean(gaps.iter().map(|gap| f64::from(u8::from(*gap < 1e-3))));
+            let expected = 1.0 - (-1_f64).exp();
+            assert!((short - expected).abs() < error, "seed {seed}: {short}");
+        }
+    }
+
+    #[test]
+    fn a_seed_says_when_they_come() {
+        assert_eq!(gaps(1), gaps(1));
+        assert_ne!(gaps(1), gaps(2));
+    }
+}

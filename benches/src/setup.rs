@@ -1,0 +1,93 @@
+//! What a row is measured in: the runtime of the client, the network to the server, and what else runs on the machine.
+
+use clap::ValueEnum;
+
+/// The client's tokio runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Runtime {
+    /// Two workers.
+    MultiThread,
+    /// The client's main thread.
+    CurrentThread,
+}
+
+/// What lies between client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Network {
+    Loopback,
+    /// A process that passes on what comes, each way, a quarter of a millisecond later.
+    Delayed,
+}
+
+/// What runs on the machine beside client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nothing,
+    /// Two processes that compute without a pause.
+    Busy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Setup {
+    pub(crate) runtime: Runtime,
+    pub(crate) network: Network,
+    pub(crate) beside: Beside,
+}
+
+use Beside::{Busy, Nothing};
+use Network::{Delayed, Loopback};
+use Runtime::{CurrentThread, MultiThread};
+
+/// Both runtimes, on loopback and through the delay, with nothing and with busy processes beside them.
+pub(crate) const EVERY: &[Setup] = &[
+    setup(MultiThread, Loopback, Nothing),
+    setup(CurrentThread, Loopback, Nothing),
+    setup(MultiThread, Delayed, Nothing),
+    setup(CurrentThread, Delayed, Nothing),
+    setup(MultiThread, Loopback, Busy),
+    setup(CurrentThread, Loopback, Busy),
+    setup(MultiThread, Delayed, Busy),
+    setup(CurrentThread, Delayed, Busy),
+];
+
+/// Both runtimes on loopback, with nothing and with busy processes beside them.
+pub(crate) const ON_LOOPBACK: &[Setup] = &[
+    setup(MultiThread, Loopback, Nothing),
+    setup(CurrentThread, Loopback, Nothing),
+    setup(MultiThread, Loopback, Busy),
+    setup(CurrentThread, Loopback, Busy),
+];
+
+const fn setup(runtime: Runtime, network: Network, beside: Beside) -> Setup {
+    Setup {
+        runtime,
+        network,
+        beside,
+    }
+}
+
+impl Runtime {
+    /// Its name on the command line and in the results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MultiThread => "multi_thread",
+            CurrentThread => "current_thread",
+        }
+    }
+}
+
+impl Setup {
+    /// A word for each of its parts; together with the row they name the results.
+    pub(crate) fn words(self) -> [&'static str; 3] {
+        let network = match self.network {
+            Loopback => "loopback",
+            Delayed => "delayed",
+        };
+        let beside = match self.beside {
+            Nothing => "quiet",
+            Busy => "busy",
+        };
+        [self.runtime.name(), network, beside]
+    }
+}

@@ -1,0 +1,102 @@
+//! What a row is given: its servers, the network to them, and what runs beside it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use leasehold_tests::process::Leashed;
+use leasehold_tests::quorum::Quorum;
+use leasehold_tests::server::Server;
+
+use crate::contestants::Fault;
+use crate::row::Clients;
+use crate::setup::{Beside, Network, Setup};
+
+/// Each way.
+const DELAY: Duration = Duration::from_micros(250);
+/// How many processes compute beside a row.
+const BUSY: usize = 2;
+
+/// Dropping it ends all of it.
+pub(crate) struct Stage {
+    servers: Quorum,
+    url: String,
+    /// They run as long as they are kept here.
+    helpers: Vec<Leashed>,
+}
+
+impl Stage {
+    /// Servers of a quorum are `older_than` the longest lease, so that they vote.
+    pub(crate) fn start(
+        shape: &Clients,
+        setup: Option<Setup>,
+        older_than: Duration,
+    ) -> Result<Self, Fault> {
+        let servers = if shape.masters > 1 {
+            Quorum::older_than(shape.masters, older_than)
+        } else {
+            Quorum::young(1)
+        };
+        let urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
+        let mut stage = Self {
+            url: urls.join(","),
+            servers,
+            helpers: Vec::new(),
+        };
+        if let Some(setup) = setup {
+            stage.add(setup)?;
+        }
+        Ok(stage)
+    }
+
+    fn add(&mut self, setup: Setup) -> Result<(), Fault> {
+        if setup.network == Network::Delayed {
+            let (helper, address) = delay(self.servers.servers[0].address())?;
+            self.url = format!("redis://{address}/");
+            self.helpers.push(helper);
+        }
+        if setup.beside == Beside::Busy {
+            for _ in 0..BUSY {
+                self.helpers.push(helper(&["busy"], Stdio::null())?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn servers(&self) -> &[Server] {
+        &self.servers.servers
+    }
+
+    /// Where clients connect; those of several servers are parted by commas.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// A running delay in front of `target`, and its address.
+fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
+    let micros = DELAY.as_micros().to_string();
+    let mut helper = helper(&["delay", &target.to_string(), &micros], Stdio::piped())?;
+    let output = helper.child().stdout.take().ok_or("a helper has no pipe")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let address = line.trim().parse();
+    let address = address.map_err(|_| format!("the delay said {line:?} and no address"))?;
+    Ok((helper, address))
+}
+
+/// This program in another part.
+fn helper(arguments: &[&str], output: Stdio) -> Result<Leashed, Fault> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(output);
+    Ok(Leashed::new(command.spawn()?, None))
+}
+
+/// Computes until it is killed.
+pub(crate) fn busy() -> ! {
+    let mut number = 1_u64;
+    loop {
+        number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005));
+    }
+}

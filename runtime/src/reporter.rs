@@ -1,0 +1,108 @@
+//! The reporter thread: it tells the program's subscriber and recorder what the engine reports.
+//!
+//! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block on a full
+//! pipe, or panic. The engine renews leases, and its state's mutex is what every caller needs. So the engine
+//! never calls them: it hands its reports to this thread, and never waits for it.
+//!
+//! Reports are told in the order in which they were made. Where [`MOST`] of them wait already, a further one
+//! is dropped; the thread logs how many were.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use tokio::sync::oneshot;
+use tracing::Dispatch;
+use tracing::dispatcher::{get_default, with_default};
+use tracing::level_filters::LevelFilter;
+
+/// So many reports may wait.
+const MOST: usize = 1024;
+
+enum Report {
+    /// A log event, with the subscriber of the thread that made it.
+    Log(Dispatch, Box<dyn FnOnce() + Send>),
+    /// Counters have changed.
+    #[cfg(feature = "metrics")]
+    Counts,
+    /// Everything before this has been told.
+    Told(oneshot::Sender<()>),
+}
+
+static REPORTER: OnceLock<Option<SyncSender<Report>>> = OnceLock::new();
+
+/// Reports that were dropped and are not logged yet.
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Logs `event` on the reporter thread. Never blocks, and never runs code of the program.
+pub(crate) fn log(event: impl FnOnce() + Send + 'static) {
+    if LevelFilter::current() == LevelFilter::OFF {
+        return;
+    }
+    let subscriber = get_default(Dispatch::clone);
+    if !send(Report::Log(subscriber, Box::new(event))) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells the recorder what has been counted, soon. Whether the reporter thread will.
+#[cfg(feature = "metrics")]
+pub(crate) fn counts_changed() -> bool {
+    send(Report::Counts)
+}
+
+/// Ends when everything that was reported before has been told.
+pub(crate) fn told() -> oneshot::Receiver<()> {
+    let (done, told) = oneshot::channel();
+    // Without a thread nothing waits to be told.
+    if REPORTER.get().is_some() {
+        send(Report::Told(done));
+    }
+    told
+}
+
+fn send(report: Report) -> bool {
+    let reporter = REPORTER.get_or_init(start);
+    reporter
+        .as_ref()
+        .is_some_and(|reporter| reporter.try_send(report).is_ok())
+}
+
+/// A process that may have no further thread goes on without its reports.
+fn start() -> Option<SyncSender<Report>> {
+    let (sender, reports) = sync_channel(MOST);
+    std::thread::Builder::new()
+        .name("leasehold-log".to_owned())
+        .spawn(move || run(&reports))
+        .ok()
+        .map(|_| sender)
+}
+
+fn run(reports: &Receiver<Report>) {
+    for report in reports {
+        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        // A panic of the program's code ends one report, not the thread; the panic hook has shown it.
+        let _ = catch_unwind(AssertUnwindSafe(|| tell(report, dropped)));
+    }
+}
+
+fn tell(report: Report, dropped: usize) {
+    match report {
+        Report::Log(subscriber, event) => with_default(&subscriber, || {
+            if 0 < dropped {
+                tracing::warn!(
+                    dropped,
+                    "reports were dropped because the log did not take them in time"
+                );
+            }
+            event();
+        }),
+        #[cfg(feature = "metrics")]
+        Report::Counts => crate::engine::tell_counts(),
+        Report::Told(done) => {
+            // The asker may have stopped waiting.
+            let _ = done.send(());
+        }
+    }
+}

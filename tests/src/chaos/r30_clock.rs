@@ -1,0 +1,198 @@
+//! Requirement 30: the server's clock is set forward or back by an hour. Fences grow, and nobody waits longer than for the clock as it was.
+//!
+//! Exclusion is promised for a clock that does not step: one that is set forward ends the leases of the server before their holders know.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+use leasehold::{Fence, LockPool};
+
+use super::body::nanos;
+use super::crew::Crew;
+use super::ground::{Ground, REDIS, Requirement, connect, local_runtime};
+use super::job::Lane;
+use super::r24_queues::queued;
+use super::sheet::Sheet;
+use crate::lateness::Excuse;
+use crate::oracle::{Mode, Note};
+use crate::server::{Server, ServerOptions};
+use crate::server_clock::ServerClock;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 30,
+    what: "the server's clock is set by an hour: fences grow, a dead waiter costs what it did",
+    stores: REDIS,
+    run,
+};
+
+const HOUR: i64 = 3_600;
+const TTL: Duration = Duration::from_secs(20);
+/// A dead waiter costs a claim of a second; then the next one looks, or has looked half a second before.
+const BOUND: Duration = Duration::from_millis(1_800);
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let clock = ServerClock::new();
+    let server = ServerOptions::new().clock(&clock).start();
+    fences(ground, sheet, &server, &clock);
+    renewals(sheet, &server, &clock);
+    waiters(ground, sheet, &server, &clock);
+}
+
+/// The offsets of the clock, one after the other.
+fn steps() -> impl Iterator<Item = i64> {
+    [0, -HOUR, 0, HOUR].into_iter().cycle()
+}
+
+fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
+    sheet.faults("server clock set by an hour", 1);
+    clock.set(offset);
+}
+
+/// Two pools take turns with one key; nobody holds it when the clock is set.
+fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
+    let total = ground.count(40, 8);
+    let runtime = local_runtime();
+    let pools = [(); 2].map(|()| runtime.block_on(connect(&server.url())));
+    let (mut last, mut count) = (None, 0);
+    for offset in steps().take(usize::try_from(total).unwrap_or(0)) {
+        set(sheet, clock, offset);
+        for pool in pools.iter().cycle().take(6) {
+            let fence = runtime.block_on(fence(pool));
+            if fence <= last {
+                sheet.inversion(format!("{fence:?} after {last:?}, clock set by {offset} s"));
+            }
+            (last, count) = (fence, count + 1);
+        }
+    }
+    clock.set(0);
+    sheet.sections(count);
+    sheet.reached("fences of clocks that were set", count, 240);
+}
+
+async fn fence(pool: &LockPool) -> Option<Fence> {
+    let guard = pool.lock("fences").ttl(TTL).wait(LIMIT).acquire().await;
+    let guard = guard.expect("it comes free");
+    let fence = guard.fence();
+    guard.release().await.expect("held until now");
+    fence
+}
+
+/// A clock that is set back ends no lease.
+fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
+    const SHORT: Duration = Duration::from_secs(1);
+    let runtime = local_runtime();
+    let pool = runtime.block_on(connect(&server.url()));
+    let requests = [
+        pool.lock("alone"),
+        pool.lock_all(["one", "two"]),
+        pool.lock("shared").shared(),
+        pool.lock("permit").permits(2),
+    ];
+    let guards = requests.map(|request| {
+        let request = request.ttl(SHORT).watchdog();
+        runtime.block_on(request.acquire()).expect("it is free")
+    });
+    set(sheet, clock, -HOUR);
+    std::thread::sleep(SHORT * 3);
+    for guard in guards {
+        let released = runtime.block_on(guard.release());
+        sheet.check(released.is_ok(), || {
+            format!("a clock that was set back ended a lease: {released:?}")
+        });
+    }
+    clock.set(0);
+}
+
+/// How a lock is held, how a process that is stopped waits for it, and how the next one does.
+type Case = (Mode, Mode, Mode);
+
+const CASES: [Case; 5] = [
+    // The holder stays inside, and the next one may come in beside it.
+    (Mode::Reader, Mode::Alone, Mode::Reader),
+    (Mode::Alone, Mode::Alone, Mode::Reader),
+    (Mode::Alone, Mode::Reader, Mode::Alone),
+    (Mode::Alone, Mode::Alone, Mode::Alone),
+    (Mode::Alone, Mode::Reader, Mode::Reader),
+];
+
+fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
+    let crew = ground.crew("clock");
+    let total = ground.count(30, 5);
+    let rounds = CASES.into_iter().cycle().zip(offsets());
+    for (number, (case, offset)) in (0..total).zip(rounds) {
+        waiter(&crew, sheet, server, clock, number, case, offset);
+    }
+    let report = crew.report();
+    sheet.report(&report);
+    sheet.reached("dead waiters", total, 30);
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// Of each four dead waiters one meets a clock that is left alone.
+fn offsets() -> impl Iterator<Item = i64> {
+    [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
+}
+
+/// A process is stopped while it queues, another one queues behind it, the clock is set, and the lock is released unless it is shared.
+fn waiter(
+    crew: &Crew,
+    sheet: &Sheet,
+    server: &Server,
+    clock: &ServerClock,
+    number: u64,
+    (holder, stopped, next): Case,
+    offset: i64,
+) {
+    let key = format!("waits-{number}");
+    let (probe, runtime) = (server.probe(), local_runtime());
+    let pool = runtime.block_on(connect(&server.url()));
+    let request = pool.lock(&*key).ttl(TTL);
+    let request = match holder {
+        Mode::Reader => request.shared().watchdog(),
+        _ => request,
+    };
+    let held = runtime.block_on(request.acquire()).expect("it is free");
+    let lane = |mode| Lane::stays(&key, 20_000, 50).held_as(mode).waits(60_000);
+    let start = |mode| crew.spawn(&crew.job(&server.url(), vec![lane(mode)]), None);
+    let mut dead = start(stopped);
+    wait::until("one queues", LIMIT, || queued(&probe, &key) == 1);
+    dead.process().pause();
+    let waits = start(next);
+    wait::until("another one queues", LIMIT, || queued(&probe, &key) == 2);
+    let mut watch = crew.watch();
+    while watch.next_note().is_some() {}
+    set(sheet, clock, offset);
+    let (due, excuse) = (now(), Excuse::begin());
+    let held = match holder {
+        Mode::Reader => Some(held),
+        _ => {
+            // A clock that was set forward has ended the lease.
+            let _ = runtime.block_on(held.release());
+            None
+        }
+    };
+    let entered = |note: &Note| matches!(note, Note::Enter { key: of, .. } if *of == key);
+    let at = match watch.wait_for(BOUND * 4, entered) {
+        Some(Note::Enter { at, .. }) => at,
+        _ => now(),
+    };
+    let within = nanos(BOUND + excuse.so_far());
+    if at.saturating_sub(due) > within {
+        let waited = Duration::from_nanos(at.saturating_sub(due));
+        sheet.remark(format!(
+            "held {holder:?}, {next:?} behind a dead {stopped:?}, clock set by {offset} s: {waited:.1?}"
+        ));
+    }
+    crew.note(&Note::Free {
+        key,
+        due,
+        at,
+        within,
+    });
+    drop((dead, waits, held));
+    clock.set(0);
+}

@@ -1,0 +1,30 @@
+//! What happens to a process of the version before this one.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::scene::{LONG, Scene};
+use crate::chaos::job::Lane;
+use crate::earlier_version::{EarlierProcess, Want};
+use crate::server::Server;
+
+const TURNS: u32 = 5;
+
+/// It gets its turns at once; a lock that it cannot take for its own is its own for a second before somebody takes it.
+pub(super) fn queues(scene: &Scene) {
+    const WITHIN: Duration = Duration::from_secs(3);
+    let server = Server::start();
+    let mut lane = Lane::stays("k", 20_000, 3).waits(60_000);
+    (lane.copies, lane.times) = (2, 0);
+    let busy = scene.enter(&server.url(), lane);
+    let mut earlier = EarlierProcess::connect(&server.url(), "lock");
+    let (want, due) = (Want::alone("lock:k", LONG), now());
+    for _ in 0..TURNS {
+        if let Some(lease) = earlier.take(&want, LONG) {
+            earlier.release(&want, &lease.token, None);
+        }
+    }
+    scene.free("k", due, now(), WITHIN);
+    drop(busy);
+}

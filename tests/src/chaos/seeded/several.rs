@@ -1,0 +1,89 @@
+//! What happens to calls of two keys.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::scene::{LONG, Scene, finish};
+use crate::chaos::body::nanos;
+use crate::chaos::job::{Form, Lane, Work};
+use crate::chaos::r24_queues::queued;
+use crate::oracle::Note;
+use crate::probe::Probe;
+use crate::proxy::Proxy;
+use crate::server::Server;
+use crate::wait;
+
+fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
+    let lane = Lane::stays("a", ttl_ms, stay_ms).as_form(Form::Pair);
+    lane.on(&["a", "b"])
+}
+
+/// The body waits for something else; only the loss can wake it.
+pub(super) fn second_key_lost(scene: &Scene) {
+    let server = Server::start();
+    let mut lane = pair(3_000, 0).watched();
+    lane.work = Work::Wait { ms: 6_000 };
+    let hand = scene.enter(&server.url(), lane);
+    scene.must_leave("b", || {
+        server.probe().delete("lock:b");
+    });
+    finish(hand);
+}
+
+/// The lease on the first key is older, as the call waited for the second one. The process is stopped from before its end until after it.
+pub(super) fn first_key_ends(scene: &Scene) {
+    const TTL: Duration = Duration::from_secs(6);
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    assert!(probe.take("b", LONG));
+    let mut hand = scene.start(&server.url(), pair(6_000, 9_000).waits(30_000));
+    wait::until("the call waits for the second key", LONG, || {
+        probe.exists("a") && queued(&server.probe(), "b") == 1
+    });
+    let taken = now();
+    std::thread::sleep(TTL / 4);
+    probe.give_back("b");
+    scene.await_entries(1);
+    hand.process().pause();
+    let over = Duration::from_nanos(taken + nanos(TTL * 21 / 20) - now());
+    std::thread::sleep(over);
+    hand.process().resume();
+    finish(hand);
+}
+
+pub(super) fn one_budget(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    for key in ["a", "b"] {
+        assert!(probe.take(key, LONG * 2));
+        scene.crew.note(&Note::Undisturbed {
+            key: key.to_owned(),
+        });
+    }
+    let hand = scene.start(&server.url(), pair(10_000, 10).watched().waits(2_000));
+    wait::until("the call queues", LONG, || {
+        queued(&server.probe(), "a") == 1
+    });
+    std::thread::sleep(Duration::from_millis(1_500));
+    probe.give_back("a");
+    finish(hand);
+}
+
+pub(super) fn dropped(scene: &Scene) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut lane = pair(10_000, 10_000);
+    lane.drop_one_in = 1;
+    finish(scene.delayed(&proxy, lane, Duration::from_millis(100)));
+    let probe = server.probe().namespace("lock:");
+    scene.comes_free(&probe, "b", Duration::from_secs(2));
+}
+
+pub(super) fn released(scene: &Scene) {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let hand = scene.enter(&server.url(), pair(20_000, 50));
+    scene.comes_free(&probe, "b", Duration::from_secs(2));
+    drop(hand);
+}

@@ -1,0 +1,186 @@
+//! Worker processes under every fault, until enough has happened.
+//!
+//! On Redis each has a network of its own to a server that has every write on disk before it answers. (A server that loses acknowledged
+//! writes is outside of what is promised.) With `memory://` the locks are of one process, which is stopped and killed; each process
+//! begins with keys of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::crew::Crew;
+use super::ending::{all_free, end_all};
+use super::faults::{Lane as FaultLane, Spans, Struck};
+use super::ground::{Ground, Size, Store};
+use super::job::Job;
+use super::sheet::Sheet;
+use crate::oracle::Report;
+use crate::proxy::Proxy;
+use crate::server::ServerOptions;
+
+/// The ttl of all locks: faults are shorter and longer than this.
+pub(super) const TTL: Duration = Duration::from_millis(600);
+pub(super) const WORKERS: usize = 4;
+/// The faults that workers make themselves.
+pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+
+/// What the workers do, and for how long.
+pub(super) struct Storm {
+    /// The job of a worker: its store, how its keys begin, and its seed.
+    pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
+    /// A full run ends when it has so many sections and so many faults,
+    pub(super) sections: u64,
+    pub(super) faults: u64,
+    /// or after this time.
+    pub(super) limit: Duration,
+}
+
+/// How many faults the workers made themselves.
+pub(super) fn from_inside(report: &Report) -> u64 {
+    let of_kind = |kind: &&str| report.faults.get(*kind).copied().unwrap_or(0);
+    INSIDE.iter().map(of_kind).sum()
+}
+
+impl Storm {
+    pub(super) fn rage(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
+        match ground.store {
+            Store::Memory => self.in_memory(ground, crew),
+            _ => self.on_redis(ground, sheet, crew),
+        }
+    }
+
+    fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
+        let mut random = ground.random(1);
+        // A log that is short is read fast after a restart.
+        let mut server = ServerOptions::new()
+            .append_only()
+            .option("auto-aof-rewrite-min-size", &["4mb"])
+            .start();
+        let proxies: Vec<Proxy> = (0..WORKERS)
+            .map(|_| Proxy::start(server.address()))
+            .collect();
+        let over = AtomicBool::new(false);
+        let hands = std::thread::scope(|scope| {
+            let lanes = proxies.iter().map(|proxy| {
+                let mut lane = FaultLane {
+                    crew,
+                    proxies: std::slice::from_ref(proxy),
+                    spans: Spans::new(random.fork()),
+                    ttl: TTL,
+                    pause: pause(ground),
+                    mortal: true,
+                    over: &over,
+                };
+                let mut seeds = random.fork();
+                scope.spawn(move || {
+                    let mut start =
+                        || crew.spawn(&(self.job)(crew, &proxy.url(), "k", seeds.next_u64()), None);
+                    let hand = start();
+                    lane.run(hand, start)
+                })
+            });
+            let lanes: Vec<_> = lanes.collect();
+            let mut struck = Struck {
+                crew,
+                server: &mut server,
+                spans: Spans::new(random.fork()),
+                ttl: TTL,
+            };
+            let (over, pause) = (&over, pause(ground) * 2);
+            scope.spawn(move || struck.run(pause, over));
+            self.until_enough(ground.size, crew.history());
+            over.store(true, Ordering::Relaxed);
+            lanes
+                .into_iter()
+                .map(|lane| lane.join().expect("no panic"))
+                .collect::<Vec<_>>()
+        });
+        end_all(sheet, hands);
+        all_free(crew, &server.probe(), TTL);
+    }
+
+    fn in_memory(&self, ground: &Ground, crew: &Crew) {
+        let mut random = ground.random(2);
+        let over = AtomicBool::new(false);
+        let born = AtomicU64::new(0);
+        let (over, born) = (&over, &born);
+        std::thread::scope(|scope| {
+            // While one process is stopped, the other works.
+            let lanes = (0..2).map(|_| {
+                let mut lane = FaultLane {
+                    crew,
+                    proxies: &[],
+                    spans: Spans::new(random.fork()),
+                    ttl: TTL,
+                    pause: pause(ground),
+                    mortal: true,
+                    over,
+                };
+                let mut seeds = random.fork();
+                scope.spawn(move || {
+                    let mut start = || {
+                        let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
+                        let mut job = (self.job)(crew, "memory://chaos", &prefix, seeds.next_u64());
+                        // Pools of one process, in the place of processes.
+                        job.lanes.extend(job.lanes.clone());
+                        crew.spawn(&job, None)
+                    };
+                    let hand = start();
+                    lane.run(hand, start)
+                })
+            });
+            let lanes: Vec<_> = lanes.collect();
+            self.until_enough(ground.size, crew.history());
+            over.store(true, Ordering::Relaxed);
+            for lane in lanes {
+                lane.join().expect("no panic").finish();
+            }
+        });
+    }
+
+    /// Waits until the numbers are reached, or the time is over.
+    fn until_enough(&self, size: Size, history: &Path) {
+        let started = Instant::now();
+        let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
+        let (mut sections, mut faults) = (0, 0);
+        let mut line = Vec::new();
+        while started.elapsed() < self.limit {
+            std::thread::sleep(Duration::from_millis(200));
+            while lines
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|length| length > 0)
+            {
+                if !line.ends_with(b"\n") {
+                    break;
+                }
+                sections += u64::from(line.starts_with(b"{\"note\":\"enter\""));
+                faults += u64::from(is_outside_fault(&line));
+                line.clear();
+            }
+            if size == Size::Full && sections >= self.sections && faults >= self.faults {
+                return;
+            }
+        }
+    }
+}
+
+/// Between two faults of one process: a full run leaves time for sections too.
+fn pause(ground: &Ground) -> Duration {
+    match ground.size {
+        Size::Full if ground.store == Store::Redis => Duration::from_millis(2_500),
+        Size::Full => Duration::from_millis(250),
+        Size::Small => Duration::from_millis(600),
+    }
+}
+
+/// What workers do to themselves is not counted.
+fn is_outside_fault(line: &[u8]) -> bool {
+    let fault = b"{\"note\":\"fault\",\"kind\":\"";
+    let kind = line.strip_prefix(fault);
+    kind.is_some_and(|kind| {
+        !INSIDE
+            .iter()
+            .any(|inside| kind.starts_with(inside.as_bytes()))
+    })
+}

@@ -1,0 +1,171 @@
+//! The log and the metrics of a worker process, of which one blocks for a while or panics once: it is the user's code.
+
+use std::io::{PipeWriter, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use leasehold::__test::now;
+use metrics::{Counter, CounterFn, Gauge, Histogram, KeyName, SharedString, Unit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata};
+
+use super::body::nanos;
+use super::job::{Outlet, Telemetry, Trouble};
+use crate::oracle::{History, Note};
+
+/// More than a pipe takes before somebody reads.
+const MORE_THAN_FULL: usize = 1 << 21;
+
+static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
+
+/// Makes it the log or the recorder of this process. There is no trouble before [`begin`].
+///
+/// # Panics
+///
+/// When this process has one already.
+pub(super) fn install(telemetry: Telemetry, history: History) {
+    let sink = Arc::new(Sink::new(telemetry, history));
+    match telemetry.outlet {
+        Outlet::Log => {
+            let subscriber = Log(Arc::clone(&sink));
+            tracing::subscriber::set_global_default(subscriber).expect("there is no other log");
+        }
+        Outlet::Metrics => {
+            let recorder = Recorder(Arc::clone(&sink));
+            metrics::set_global_recorder(recorder).expect("there is no other recorder");
+        }
+    }
+    assert!(SINK.set(sink).is_ok(), "installed once");
+}
+
+/// The trouble begins, if there is to be any.
+pub(super) fn begin() {
+    if let Some(sink) = SINK.get() {
+        sink.begin();
+    }
+}
+
+/// Where everything that is said goes.
+struct Sink {
+    telemetry: Telemetry,
+    history: History,
+    /// A pipe that is full.
+    pipe: PipeWriter,
+    /// From when there is trouble.
+    from: AtomicU64,
+    hit: AtomicBool,
+}
+
+impl Sink {
+    fn new(telemetry: Telemetry, history: History) -> Self {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+        let mut filler = writer.try_clone().expect("a pipe has several writers");
+        std::thread::spawn(move || filler.write_all(&vec![0; MORE_THAN_FULL]));
+        if let Trouble::Blocks { for_ms } = telemetry.trouble {
+            let time = Duration::from_millis(telemetry.after_ms + for_ms);
+            std::thread::spawn(move || {
+                while SINK.get().is_none_or(|sink| sink.from() == u64::MAX) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::thread::sleep(time);
+                // From here on it takes everything.
+                let mut taken = [0; 1 << 16];
+                while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
+            });
+        }
+        Self {
+            telemetry,
+            history,
+            pipe: writer,
+            from: AtomicU64::new(u64::MAX),
+            hit: AtomicBool::new(false),
+        }
+    }
+
+    fn begin(&self) {
+        let after = Duration::from_millis(self.telemetry.after_ms);
+        self.from.store(now() + nanos(after), Ordering::Relaxed);
+    }
+
+    fn from(&self) -> u64 {
+        self.from.load(Ordering::Relaxed)
+    }
+
+    /// Something is logged or counted.
+    fn take(&self) {
+        if now() < self.from() {
+            return;
+        }
+        let first = !self.hit.swap(true, Ordering::Relaxed);
+        if first {
+            self.history.note(&Note::Fault {
+                kind: self.telemetry.name(),
+                at: now(),
+            });
+        }
+        match self.telemetry.trouble {
+            Trouble::Blocks { .. } => (&self.pipe).write_all(b"x").expect("the pipe is open"),
+            Trouble::Panics if first => panic!("the user's log or recorder panics"),
+            Trouble::Panics => {}
+        }
+    }
+}
+
+struct Log(Arc<Sink>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        self.0.take();
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Recorder(Arc<Sink>);
+
+impl metrics::Recorder for Recorder {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(Counts(Arc::clone(&self.0))))
+    }
+
+    fn register_gauge(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+struct Counts(Arc<Sink>);
+
+impl CounterFn for Counts {
+    fn increment(&self, _: u64) {
+        self.0.take();
+    }
+
+    fn absolute(&self, _: u64) {
+        self.0.take();
+    }
+}

@@ -1,0 +1,119 @@
+//! What the scripts of version 0.1.0 answer.
+
+use std::time::Duration;
+
+use redis::Value;
+
+/// The answer to a request for a lock or a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The token has it.
+    Granted {
+        /// The fence.
+        fence: u64,
+        /// So many fences after it are kept for this token.
+        spare: u32,
+        /// Whether other processes queue.
+        wanted: bool,
+    },
+    /// Another token has it.
+    Held {
+        /// For so long at most; `None` for a lock without an end.
+        left: Option<Duration>,
+        /// Whether this process will be told when its turn comes.
+        queued: bool,
+    },
+    /// There are shares, and there may be so many, which is more than was asked for.
+    Limited(u32),
+}
+
+impl Answer {
+    /// Reads the answer for a lock that was asked for with so many spare fences.
+    #[track_caller]
+    pub(super) fn read(value: &Value, spare: u32) -> Self {
+        match value {
+            // It was free, and nobody queues.
+            Value::BulkString(_) => Self::Granted {
+                fence: number(value),
+                spare,
+                wanted: false,
+            },
+            Value::Array(parts) => Self::of(parts),
+            other => panic!("an answer of another shape: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn of(parts: &[Value]) -> Self {
+        match parts {
+            [taken, fence, spare, wanted] if signed(taken) == 1 => Self::Granted {
+                fence: number(fence),
+                spare: number(spare),
+                wanted: number::<u64>(wanted) > 0,
+            },
+            [taken, left, queued] if signed(taken) == 0 => Self::Held {
+                left: u64::try_from(signed(left)).ok().map(Duration::from_millis),
+                queued: signed(queued) == 1,
+            },
+            [taken, most] if signed(taken) == 2 => Self::Limited(number(most)),
+            other => panic!("an answer of another shape: {other:?}"),
+        }
+    }
+}
+
+/// The one answer of a script that answers for each lock.
+#[track_caller]
+pub(super) fn only(value: Value) -> Value {
+    match value {
+        Value::Array(mut answers) if answers.len() == 1 => answers.remove(0),
+        // The same for all.
+        other => other,
+    }
+}
+
+/// Whether a script that says 1 for yes has said so.
+#[track_caller]
+pub(super) fn yes(value: Value) -> bool {
+    signed(&only(value)) == 1
+}
+
+/// The fences of locks that were asked for together, or the place of the lock that another token has.
+#[track_caller]
+pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
+    match value {
+        Value::Array(parts) => match &parts[..] {
+            [taken, Value::Array(answers)] if signed(taken) == 1 => {
+                Ok(answers.iter().map(fence).collect())
+            }
+            [_, at, _] => Err(number::<usize>(at) - 1),
+            other => panic!("an answer of another shape: {other:?}"),
+        },
+        other => panic!("an answer of another shape: {other:?}"),
+    }
+}
+
+/// The fence of a lock that was taken, alone or again.
+#[track_caller]
+fn fence(answer: &Value) -> u64 {
+    match Answer::read(answer, 0) {
+        Answer::Granted { fence, .. } => fence,
+        other => panic!("it was not taken: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn number<T: TryFrom<i64>>(value: &Value) -> T {
+    T::try_from(signed(value)).unwrap_or_else(|_| panic!("no such number: {value:?}"))
+}
+
+#[track_caller]
+pub(super) fn signed(value: &Value) -> i64 {
+    let number = match value {
+        Value::Int(number) => Some(*number),
+        Value::BulkString(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok()),
+        _ => None,
+    };
+    number.unwrap_or_else(|| panic!("no number: {value:?}"))
+}

@@ -1,0 +1,238 @@
+//! Waiting for a lock as version 0.1.0 did: it asks, queues, and asks again when it is told, or from time to time.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::answer::Answer;
+use super::process::{EarlierProcess, Message, random_hex};
+use crate::random::Random;
+
+/// The mean pause between two looks of a process that will be told.
+const SLOW_POLL: Duration = Duration::from_millis(500);
+/// The same for one that will not be told: it grows from the first to the second.
+const FIRST_POLL: Duration = Duration::from_millis(5);
+const LONGEST_POLL: Duration = Duration::from_millis(50);
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// The key, as it is on the wire.
+    pub key: String,
+    /// The ttl.
+    pub ttl: Duration,
+    /// For a share: how many there may be at most, 0 for no bound.
+    pub most: Option<u32>,
+    /// How many fences are to be kept for further calls of the process.
+    pub spare: u32,
+}
+
+impl Want {
+    /// The lock alone, for one call.
+    pub fn alone(key: &str, ttl: Duration) -> Self {
+        Self {
+            key: key.to_owned(),
+            ttl,
+            most: None,
+            spare: 0,
+        }
+    }
+
+    /// A share, of so many at most; 0 for no bound.
+    pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
+        Self {
+            most: Some(most),
+            ..Self::alone(key, ttl)
+        }
+    }
+}
+
+/// A lock or a share that a process has.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    /// Its token.
+    pub token: String,
+    /// Its fence.
+    pub fence: u64,
+    /// So many fences after that are the process's.
+    pub spare: u32,
+    /// Whether another process is known to wait.
+    pub wanted: bool,
+    /// What it counts from: a stamp of `leasehold::__test::now`.
+    pub sent: u64,
+    /// Its end.
+    pub deadline: u64,
+}
+
+impl Lease {
+    /// Of an answer to a request that was sent at `sent`.
+    fn granted(want: &Want, token: &str, sent: u64, answer: Answer) -> Option<Self> {
+        let Answer::Granted {
+            fence,
+            spare,
+            wanted,
+        } = answer
+        else {
+            return None;
+        };
+        Some(Self {
+            token: token.to_owned(),
+            fence,
+            spare,
+            wanted,
+            sent,
+            deadline: sent + nanos(lease(want.ttl)),
+        })
+    }
+
+    /// When the process gives it up: some time before its end.
+    pub fn soft_end(&self, ttl: Duration) -> u64 {
+        let margin = Duration::from_millis(50).max(ttl / 20).min(ttl / 4);
+        self.deadline - nanos(margin)
+    }
+}
+
+impl EarlierProcess {
+    /// Asks once.
+    #[track_caller]
+    pub fn try_take(&mut self, want: &Want) -> Option<Lease> {
+        let (token, sent) = (random_hex(), now());
+        let answer = self.ask(want, &token, false);
+        Lease::granted(want, &token, sent, answer)
+    }
+
+    /// Queues for it for `patience` at most.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails, or there may be more shares than are asked for.
+    #[track_caller]
+    pub fn take(&mut self, want: &Want, patience: Duration) -> Option<Lease> {
+        let token = random_hex();
+        let answered = self.asked(want, &token);
+        self.queue_for(want, &token, answered, patience)
+    }
+
+    /// Ends the turn that `released` has and queues for the next one, for `patience` at most. Returns whether the lock was still
+    /// this token's, and the next lease.
+    ///
+    /// # Panics
+    ///
+    /// When the server fails.
+    #[track_caller]
+    pub fn take_again(
+        &mut self,
+        want: &Want,
+        released: &str,
+        patience: Duration,
+    ) -> (bool, Option<Lease>) {
+        let (token, sent) = (random_hex(), now());
+        let (found, answer) = self.turn(want, released, &token);
+        (
+            found,
+            self.queue_for(want, &token, (sent, answer), patience),
+        )
+    }
+
+    /// Queues with `token`, which has been `answered` once.
+    #[track_caller]
+    fn queue_for(
+        &mut self,
+        want: &Want,
+        token: &str,
+        mut answered: Answered,
+        patience: Duration,
+    ) -> Option<Lease> {
+        let end = now() + nanos(patience);
+        let mut looks = Looks::new();
+        loop {
+            let (sent, answer) = answered;
+            let lease = Lease::granted(want, token, sent, answer);
+            // Of a late answer hardly anything is left: asked again, the server gives the full ttl.
+            let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
+            if live.is_some() {
+                return live;
+            }
+            let left = Duration::from_nanos(end.saturating_sub(now()));
+            if left.is_zero() {
+                self.leave(&want.key);
+                return None;
+            }
+            self.wait_for_turn(&want.key, looks.pause(answer).min(left));
+            answered = self.asked(want, token);
+        }
+    }
+
+    fn asked(&mut self, want: &Want, token: &str) -> Answered {
+        let sent = now();
+        (sent, self.ask(want, token, true))
+    }
+
+    /// Until the process is told to look, or for `pause`.
+    #[track_caller]
+    fn wait_for_turn(&mut self, key: &str, pause: Duration) {
+        let until = now() + nanos(pause);
+        while now() < until {
+            let left = Duration::from_nanos(until.saturating_sub(now()));
+            if self.heard(left) == Some(Message::Turn(key.to_owned())) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the process has been told meanwhile that another one waits for `key`. What it was told of its own turns is
+    /// forgotten: it has had them.
+    #[track_caller]
+    pub fn is_wanted(&mut self, key: &str) -> bool {
+        let mut wanted = false;
+        while let Some(message) = self.heard(Duration::ZERO) {
+            wanted |= message == Message::Wanted(key.to_owned());
+        }
+        wanted
+    }
+}
+
+/// When a request was sent, and its answer.
+type Answered = (u64, Answer);
+
+/// The pauses between two looks at a lock that another has.
+struct Looks {
+    tries: u32,
+    random: Random,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self {
+            tries: 0,
+            random: Random::new(now()),
+        }
+    }
+
+    fn pause(&mut self, answer: Answer) -> Duration {
+        let (left, queued) = match answer {
+            Answer::Granted { .. } => return Duration::ZERO,
+            Answer::Held { left, queued } => (left, queued),
+            Answer::Limited(most) => panic!("there are {most} places"),
+        };
+        let mean = if queued { SLOW_POLL } else { self.growing() };
+        let pause = mean / 2 + self.random.duration(mean);
+        // The server's ttl counts whole milliseconds, so one more.
+        left.map_or(pause, |left| pause.min(left + Duration::from_millis(1)))
+    }
+
+    fn growing(&mut self) -> Duration {
+        let pause = FIRST_POLL.saturating_mul(1 << self.tries.min(10));
+        self.tries += 1;
+        pause.min(LONGEST_POLL)
+    }
+}
+
+/// How long after its request a lease of this ttl ends.
+fn lease(ttl: Duration) -> Duration {
+    ttl.saturating_sub(ttl / 100 + Duration::from_millis(2))
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,70 @@
+//! Keys that stay locked after their bodies' ends.
+
+use super::Kind;
+use super::section::Section;
+
+/// The store counts whole milliseconds, and so does a request to keep a key.
+const ROUNDING: u64 = 3_000_000;
+
+/// Holders of a key that was to stay locked. The sections are in the order in which they began.
+///
+/// A request to keep a key may be lost, and then the key stays for as long as its lease lasts. Nothing is lost where nothing disturbs the key.
+pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
+    let mut found = Vec::new();
+    for (place, section) in sections.iter().enumerate() {
+        let Some(keeps) = section.keeps else { continue };
+        let Some(left) = section.left else { continue };
+        let until = if undisturbed {
+            left + keeps
+        } else {
+            (left + keeps).min(section.deadline)
+        };
+        let next = sections[place + 1..]
+            .iter()
+            .find(|next| left < next.at && next.at + ROUNDING < until);
+        if let Some(next) = next {
+            let detail = format!("{section:?}, kept until {until}, then {next:?}");
+            found.push((Kind::KeptShort, detail));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::oracle::fixtures::{enter, kinds, leave_kept};
+    use crate::oracle::{Kind, Note};
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_kept_key_has_no_holder_until_its_time_is_over() {
+        let kept = |next: u64| {
+            let (mut first, mut second) = (enter(1, 1, 10), enter(2, 2, next));
+            for note in [&mut first, &mut second] {
+                if let Note::Enter { at, deadline, .. } = note {
+                    *deadline = *at + 1_000 * MS;
+                }
+            }
+            [first, leave_kept(1, 20, 1_000 * MS, 50 * MS), second]
+        };
+        assert_eq!(kinds(&kept(40 * MS)), [Kind::KeptShort]);
+        assert_eq!(kinds(&kept(51 * MS)), []);
+    }
+
+    /// Whether the request to keep it came through is not known.
+    #[test]
+    fn a_lease_that_is_over_is_kept_only_where_nothing_disturbs() {
+        let kept = [
+            enter(1, 1, 10),
+            leave_kept(1, 20, 110, 50 * MS),
+            enter(2, 2, 200),
+        ];
+        assert_eq!(kinds(&kept), []);
+        let mut undisturbed = kept.to_vec();
+        undisturbed.push(Note::Undisturbed {
+            key: "k".to_owned(),
+        });
+        assert_eq!(kinds(&undisturbed), [Kind::KeptShort]);
+    }
+}

@@ -1,0 +1,75 @@
+//! One body inside a lock.
+
+use super::mode::Mode;
+
+/// One body inside the lock of one key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Section {
+    pub(super) holder: u64,
+    /// The body whose lock this one has entered.
+    pub(super) within: Option<u64>,
+    pub(super) mode: Mode,
+    pub(super) fence: Option<u64>,
+    pub(super) sent: u64,
+    pub(super) at: u64,
+    pub(super) left: Option<u64>,
+    pub(super) deadline: u64,
+    /// When it asked for a share instead of the whole lock.
+    pub(super) shared_at: Option<u64>,
+    /// For how long the key stays after its end.
+    pub(super) keeps: Option<u64>,
+}
+
+impl Section {
+    /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
+    /// release the key stays. What runs on after the deadline is the late polls' rule.
+    pub(super) fn end(&self) -> u64 {
+        self.left
+            .map_or(self.deadline, |left| left.min(self.deadline))
+    }
+
+    /// The section as it was, or the part in which it was alone and the part in which it was a reader.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Self> + use<> {
+        let end = self.end();
+        let shared_at = self.shared_at.map(|at| at.min(end));
+        let alone = Self {
+            left: shared_at.or(self.left),
+            ..*self
+        };
+        let share = shared_at.map(|at| Self {
+            mode: Mode::Reader,
+            at,
+            ..*self
+        });
+        let parts = [Some(alone), share].into_iter().flatten();
+        parts.filter(|part| part.at < part.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::oracle::fixtures::{enter, kinds, leave, shared};
+    use crate::oracle::{Kind, Mode, Note};
+
+    #[test]
+    fn a_downgraded_lock_is_shared_from_its_request_on() {
+        let downgrade = Note::Shared {
+            key: "k".to_owned(),
+            holder: 1,
+            at: 50,
+        };
+        let beside = |at| {
+            let reader = shared(Mode::Reader, 2, 6, at);
+            [
+                enter(1, 5, 10),
+                downgrade.clone(),
+                reader,
+                leave(1, 90, 110),
+            ]
+        };
+        assert_eq!(kinds(&beside(60)), []);
+        assert_eq!(kinds(&beside(40)), [Kind::Overlap]);
+        let writer = [enter(1, 5, 10), downgrade.clone(), enter(2, 6, 60)];
+        assert_eq!(kinds(&writer), [Kind::Overlap]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Runs one test of the present test program again, with a seeded bug.
+
+use std::env;
+use std::process::Command;
+
+/// Fails if `test` of this program does not fail with `bug`: then it would not see the mistake that it is there for.
+///
+/// # Panics
+///
+/// When the test passes, or there is none of this name.
+pub fn fails_with(bug: &str, test: &str) {
+    let program = env::current_exe().expect("this program has a path");
+    let mut again = Command::new(program);
+    let again = again
+        .args([test, "--exact"])
+        .env("LEASEHOLD_SEEDED_BUG", bug);
+    let ended = again.output().expect("this program starts again");
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let failed = text.contains(&format!("test {test} ... FAILED"));
+    assert!(failed, "{test} does not fail with {bug}:\n{text}");
+}

@@ -1,0 +1,98 @@
+//! What operators see of a pool in `CLIENT LIST`.
+
+use std::time::Duration;
+
+use leasehold::LockPool;
+use leasehold_tests::cluster::Setup;
+use leasehold_tests::quorum::Quorum;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::ServerOptions;
+use leasehold_tests::wait;
+use redis::cmd;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// The names of the connections that have one.
+fn names(probe: &RedisProbe) -> Vec<String> {
+    let list: String = probe.run(cmd("CLIENT").arg("LIST"));
+    let names = list.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        words.find_map(|word| word.strip_prefix("name="))
+    });
+    let names = names.filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    let end = format!(":{}", std::process::id());
+    name.starts_with("leasehold:") && name.ends_with(&end) && name.matches(':').count() == 2
+}
+
+/// Each of these servers has so many connections of ours, and no other that has a name.
+#[track_caller]
+fn expect<'a>(probes: impl IntoIterator<Item = &'a RedisProbe>, count: usize) {
+    for probe in probes {
+        let mut seen = Vec::new();
+        let named = wait::try_until(LONG, || {
+            seen = names(probe);
+            seen.len() == count && seen.iter().all(|name| is_ours(name))
+        });
+        assert!(named.is_some(), "{seen:?}");
+    }
+}
+
+/// Fails if a connection has no name, if it loses it when it is replaced, or if the password shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_of_a_pool_is_named() {
+    let server = ServerOptions::new().password("hunter2").start();
+    let probe = server.probe();
+    let url = format!("redis://:hunter2@127.0.0.1:{}/", server.port());
+    let pool = LockPool::connect(&url).await.expect("it answers");
+    expect([&probe], 1);
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .arg("SKIPME")
+        .arg("yes");
+    probe.run::<u64>(&kill);
+    kill = cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("pubsub");
+    probe.run::<u64>(&kill);
+    let ttl = Duration::from_secs(5);
+    let again = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
+    again
+        .expect("connected again")
+        .release()
+        .await
+        .expect("held");
+    expect([&probe], 1);
+    let list: String = probe.run(cmd("CLIENT").arg("LIST"));
+    assert!(!list.contains("hunter2"));
+}
+
+/// Fails if only the connection of a single server is named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_quorum_and_of_a_cluster_see_the_name() {
+    let quorum = Quorum::young(3);
+    let pool = LockPool::connect(&quorum.url()).await.expect("they answer");
+    expect(&quorum.probes(), 1);
+    drop(pool);
+    let cluster = Setup::new().start();
+    let pool = LockPool::connect(&cluster.url()).await.expect("it answers");
+    expect((0..3).map(|node| cluster.probe(node)), 1);
+    drop(pool);
+}
+
+/// Fails if a server that does not know the commands is of no use.
+#[tokio::test]
+async fn a_server_without_the_commands_serves() {
+    let server = ServerOptions::new()
+        .option("rename-command", &["CLIENT", "NOTHERE"])
+        .start();
+    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    let guard = pool.lock("k").ttl(LONG).acquire().await.expect("free");
+    guard.release().await.expect("held");
+    let list: String = server.probe().run(cmd("NOTHERE").arg("LIST"));
+    assert!(!list.contains("leasehold"), "{list}");
+}

@@ -1,0 +1,140 @@
+//! A server that forgets its scripts again and again is sent their source.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use redis::cmd;
+
+const TTL: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(30);
+
+/// Flushes the scripts without a pause.
+struct Storm {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Storm {
+    fn begin(server: &Server) -> Self {
+        let (probe, over) = (server.probe(), Arc::new(AtomicBool::new(false)));
+        let ends = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut times = 0;
+            while !ends.load(Ordering::Relaxed) {
+                probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
+                times += 1;
+            }
+            times
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends it; how often the scripts were flushed.
+    fn end(mut self) -> u64 {
+        self.over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("it is ended once");
+        thread.join().expect("the server answers")
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How often a command was called.
+fn calls(probe: &RedisProbe, command: &str) -> u64 {
+    let stats: String = probe.run(cmd("INFO").arg("commandstats"));
+    let start = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&start));
+    let calls = calls.and_then(|calls| calls.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[distributed_lock(key = "single:<id>", ttl = "5s", pool = pool)]
+async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// Fails if a lock is to be had only by luck while another client flushes all scripts, or if a lease is lost by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = LockPool::builder().url(server.url()).io_timeout(TTL);
+    let pool = pool.connect().await.expect("it answers");
+    let request = pool.lock("kept").ttl(Duration::from_secs(2)).watchdog();
+    let kept = request.acquire().await.expect("free");
+    let storm = Storm::begin(&server);
+    for id in 0..30 {
+        single(&pool, id)
+            .await
+            .unwrap_or_else(|error| panic!("{id}: {error}"));
+        kept.check().expect("it is renewed");
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    kept.check().expect("it is renewed");
+    let several = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
+    several.expect("free").release().await.expect("held");
+    let share = pool.lock("share").ttl(TTL).shared().acquire().await;
+    share.expect("free").release().await.expect("held");
+    kept.release().await.expect("held");
+    let (flushed, sources) = (storm.end(), calls(&probe, "eval"));
+    assert!(flushed > 100, "flushed {flushed} times only");
+    assert!(sources > 10, "the source was sent {sources} times only");
+}
+
+/// Fails if the source is sent for good, or after a single flush, which costs its length each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_flush_is_answered_by_loading_the_scripts() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    for round in 0..5 {
+        probe.run::<()>(cmd("SCRIPT").arg("FLUSH"));
+        let calls = (0..40).map(|id| single(&pool, id));
+        for called in futures_util::future::join_all(calls).await {
+            called.unwrap_or_else(|error| panic!("{round}: {error}"));
+        }
+    }
+    assert_eq!(calls(&probe, "eval"), 0);
+}
+
+/// Fails if a user that may not send the source is out for good after a storm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_without_eval_gets_its_locks_back_after_the_storm() {
+    let server = Server::start();
+    let (_, rule) = leasehold::__test::permissions();
+    let mut acl = cmd("ACL");
+    acl.arg("SETUSER").arg("few").arg("on").arg(">few");
+    for rule in rule.split(' ').filter(|rule| *rule != "+eval") {
+        acl.arg(rule);
+    }
+    server.probe().run::<()>(&acl);
+    let url = format!("redis://few:few@127.0.0.1:{}/", server.port());
+    let pool = LockPool::connect(&url).await.expect("it answers");
+    let storm = Storm::begin(&server);
+    for id in 0..3 {
+        // By luck, or not; never refused for good.
+        if let Err(error) = single(&pool, id).await {
+            let LockError::Unavailable { source } = &error else {
+                panic!("{error:?}");
+            };
+            assert_ne!(source.code(), "NOPERM", "{error}");
+        }
+    }
+    storm.end();
+    let request = pool.lock("after").ttl(TTL).wait(LONG).acquire();
+    let guard = wait::within("the storm is over", LONG, request).await;
+    guard.expect("free").release().await.expect("held");
+}

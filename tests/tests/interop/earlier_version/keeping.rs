@@ -1,0 +1,48 @@
+//! A lock that stays for a while after its work is done.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::sides::{As, LONG, in_four_directions};
+
+const KEEP: Duration = Duration::from_millis(800);
+/// The server counts whole milliseconds, from its first look at the clock.
+const ROUNDED: Duration = Duration::from_millis(3);
+
+/// Fails if a process of either version takes a lock of the other that stays for a while, or is not served when that is over.
+#[test]
+fn a_lock_that_stays_is_had_when_its_time_is_over() {
+    in_four_directions(|stage, holder, waiter| {
+        let held = holder.take("k", As::Alone, LONG).expect("it is free");
+        let before = held.fence();
+        thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                let next = waiter.take("k", As::Alone, LONG).expect("its time comes");
+                (next, Instant::now())
+            });
+            stage.await_queued("k", 1);
+            let released = Instant::now();
+            holder.release(held, Some(KEEP));
+            assert!(holder.take("k", As::Alone, Duration::ZERO).is_none());
+            let (next, at) = next.join().expect("no panic");
+            let kept = at - released;
+            assert!(kept + ROUNDED >= KEEP, "{kept:?}");
+            assert!(next.fence() > before, "{} after {before}", next.fence());
+        });
+    });
+}
+
+/// Fails if a single try of either version takes a lock of the other that stays.
+#[test]
+fn a_lock_that_stays_refuses_single_tries() {
+    in_four_directions(|stage, holder, other| {
+        let held = holder.take("k", As::Alone, LONG).expect("it is free");
+        holder.release(held, Some(LONG));
+        for side in [other, holder] {
+            assert!(side.take("k", As::Alone, Duration::ZERO).is_none());
+            assert!(side.take("k", As::Reader, Duration::ZERO).is_none());
+        }
+        let left = stage.probe.ttl("lock:k").expect("it has an end");
+        assert!(left <= LONG, "{left:?}");
+    });
+}

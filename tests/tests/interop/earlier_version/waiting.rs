@@ -1,0 +1,202 @@
+//! Queueing: a lock goes from one version to the other, with the messages of the queue.
+
+use std::thread;
+use std::time::Duration;
+
+use leasehold_tests::earlier_version::{Answer, EarlierProcess, Message, Want, random_hex};
+use leasehold_tests::wait;
+
+use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
+
+/// Fails if a release of either version leaves a process of the other waiting, or if fences do not grow.
+#[test]
+fn a_release_serves_the_next_of_either_version() {
+    in_four_directions(|stage, first, second| {
+        let mut last = 0;
+        for _ in 0..5 {
+            last = hand_over(stage, first, second, last);
+        }
+    });
+}
+
+/// `holder` has the lock, `waiter` queues for it and is served.
+fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> u64 {
+    let held = holder.take("k", As::Alone, LONG).expect("it is free");
+    let before = held.fence();
+    assert!(before > last, "{before} after {last}");
+    let next = thread::scope(|scope| {
+        let next = scope.spawn(|| waiter.take("k", As::Alone, LONG));
+        stage.await_queued("k", 1);
+        holder.release(held, None);
+        next.join().expect("no panic")
+    });
+    let next = next.expect("its turn comes");
+    let fence = next.fence();
+    assert!(fence > before, "{fence} after {before}");
+    assert!(holder.take("k", As::Alone, Duration::ZERO).is_none());
+    waiter.release(next, None);
+    stage.await_queued("k", 0);
+    fence
+}
+
+/// Fails if this version sets a key that it hands on to something that the earlier one does not take for its own, or tells it in
+/// other words.
+#[test]
+fn our_release_hands_the_key_to_an_earlier_process() {
+    let stage = Stage::new();
+    let (pool, mut earlier) = (stage.present(), stage.earlier());
+    let want = want("k", As::Alone);
+    let ours = stage.runtime.block_on(pool.lock("k").ttl(TTL).acquire());
+    let ours = ours.expect("it is free");
+    let (token, fence) = (random_hex(), ours.fence().expect("it has one").get());
+    let answer = earlier.ask(&want, &token, true);
+    assert!(
+        matches!(answer, Answer::Held { queued: true, .. }),
+        "{answer:?}"
+    );
+    stage.runtime.block_on(ours.release()).expect("still held");
+    let claim = format!("{}:claim", earlier.name());
+    assert_eq!(stage.probe.get("lock:k"), Some(claim));
+    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    match earlier.ask(&want, &token, true) {
+        Answer::Granted { fence: next, .. } => assert!(next > fence, "{next} after {fence}"),
+        other => panic!("not taken: {other:?}"),
+    }
+    assert!(earlier.renew(&want, &token));
+    assert!(earlier.release(&want, &token, None));
+}
+
+/// Fails if a place of this version in the queue is one that the earlier one passes over, or if the earlier holder is not told of it.
+#[test]
+fn an_earlier_turn_hands_the_key_to_ours() {
+    let stage = Stage::new();
+    let (pool, mut earlier) = (stage.present(), stage.earlier());
+    let want = want("k", As::Alone);
+    let lease = earlier.try_take(&want).expect("it is free");
+    let next = stage
+        .runtime
+        .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
+    assert_eq!(heard(&mut earlier), Message::Wanted(want.key.clone()));
+    stage.await_queued("k", 1);
+    let token = random_hex();
+    let (found, answer) = earlier.turn(&want, &lease.token, &token);
+    assert!(found);
+    // Handed on at once: for the time of a claim.
+    let handed = Answer::Held {
+        left: Some(Duration::from_secs(1)),
+        queued: true,
+    };
+    assert_eq!(answer, handed);
+    let next = stage
+        .runtime
+        .block_on(next)
+        .expect("no panic")
+        .expect("its turn");
+    assert!(next.fence().expect("it has one").get() > lease.fence);
+    stage.runtime.block_on(next.release()).expect("still held");
+    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    assert!(matches!(
+        earlier.ask(&want, &token, true),
+        Answer::Granted { .. }
+    ));
+}
+
+/// Fails if calls of this version pass a lock on among themselves for ever while an earlier process waits.
+#[test]
+fn busy_calls_of_ours_let_an_earlier_process_in() {
+    let stage = Stage::new();
+    let (pool, mut earlier) = (stage.present(), stage.earlier());
+    let calls: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = pool.clone();
+            stage.runtime.spawn(async move {
+                loop {
+                    let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire().await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    guard
+                        .expect("its turn comes")
+                        .release()
+                        .await
+                        .expect("still held");
+                }
+            })
+        })
+        .collect();
+    let (want, mut last) = (want("k", As::Alone), 0);
+    for _ in 0..20 {
+        let lease = earlier.take(&want, LONG).expect("its turn comes");
+        assert!(lease.fence > last, "{} after {last}", lease.fence);
+        last = lease.fence;
+        assert!(earlier.release(&want, &lease.token, None), "its own");
+    }
+    for call in calls {
+        assert!(!call.is_finished(), "a call failed");
+        call.abort();
+    }
+}
+
+/// Fails if a process that gives up its place keeps the other version from the lock.
+#[test]
+fn a_place_that_is_given_up_keeps_nobody_waiting() {
+    let stage = Stage::new();
+    let (pool, mut earlier, mut last) = (stage.present(), stage.earlier(), stage.earlier());
+    let want = want("k", As::Alone);
+    let held = last.try_take(&want).expect("it is free");
+    let ours = stage
+        .runtime
+        .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
+    stage.await_queued("k", 1);
+    let token = random_hex();
+    assert!(matches!(
+        earlier.ask(&want, &token, true),
+        Answer::Held { .. }
+    ));
+    stage.await_queued("k", 2);
+    ours.abort();
+    stage.await_queued("k", 1);
+    assert!(last.release(&want, &held.token, None));
+    assert_eq!(heard(&mut earlier), Message::Turn(want.key.clone()));
+    // It was handed the lock and does not want it any more.
+    let next = stage
+        .runtime
+        .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
+    stage.await_queued("k", 1);
+    earlier.leave(&want.key);
+    let next = stage
+        .runtime
+        .block_on(wait::within("it is served", LONG, next));
+    let next = next.expect("no panic").expect("its turn comes");
+    stage.runtime.block_on(next.release()).expect("still held");
+}
+
+/// Fails if a renewal by the earlier version does not keep ours out, or renews a lock of ours.
+#[test]
+fn renewals_keep_a_waiting_process_of_the_other_version_out() {
+    const SHORT: Duration = Duration::from_millis(600);
+    let stage = Stage::new();
+    let (pool, mut earlier) = (stage.present(), stage.earlier());
+    let want = Want::alone("lock:k", SHORT);
+    let lease = earlier.try_take(&want).expect("it is free");
+    let next = stage
+        .runtime
+        .spawn(pool.lock("k").ttl(TTL).wait(LONG).acquire());
+    stage.await_queued("k", 1);
+    for _ in 0..20 {
+        thread::sleep(SHORT / 6);
+        assert!(earlier.renew(&want, &lease.token), "still its own");
+    }
+    assert!(!next.is_finished(), "it got in");
+    assert!(earlier.release(&want, &lease.token, None));
+    let next = stage
+        .runtime
+        .block_on(next)
+        .expect("no panic")
+        .expect("its turn");
+    assert!(!earlier.renew(&want, &lease.token), "it is ours");
+    assert!(!earlier.release(&want, &lease.token, None), "it is ours");
+    stage.runtime.block_on(next.release()).expect("still held");
+}
+
+fn heard(process: &mut EarlierProcess) -> Message {
+    process.heard(LONG).expect("it is told")
+}

@@ -1,0 +1,47 @@
+//! A release that finds the lock gone from a majority is told.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::quorum::Quorum;
+
+const TTL: Duration = Duration::from_secs(3);
+
+/// Fails if the loss of a majority is dropped, or if what one node has lost, or one that does not answer, counts as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_no_majority_has_any_more_is_missed() {
+    let nodes = Quorum::older_than(3, TTL);
+    let probes = nodes.probes();
+    let url = nodes.url_with("max_ttl=100ms&node_timeout=150ms");
+    let pool = LockPool::connect(&url).await.expect("all answer");
+    for (deleted, silent, lost) in [
+        (&[0][..], None, false),
+        (&[0, 2], None, true),
+        (&[1], Some(2), false),
+        (&[0, 1], Some(2), true),
+    ] {
+        let guard = pool.lock("k").ttl(TTL).wait(TTL).acquire().await;
+        let guard = guard.expect("free");
+        wait_for_all(&probes);
+        for node in deleted {
+            assert!(probes[*node].delete("k"));
+        }
+        if let Some(node) = silent {
+            nodes.servers[node].pause();
+        }
+        let released = guard.release().await;
+        if let Some(node) = silent {
+            nodes.servers[node].resume();
+        }
+        let told = matches!(released, Err(LockError::Lost { .. }));
+        assert_eq!(told, lost, "{deleted:?} {silent:?}: {released:?}");
+    }
+}
+
+/// The node beyond the majority may be late.
+fn wait_for_all(probes: &[leasehold_tests::redis_probe::RedisProbe]) {
+    use leasehold_tests::probe::Probe;
+    leasehold_tests::wait::until("all nodes have it", TTL, || {
+        probes.iter().all(|probe| probe.exists("k"))
+    });
+}

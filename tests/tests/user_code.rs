@@ -1,0 +1,197 @@
+//! Code of the program that the engine meets: a subscriber, a recorder, wakers. It may block, panic, or use the pool
+//! itself; no lease and no budget depends on it. A program of its own: it installs a subscriber and a recorder.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Recorder, SharedString, Unit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+const LEASES: usize = 100;
+const TTL: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What the subscriber and the recorder do with what they are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Takes,
+    Blocks,
+    Panics,
+}
+
+static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
+static CHANGED: Condvar = Condvar::new();
+/// How many log events came, and how many counts, whatever was done with them.
+static EVENTS: AtomicU64 = AtomicU64::new(0);
+static COUNTS: AtomicU64 = AtomicU64::new(0);
+
+fn manner() -> MutexGuard<'static, Manner> {
+    MANNER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn behave(manner_now: Manner) {
+    *manner() = manner_now;
+    CHANGED.notify_all();
+}
+
+/// On the thread that tells.
+fn told(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::SeqCst);
+    let mut now = manner();
+    while *now == Manner::Blocks {
+        now = CHANGED.wait(now).unwrap_or_else(PoisonError::into_inner);
+    }
+    let panics = *now == Manner::Panics;
+    drop(now);
+    assert!(!panics, "as this test wants it");
+}
+
+struct Program;
+
+impl Subscriber for Program {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold::") && metadata.is_event()
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        told(&EVENTS);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+impl CounterFn for Program {
+    fn increment(&self, _: u64) {
+        told(&COUNTS);
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for Program {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &metrics::Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(Self))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &metrics::Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &metrics::Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// Fails if the engine, or a caller, waits for a subscriber or a recorder that blocks, or ends with one that panics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
+    tracing::subscriber::set_global_default(Program).expect("the only one");
+    metrics::set_global_recorder(Program).expect("the only one");
+    let server = Server::start();
+    for manner in [Manner::Blocks, Manner::Panics] {
+        costs_nothing(&server, manner).await;
+    }
+}
+
+async fn costs_nothing(server: &Server, manner: Manner) {
+    let probe = server.probe().namespace("lock:");
+    let pool = wait::connected(LockPool::builder().url(server.url())).await;
+    let mut leases = Vec::new();
+    for number in 0..LEASES {
+        let request = pool.lock(format!("{manner:?}-{number}")).ttl(TTL);
+        leases.push(request.watchdog().acquire().await.expect("it is free"));
+    }
+    let (events, counts) = (told_of(&EVENTS), told_of(&COUNTS));
+    behave(manner);
+    let taken_away = leases.pop().expect("there are some");
+    probe.delete(&format!("{manner:?}-{}", LEASES - 1));
+    wait::within("a loss is told", LIMIT, taken_away.lost()).await;
+    let told =
+        || events < told_of(&EVENTS) && counts < told_of(&COUNTS) || manner == Manner::Blocks;
+    wait::until_async("the program is told", LIMIT, told).await;
+
+    // The engine's own bound: the answer comes while the program's code stands still.
+    let waits = pool.lock(format!("{manner:?}-0")).ttl(TTL);
+    let refused = waits.wait(Duration::from_millis(200)).acquire();
+    let refused = wait::within("a budget ends", LIMIT, refused).await;
+    assert!(
+        matches!(refused, Err(LockError::TimedOut { .. })),
+        "{refused:?}"
+    );
+    tokio::time::sleep(3 * TTL).await;
+    for lease in &leases {
+        assert_eq!(lease.check(), Ok(()), "{manner:?}");
+    }
+    behave(Manner::Takes);
+    wait::until_async("the log goes on", LIMIT, || events < told_of(&EVENTS)).await;
+    wait::until_async("the counts go on", LIMIT, || counts < told_of(&COUNTS)).await;
+    for lease in leases {
+        assert_eq!(lease.release().await, Ok(()), "{manner:?}");
+    }
+}
+
+fn told_of(count: &AtomicU64) -> u64 {
+    count.load(Ordering::SeqCst)
+}
+
+/// A waker that holds a lock of the pool, and releases it when its last clone is dropped.
+struct Owner(#[expect(dead_code, reason = "it is there to be dropped")] LockGuard);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Fails if a waker is dropped under a mutex that its drop needs: the caller that waits for the key is told of its
+/// release by the drop of its own former waker.
+#[test]
+fn a_waker_may_release_the_lock_that_its_task_waits_for() {
+    let (done, is_done) = channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.expect("a runtime starts").block_on(async {
+            let pool = LockPool::connect("memory://").await.expect("it opens");
+            released_by_a_waker(&pool).await;
+        });
+        done.send(()).expect("the test waits");
+    });
+    is_done.recv_timeout(LIMIT).expect("no deadlock");
+}
+
+async fn released_by_a_waker(pool: &LockPool) {
+    let ttl = Duration::from_secs(60);
+    let held = pool.lock("key").ttl(ttl).acquire().await.expect("free");
+    let mut waits = pin!(pool.lock("key").ttl(ttl).wait(ttl).acquire());
+    let owner = Waker::from(Arc::new(Owner(held)));
+    let first = waits.as_mut().poll(&mut Context::from_waker(&owner));
+    assert!(first.is_pending(), "it is held");
+    drop(owner);
+    // Replaces the waker, and so drops the guard.
+    let second = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let granted = match second {
+        Poll::Ready(granted) => granted,
+        Poll::Pending => wait::within("it is granted", LIMIT, waits).await,
+    };
+    let _held = granted.expect("it came free");
+}

@@ -1,0 +1,27 @@
+-- The rest of `acquire_all.lua`: somebody has one of the locks, or queues for it.
+missing = {}
+for i = 1, count do
+  local key, queue = KEYS[2 * i], KEYS[2 * i + 1]
+  local value, line = found[2 * i - 1], as_line(found[2 * i])
+  if value and string.sub(value, 1, 32) == ARGV[4 + i] then
+    local fence, reserve = string.match(value, '^%x+:(%d+):(%d+)')
+    answers[i] = {1, fence, reserve, #line}
+  else
+    if not value and line ~= '' then
+      value = settle(key, queue, line, process, milliseconds(), channels)
+    end
+    if value then
+      return {0, i, redis.call('PTTL', key)}
+    end
+    missing[#missing + 1] = i
+  end
+end
+if missing[1] then
+  take_missing()
+end
+for i = 1, count do
+  if type(answers[i]) == 'table' then
+    redis.call('PEXPIRE', KEYS[2 * i], ttl)
+  end
+end
+return {1, answers}

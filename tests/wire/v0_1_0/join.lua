@@ -1,0 +1,71 @@
+-- Takes a share of a lock, or takes it again, or queues for one.
+--
+-- KEYS[1] the lock; KEYS[2] the last fence of the namespace; KEYS[3] the lock's queue; KEYS[4] its shares
+-- ARGV[1] token, 32 characters; ARGV[2] ttl in ms; ARGV[3] how many shares there are at most, 0 for no bound; ARGV[4] the process,
+-- 32 characters; ARGV[5] `+` or `-` to queue, listening or not, else ``; ARGV[6] prefix of the channels
+-- Returns {1, fence, 0, wanted} if the token has a share now, {0, ms, queued} if there is none to be had, {2, n} if there may be up to
+-- n shares, which is more than ARGV[3].
+--
+-- Guarantees:
+-- - While there is a share the lock's own key is set, so that every client of the convention finds it held. It expires with
+--   the share that lasts longest; no share shortens another.
+-- - Each share ends by itself. Those that have ended are removed before anything is decided.
+-- - Who comes while others queue, queues behind them: readers that follow each other do not keep a writer out.
+local now, most = milliseconds(), tonumber(ARGV[3])
+local value = redis.call('GET', KEYS[1])
+local line = read(KEYS[3])
+local limit = limit_of(value)
+if limit and prune(KEYS[1], KEYS[4], now) == 0 then
+  value, limit = false, nil
+end
+
+local function take(fence)
+  local ttl = tonumber(ARGV[2])
+  if limit then
+    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
+  else
+    -- What is left of shares whose lock was deleted is worth nothing.
+    redis.call('DEL', KEYS[4])
+  end
+  local text = string.format('%.0f', ttl)
+  redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', text)
+  redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
+  redis.call('PEXPIRE', KEYS[4], text)
+  return {1, fence, 0, #line}
+end
+
+if limit and redis.call('ZSCORE', KEYS[4], ARGV[1]) then
+  return take(next_fence(KEYS[2], '0'))
+end
+if limit and most > 0 and limit > most then
+  return {2, limit}
+end
+if not value then
+  value, line = settle(KEYS[1], KEYS[3], line, ARGV[4], now, ARGV[6])
+end
+local room = not value or value == ARGV[4] .. ':claim'
+if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', KEYS[4]) < math.max(limit, most)) then
+  local ahead, rest, all = invite(KEYS[1], KEYS[3], line, now, ARGV[6], ARGV[4])
+  room = not ahead or ahead == ARGV[4]
+  line = room and rest or all
+  if ahead == ARGV[4] then
+    store(KEYS[3], line)
+  end
+end
+if not room then
+  if ARGV[5] ~= '' then
+    enter(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], value, now, ARGV[6])
+  end
+  local left = redis.call('PTTL', KEYS[1])
+  if limit and limit > 0 then
+    -- The first share that ends makes room.
+    left = math.min(left, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now)
+  end
+  return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
+end
+local reply = take(next_fence(KEYS[2], '0'))
+-- There may be room for the next as well.
+if line ~= '' then
+  invite(KEYS[1], KEYS[3], line, now, ARGV[6])
+end
+return reply

@@ -1,0 +1,13 @@
+-- Gives up a process's place in a lock's queue, and the lock if it was handed to the process.
+--
+-- KEYS[1] the lock; KEYS[2] the lock's queue; ARGV[1] the process; ARGV[2] prefix of the channels
+-- Returns 1.
+--
+-- Guarantees: a lock that somebody holds is not touched; one that the process had been handed goes to the next in the queue.
+local line = without(read(KEYS[2]), ARGV[1])
+store(KEYS[2], line)
+local value = redis.pcall('GET', KEYS[1])
+if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
+  redis.call('DEL', KEYS[1])
+end
+return 1

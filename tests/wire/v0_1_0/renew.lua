@@ -1,0 +1,24 @@
+-- Renews leases.
+--
+-- KEYS the locks; ARGV for each group of locks, in their order: ttl in ms; how many locks they are, and the token of each
+-- Returns 1 if each carried its token and lives its ttl from now, else for each 1 or 0.
+--
+-- Guarantees: a key that is gone is not created, a key with another value is not touched, and it works
+-- when memory is full, because PEXPIRE needs none.
+local kept, missed, values = {}, false, redis.call('MGET', unpack(KEYS))
+local i, at = 0, 1
+while i < #KEYS do
+  local ttl, size = ARGV[at], ARGV[at + 1]
+  for token = at + 2, at + 1 + size do
+    i = i + 1
+    local value = values[i]
+    if value and string.sub(value, 1, 32) == ARGV[token] then
+      kept[i] = redis.call('PEXPIRE', KEYS[i], ttl)
+    else
+      kept[i] = 0
+    end
+    missed = missed or kept[i] == 0
+  end
+  at = at + 2 + size
+end
+return missed and kept or 1

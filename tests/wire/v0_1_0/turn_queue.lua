@@ -1,0 +1,42 @@
+
+-- The rest of `turn.lua`: nobody waits, or nobody took the lock, or the server refused a command.
+local answers, queued = {}, false
+
+local function release()
+  if foreign then
+    return 0
+  end
+  line = read(queue)
+  if line == '' then
+    redis.call('DEL', key)
+    value = false
+    return 1
+  end
+  local now, behind = milliseconds(), ''
+  if place ~= '' and not string.find(line, process, 1, true) then
+    behind = record(process, place, now)
+  end
+  local handed = hand_on(key, queue, line, now, channels, behind)
+  if handed and behind ~= '' then
+    queued = true
+    return 1
+  end
+  if not handed then
+    redis.call('DEL', key)
+  end
+  value, line = redis.call('GET', key), read(queue)
+  return 1
+end
+
+each({1}, answers, release)
+if type(answers[1]) == 'table' then
+  found = redis.call('MGET', key, queue)
+  value, line = found[1], as_line(found[2])
+end
+if queued then
+  return passed
+end
+each({2}, answers, function()
+  return take(key, queue, value, line, ARGV[5], ARGV[6], ARGV[7], place, more)
+end)
+return answers
