@@ -92,10 +92,12 @@ impl Core {
         may.then_some(heir)
     }
 
-    /// Whether the key of `id`, if that holds it, is to be left free for clients that know no queue.
+    /// Whether the key of `id`, if that holds it alone and does not keep it, is to be left free for clients that know no queue.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
+        let ticket = self.tickets.get(&id);
+        let whole = |ticket: &Ticket| ticket.order.share.is_none() && ticket.kept_until.is_none();
         let queue = self.queues.get(key);
-        let queue = queue.filter(|queue| queue.holder == Some(id));
+        let queue = queue.filter(|queue| queue.holder == Some(id) && ticket.is_some_and(whole));
         queue.is_some_and(|queue| self.makes_way(queue, now))
     }
 

@@ -108,7 +108,8 @@ impl KeyQueue {
     ) {
         self.settled();
         self.turn = None;
-        self.unused = false;
+        // A holder that knows the queue is none of the clients that the key was left free for.
+        self.unused &= queued;
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
             self.place = Place::Queued;

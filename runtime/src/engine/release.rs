@@ -38,14 +38,14 @@ impl Core {
                 if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
                     self.tickets.remove(&id);
                 } else {
-                    self.start_cleanup(id, awaited, now);
+                    self.start_cleanup(id, awaited, false, now);
                 }
                 self.pump(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
                 let makes_way = self.holder_makes_way(id, &key, now);
                 // The removal goes first: the next waiter's acquire follows it on the same connection.
-                self.start_cleanup(id, awaited, now);
+                self.start_cleanup(id, awaited, makes_way, now);
                 self.vacate(id, &key, makes_way, now);
             }
             Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
@@ -61,7 +61,8 @@ impl Core {
         }
     }
 
-    fn start_cleanup(&mut self, id: TicketId, awaited: bool, now: Instant) {
+    /// `makes_way`: whether the key is left free for clients that know no queue.
+    fn start_cleanup(&mut self, id: TicketId, awaited: bool, makes_way: bool, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
@@ -80,6 +81,7 @@ impl Core {
             until: now + terms.ttl(),
             tries: 0,
             open: 0,
+            makes_way,
             origin,
             removed: false,
         });
@@ -107,6 +109,7 @@ impl Core {
         cleanup.tries += 1;
         cleanup.open += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
+        let makes_way = cleanup.makes_way;
         let (key, token, share) = (
             ticket.order.key.clone(),
             ticket.order.token,
@@ -118,7 +121,6 @@ impl Core {
         } else {
             ticket.open.to_vec()
         };
-        let makes_way = keep.is_none() && self.holder_makes_way(id, &key, now);
         let op = match share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {

@@ -135,6 +135,8 @@ pub(super) struct Cleanup {
     pub(super) tries: u32,
     /// Tries that the store may have carried out, or may yet, each counted until it is known that it did not.
     pub(super) open: u32,
+    /// Whether the key is left free for clients that know no queue, also by a removal that is tried again.
+    pub(super) makes_way: bool,
     pub(super) origin: Origin,
     /// Whether a confirmed removal has been seen.
     pub(super) removed: bool,

@@ -173,3 +173,37 @@ fn nobody_of_this_process_takes_it_meanwhile() {
     process.now = begun;
     process.goes_on();
 }
+
+/// Fails if a key that stays for a while after its release counts as one that is left free.
+#[test]
+fn a_lock_that_is_kept_makes_no_way() {
+    let mut process = Process::new(AFTER);
+    let (first, keep) = (process.holder.take().expect("it is held"), 5 * STAY);
+    process.core.release(first, None, START);
+    process.look();
+    let second = process.holder.take().expect("it is handed on");
+    let now = START + 2 * AFTER;
+    process.core.release(second, Some(keep), now);
+    let requests = process.core.take_requests(now);
+    let kept = |op: &Op| matches!(op, Op::Release { makes_way: false, keep, .. } if keep.is_some());
+    assert!(
+        requests.iter().any(|request| kept(&request.op)),
+        "{requests:?}"
+    );
+}
+
+/// Fails if a process of ours that has the key meanwhile is taken for one of the clients that it was left free for.
+#[test]
+fn processes_that_queue_are_no_other_clients() {
+    let mut process = Process::new(AFTER);
+    assert_eq!(process.until_it_makes_way(), Some(AFTER));
+    let op = process.goes_on();
+    let queued = Ok(Reply::Held {
+        left: Some(STAY),
+        queued: true,
+    });
+    process.core.reply(op, queued, process.now);
+    let op = process.asks_later();
+    process.given(op);
+    assert_eq!(process.until_it_makes_way(), Some(AFTER * 2));
+}

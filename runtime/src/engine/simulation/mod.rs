@@ -49,7 +49,7 @@ fn no_seed_breaks_a_promise() {
         // A simulation in which nothing happens would find nothing.
         assert!(total.granted > 50_000, "{total:?}");
         assert!(total.passed > 2_000, "{total:?}");
-        assert!(total.ways > 1_000, "{total:?}");
+        assert!(total.ways > 400, "{total:?}");
         assert!(total.shared > 1_000, "{total:?}");
         assert!(total.downgraded > 1_000, "{total:?}");
         assert!(total.together > 2_000, "{total:?}");

@@ -31,6 +31,9 @@ impl World {
             return;
         };
         let name = (node, caller.key.clone());
+        // What processes use after each other is the server's to count.
+        self.uses
+            .retain(|(user, key), _| *user == node || *key != name.1);
         if caller.reads {
             self.uses.remove(&name);
             return;

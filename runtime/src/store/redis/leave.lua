@@ -9,5 +9,8 @@ store(KEYS[2], line)
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
+elseif not value and line ~= '' then
+  -- It is left free for a while, and only the process that leaves may know that.
+  invite(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2])
 end
 return 1

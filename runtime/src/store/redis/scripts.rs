@@ -282,7 +282,7 @@ fn release(ops: &[&Op], names: &Names) -> Cmd {
             }) => command.arg(millis(*keep)),
             Some(Op::Release {
                 makes_way: true, ..
-            }) => command.arg("0"),
+            }) if companions => command.arg("0"),
             _ => command.arg(""),
         };
         tokens(&mut command, group);
