@@ -5,8 +5,8 @@
 //! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
 //! would have expired by itself.
 //!
-//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells of a lost lease: see
-//! [`Removal::Gone`].
+//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells
+//! of a lost lease: see [`Removal::Gone`].
 
 use std::time::Duration;
 
@@ -228,8 +228,9 @@ impl Core {
 }
 
 impl Cleanup {
-    /// Whether an answer tells of a loss. Nothing else of this ticket can have removed the key then: no other try may have been
-    /// carried out, no acquire is open, and the engine took the lease to last.
+    /// Whether an answer tells of a loss. Nothing else of this ticket can have removed the key
+    /// then: no other try may have been carried out, no acquire is open, and the engine took the
+    /// lease to last.
     fn finds_a_loss(&self, found: bool, certain: bool) -> bool {
         !found && certain && self.open == 1 && matches!(self.origin, Origin::Live(_))
     }

@@ -232,7 +232,8 @@ impl Slot {
         self.finish(Phase::Failed(error))
     }
 
-    /// A caller that has let go and has not asked after it yet is awake, and will ask. A loss that the engine saw first stays one.
+    /// A caller that has let go and has not asked after it yet is awake, and will ask. A loss that
+    /// the engine saw first stays one.
     pub(super) fn release(&self, removal: Removal) -> Option<Waker> {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();
