@@ -46,7 +46,8 @@ pub(crate) async fn run_inside<F: Future>(
     match end {
         Ok(End::Returned(value)) => {
             let keep = keep.and_then(|keep| keep.earned(&value));
-            // The work is done: a lease that the release finds lost does not change its result. The engine logs and counts it.
+            // The work is done: a lease that the release finds lost does not change its result. The
+            // engine logs and counts it.
             let _ = taken.release(keep).await;
             Ok(value)
         }

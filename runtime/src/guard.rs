@@ -30,11 +30,13 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was lost before: it had ended by this call, or the store answers that it does not have the
-    /// lock any more. What was done under the guard may have met another holder. Of several keys the first that is gone is named.
+    /// [`LockError::Lost`] if the lease was lost before: it had ended by this call, or the store
+    /// answers that it does not have the lock any more. What was done under the guard may have met
+    /// another holder. Of several keys the first that is gone is named.
     ///
-    /// Only a certain answer is a loss: a release that is tried again after a lost answer and finds nothing may have been carried out
-    /// the first time. A lock that is handed over inside the process asks the store nothing.
+    /// Only a certain answer is a loss: a release that is tried again after a lost answer and finds
+    /// nothing may have been carried out the first time. A lock that is handed over inside the
+    /// process asks the store nothing.
     pub async fn release(self) -> Result<(), LockError> {
         let lasted = self.check();
         let found = self.taken.release(None).await;

@@ -30,8 +30,9 @@ tokio::task_local! {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already that has not
-/// [ended](LockPool::install), [`LockError::Unavailable`] if the store cannot be reached within about a second.
+/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already that
+/// has not [ended](LockPool::install), [`LockError::Unavailable`] if the store cannot be reached
+/// within about a second.
 pub async fn init(url: &str) -> Result<(), LockError> {
     refuse_second()?;
     LockPool::builder().url(url).connect().await?.install()
@@ -125,7 +126,8 @@ pub(crate) fn install(pool: LockPool) -> Result<(), LockError> {
     };
     let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
-    // Under the lock: of several that are installed at once in the place of one that has ended, the first stays.
+    // Under the lock: of several that are installed at once in the place of one that has ended, the
+    // first stays.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
     // Its engine may have something to do when the last of its pools goes.
@@ -133,7 +135,8 @@ pub(crate) fn install(pool: LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Puts `pool` in the place of one that gives no locks any more, and returns that; nothing where the present one lives.
+/// Puts `pool` in the place of one that gives no locks any more, and returns that; nothing where
+/// the present one lives.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }

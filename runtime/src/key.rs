@@ -10,8 +10,9 @@ pub(crate) const MAX_LEN: usize = 512;
 
 /// The word of leasehold's own keys; the encoding of values never produces it.
 ///
-/// Each of them is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…` where the namespace has a brace. So no
-/// namespace may contain the word, and no key may have it as a part.
+/// Each of them is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…` where
+/// the namespace has a brace. So no namespace may contain the word, and no key may have it as a
+/// part.
 pub(crate) const RESERVED: &str = "%leasehold";
 
 /// The longest namespace, in bytes.

@@ -92,8 +92,9 @@ impl LockPool {
         Self::builder().url(url).connect().await
     }
 
-    /// Makes this the pool of all annotated functions that name no other. It takes the place of an installed pool that gives no
-    /// locks any more: one that was [shut down](Self::shutdown), or whose engine has stopped.
+    /// Makes this the pool of all annotated functions that name no other. It takes the place of an
+    /// installed pool that gives no locks any more: one that was [shut down](Self::shutdown), or
+    /// whose engine has stopped.
     ///
     /// # Errors
     ///
@@ -102,7 +103,8 @@ impl LockPool {
         installed::install(self.clone())
     }
 
-    /// Makes this the pool of annotated functions with `pool = "name"`, as [`install`](Self::install) does without a name.
+    /// Makes this the pool of annotated functions with `pool = "name"`, as
+    /// [`install`](Self::install) does without a name.
     ///
     /// # Errors
     ///
@@ -304,8 +306,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key. It may not contain `%leasehold`, the
-    /// word of leasehold's own keys.
+    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    /// It may not contain `%leasehold`, the word of leasehold's own keys.
     ///
     /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
     /// server, with two counters for its fences.

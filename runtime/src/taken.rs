@@ -137,8 +137,9 @@ impl Taken {
         Ok(())
     }
 
-    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's answers, at most ttl/10 and 1 s. Where
-    /// the store did not have one of the locks any more, that lease was lost; of several the first is told.
+    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's
+    /// answers, at most ttl/10 and 1 s. Where the store did not have one of the locks any more,
+    /// that lease was lost; of several the first is told.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
     pub(crate) async fn release(mut self, keep: Option<Duration>) -> Result<(), LockError> {

@@ -32,6 +32,11 @@ async fn conforms(brand: &'static Brand) {
     let pool = LockPool::connect(&server.url()).await.expect("it answers");
     let report = pool.check().await.expect("it can be asked");
     assert_eq!(report.findings, [], "{report}");
+    let clients: String = server.probe().run(redis::cmd("CLIENT").arg("LIST"));
+    let named = |line: &&str| line.contains(" name=leasehold:");
+    let ours = clients.lines().find(named).expect("it has a name");
+    let library = format!(" lib-name=leasehold lib-ver={}", env!("CARGO_PKG_VERSION"));
+    assert!(ours.contains(&library), "{ours}");
 }
 
 /// Fails if slots, redirects or a slot on its way are told in another form.

@@ -66,7 +66,8 @@ async fn single(pool: &LockPool, id: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a lock is to be had only by luck while another client flushes all scripts, or if a lease is lost by it.
+/// Fails if a lock is to be had only by luck while another client flushes all scripts, or if a
+/// lease is lost by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_flushes_costs_no_lock_and_no_lease() {
     let server = Server::start();

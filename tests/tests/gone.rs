@@ -1,4 +1,5 @@
-//! A release that finds the lock gone is told. A file of its own: it listens to all that the process logs and counts.
+//! A release that finds the lock gone is told. A file of its own: it listens to all that the
+//! process logs and counts.
 
 use std::fmt::{Debug, Write as _};
 use std::future::{pending, ready};
@@ -200,7 +201,8 @@ async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockErr
     Ok(7)
 }
 
-/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well; or if the other client's lock is touched.
+/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well;
+/// or if the other client's lock is touched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_is_told() {
     let scene = Scene::new().await;
@@ -254,7 +256,7 @@ async fn shares_places_and_downgraded_locks_are_missed_as_well() {
     scene.expect(&["share", "place", "less"]);
 }
 
-/// Fails if a lock of several keys is well although one of them was gone, or if the others stay.
+/// Fails if a lock of several keys is well although one of them was gone, or if the rest stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_keys_any_that_is_gone_is_told() {
     let scene = Scene::new().await;
@@ -308,7 +310,8 @@ async fn what_was_lost_before_is_counted_once() {
     scene.expect(&["k", "late"]);
 }
 
-/// Fails if a release whose first try was carried out, and not answered, is taken for a loss; or if any other release is.
+/// Fails if a release whose first try was carried out, and not answered, is taken for a loss; or if
+/// any other release is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_was_carried_out_is_no_loss() {
     let scene = Scene::new().await;

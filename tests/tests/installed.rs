@@ -1,4 +1,5 @@
-//! A pool that gives no locks any more is replaced. A file of its own: what is installed belongs to the process.
+//! A pool that gives no locks any more is replaced. A file of its own: what is installed belongs to
+//! the process.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -67,7 +68,8 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Fails if a process whose engine has stopped must be restarted, as nothing else can be installed; or if a living pool is replaced.
+/// Fails if a process whose engine has stopped must be restarted, as nothing else can be installed;
+/// or if a living pool is replaced.
 #[test]
 fn a_pool_that_has_ended_is_replaced_and_a_living_one_is_not() {
     let runtime = runtime();

@@ -73,8 +73,9 @@ pub(crate) enum Signal {
     Failed(TicketId, LockError),
     /// The lock was not taken, and its call may ask for its locks one by one.
     Apart(TicketId),
-    /// A release came to its end, or took too long for the caller that waits for it. [`Removal::Gone`] is told of each release that
-    /// finds the lock gone, whether or not a caller waits.
+    /// A release came to its end, or took too long for the caller that waits for it.
+    /// [`Removal::Gone`] is told of each release that finds the lock gone, whether or not a caller
+    /// waits.
     Released { ticket: TicketId, removal: Removal },
     /// The shutdown of this number is over.
     ShutDown(u64, ShutdownReport),

@@ -41,7 +41,8 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired before an answer came.
+/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired
+/// before an answer came.
 pub(super) fn released(confirmed: bool) {
     #[cfg(feature = "metrics")]
     add(if confirmed {

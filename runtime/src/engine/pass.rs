@@ -1,10 +1,12 @@
 //! Passing a lock on from one call of this process to the next, without asking the store.
 //!
-//! The key keeps its token, and the token moves to the next call together with what is left of the lease. That is safe because
-//! nothing else has changed hands: the lease is counted from the same request, both calls have the same ttl (so no request of the
-//! old one that is still under way can shorten the new one's), and the fence comes from a block that the store gave away with the
-//! lock. A store that has lost the lock is not asked, so as many calls as there are fences in the block may begin on a lease that is lost: with
-//! fences below that of a new holder, and as long as half of the ttl is left. Where any of this is not so, the lock is released and asked for anew.
+//! The key keeps its token, and the token moves to the next call together with what is left of the
+//! lease. That is safe because nothing else has changed hands: the lease is counted from the same
+//! request, both calls have the same ttl (so no request of the old one that is still under way can
+//! shorten the new one's), and the fence comes from a block that the store gave away with the lock.
+//! A store that has lost the lock is not asked, so as many calls as there are fences in the block
+//! may begin on a lease that is lost: with fences below that of a new holder, and as long as half
+//! of the ttl is left. Where any of this is not so, the lock is released and asked for anew.
 
 use super::core::{Core, Signal};
 use super::meter;

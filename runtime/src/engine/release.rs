@@ -5,8 +5,8 @@
 //! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
 //! would have expired by itself.
 //!
-//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells of a lost lease: see
-//! [`Removal::Gone`].
+//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells
+//! of a lost lease: see [`Removal::Gone`].
 
 use std::time::Duration;
 
@@ -252,8 +252,9 @@ impl Core {
 }
 
 impl Cleanup {
-    /// Whether an answer at `now` that the lock is not there tells of a loss. Nothing of this ticket can have removed the key then:
-    /// no other try may have been carried out, no acquire is open, and the key cannot have expired by itself.
+    /// Whether an answer at `now` that the lock is not there tells of a loss. Nothing of this ticket
+    /// can have removed the key then: no other try may have been carried out, no acquire is open,
+    /// and the key cannot have expired by itself.
     fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1

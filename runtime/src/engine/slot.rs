@@ -264,8 +264,8 @@ impl Slot {
         self.finish(Phase::Failed(error))
     }
 
-    /// A task that has let go and has not asked after the release is awake, and will ask: it is not woken. A loss that the engine saw
-    /// first stays one.
+    /// A task that has let go and has not asked after the release is awake, and will ask: it is not
+    /// woken. A loss that the engine saw first stays one.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let mut state = self.state();

@@ -133,7 +133,8 @@ pub(super) struct Cleanup {
     /// By then the key has expired by itself.
     pub(super) until: Instant,
     pub(super) tries: u32,
-    /// Tries that the store may have carried out, or may yet, each counted until it is known that it did not.
+    /// Tries that the store may have carried out, or may yet, each counted until it is known that
+    /// it did not.
     pub(super) open: u32,
     /// Whether the key is left free for clients that know no queue, also by a removal that is tried again.
     pub(super) makes_way: bool,

@@ -272,7 +272,8 @@ pub(crate) enum Reply {
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// Whether it did, or may have. False is certain: of a quorum, so many nodes did not have the key that no majority can have had it.
+        /// Whether it did, or may have. False is certain: of a quorum, so many nodes did not have
+        /// the key that no majority can have had it.
         found: bool,
         /// Whether every acquire listed in `after` went before this on the same connection, so that none
         /// of them can still take the key.

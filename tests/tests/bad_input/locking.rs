@@ -126,7 +126,8 @@ async fn keys() {
         .expect("512 bytes are fine");
 }
 
-/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be overwritten, or a lock deleted.
+/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be
+/// overwritten, or a lock deleted.
 #[tokio::test]
 async fn names_of_our_own() {
     let server = Server::start();
@@ -386,7 +387,8 @@ async fn a_server_that_begins_to_talk_nonsense() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or spoils the pool for good.
+/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or
+/// spoils the pool for good.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer() {
     let server = Server::start();

@@ -7,7 +7,8 @@ use leasehold_tests::quorum::Quorum;
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// Fails if the loss of a majority is dropped, or if what one node has lost, or one that does not answer, counts as one.
+/// Fails if the loss of a majority is dropped, or if what one node has lost, or one that does not
+/// answer, counts as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_no_majority_has_any_more_is_missed() {
     let nodes = Quorum::older_than(3, TTL);

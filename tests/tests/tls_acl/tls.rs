@@ -35,7 +35,8 @@ async fn a_server_of_a_known_authority_is_trusted() {
     assert_eq!(report.find("plain-text"), None, "{report}");
 }
 
-/// Fails if only what comes in plain text is looked at: a line without an end kept a caller for minutes.
+/// Fails if only what comes in plain text is looked at: a line without an end kept a caller for
+/// minutes.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer_is_refused() {
     let authority = Authority::new();

@@ -57,7 +57,8 @@ fn ends(core: &mut Core) -> Vec<Removal> {
         .collect()
 }
 
-/// Fails if the answer is dropped: whole locks, shares and places, with a caller that waits and without.
+/// Fails if the answer is dropped: whole locks, shares and places, with a caller that waits and
+/// without.
 #[test]
 fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     let permit = share(Share::Permit(3));
@@ -78,7 +79,7 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     }
 }
 
-/// Fails if a lock that was to be kept, or that had been downgraded, is missed by nobody.
+/// Fails if a lock that was to be kept, or that had been downgraded, is not missed.
 #[test]
 fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     let mut kept = core();
@@ -178,7 +179,8 @@ fn an_abandoned_acquire_misses_nothing() {
     assert!(!told.contains(&Removal::Gone), "{told:?}");
 }
 
-/// Fails if an acquire that is still open is forgotten: it may have set the key again, or not at all yet.
+/// Fails if an acquire that is still open is forgotten: it may have set the key again, or not at
+/// all yet.
 #[test]
 fn with_an_acquire_open_nothing_is_certain() {
     let mut core = core();

@@ -1,12 +1,13 @@
 //! Where replies may be cut, and whether they are replies at all: bytes in, a verdict out.
 //!
-//! The parser of the crate `redis` begins a line anew with every piece of it, and waits for the end of a line, or of as many bytes as it was
-//! promised, however long that takes. This goes in front of it. It looks at each byte of the protocol's lines once, passes lines on whole, and
-//! refuses what no server answers to us: so a reply costs what its length costs, in whichever pieces it comes, and there is a bound
-//! to what a server can make us keep.
+//! The parser of the crate `redis` begins a line anew with every piece of it, and waits for the end
+//! of a line, or of as many bytes as it was promised, however long that takes. This goes in front
+//! of it. It looks at each byte of the protocol's lines once, passes lines on whole, and refuses
+//! what no server answers to us: so a reply costs what its length costs, in whichever pieces it
+//! comes, and there is a bound to what a server can make us keep.
 //!
-//! It knows no socket. [`Framer::accept`] is given what was read and keeps the line that has not ended; [`Framer::ready`] is what may be
-//! parsed, until that is [taken](Framer::take).
+//! It knows no socket. [`Framer::accept`] is given what was read and keeps the line that has not
+//! ended; [`Framer::ready`] is what may be parsed, until that is [taken](Framer::take).
 
 use std::fmt;
 
@@ -19,7 +20,8 @@ const LONGEST_NUMBER: usize = 32;
 /// The most values that one may consist of. A cluster has 16,384 slots.
 const MOST: u64 = 64 * 1024;
 
-/// The longest text, and the longest reply with all that is in it. What we ask for has a few kilobytes; the map of a cluster may have more.
+/// The longest text, and the longest reply with all that is in it. What we ask for has a few
+/// kilobytes; the map of a cluster may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// So deep an array may lie in arrays. What we ask for goes three deep.
@@ -124,7 +126,8 @@ impl Framer {
         Ok(&bytes[count..])
     }
 
-    /// How long this line may be, by its first byte, which is the first of `bytes` if the line begins there.
+    /// How long this line may be, by its first byte, which is the first of `bytes` if the line
+    /// begins there.
     fn longest_line(&self, bytes: &[u8]) -> Result<usize, Garbage> {
         match self.line.first().or(bytes.first()) {
             Some(b'+' | b'-' | b'(' | b',') | None => Ok(LONGEST_LINE),
@@ -283,7 +286,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes out, and the verdict, of a stream that comes in pieces of these lengths, again and again.
+    /// What comes out, and the verdict, of a stream that comes in pieces of these lengths, again
+    /// and again.
     fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
         let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
         for piece in pieces.iter().cycle() {
@@ -349,7 +353,8 @@ mod tests {
         }
     }
 
-    /// Fails if something is waited for that no server sends us: a caller would wait with it, and its memory grow.
+    /// Fails if something is waited for that no server sends us: a caller would wait with it, and
+    /// its memory grow.
     #[test]
     fn what_is_no_reply_is_refused_as_soon_as_it_is_seen() {
         let endless = [b"+".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
@@ -407,7 +412,8 @@ mod tests {
         assert!(whole(deep.as_bytes()));
     }
 
-    /// Fails if a byte is looked at again because more has come: a long reply in small pieces would cost the square of its length.
+    /// Fails if a byte is looked at again because more has come: a long reply in small pieces would
+    /// cost the square of its length.
     #[test]
     fn every_byte_is_looked_at_once() {
         let line = [vec![b'+'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
@@ -444,8 +450,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if the pieces that a reply comes in make a difference, if a part of a line is passed on, or if what the crate's parser takes
-        /// is refused.
+        /// Fails if the pieces that a reply comes in make a difference, if a part of a line is
+        /// passed on, or if what the crate's parser takes is refused.
         #[test]
         fn the_pieces_do_not_matter(
             replies in prop::collection::vec(reply(), 1..6),

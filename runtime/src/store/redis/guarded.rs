@@ -14,7 +14,8 @@ use super::framer::{Framer, Garbage};
 /// So much is read at a time at most.
 const PIECE: usize = 16 * 1024;
 
-/// A stream whose replies come to the reader in whole lines, and that ends with an error where it brings something else.
+/// A stream whose replies come to the reader in whole lines, and that ends with an error where it
+/// brings something else.
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
@@ -23,7 +24,8 @@ pub(super) struct Guarded<S> {
     verdict: Verdict,
 }
 
-/// What came instead of a reply. The crate tells those that wait for several replies only that the connection has ended.
+/// What came instead of a reply. The crate tells those that wait for several replies only that the
+/// connection has ended.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Verdict(Arc<OnceLock<Garbage>>);
 
@@ -126,7 +128,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Fails if a reader gets a part of a line, which its parser would begin anew each time, or waits for what has come.
+    /// Fails if a reader gets a part of a line, which its parser would begin anew each time, or
+    /// waits for what has come.
     #[tokio::test]
     async fn a_reader_gets_whole_lines_as_they_come() {
         let (stream, mut other) = duplex(1024);

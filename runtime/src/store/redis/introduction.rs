@@ -24,13 +24,14 @@ fn shown(character: char) -> char {
     }
 }
 
-/// `settings` that tell the library. The crate sends it with the log-in and ignores what is answered.
+/// `settings` that tell the library. The crate sends it with the log-in and ignores what is
+/// answered.
 pub(super) fn tell_library(settings: RedisConnectionInfo) -> RedisConnectionInfo {
     settings.set_lib_name(LIBRARY.0, LIBRARY.1)
 }
 
-/// Names the connection, as the first command of a pipeline, whose answer is of no interest: a server that does not know the command, or
-/// does not permit it, serves all the same.
+/// Names the connection, as the first command of a pipeline, whose answer is of no interest: a
+/// server that does not know the command, or does not permit it, serves all the same.
 fn name() -> Cmd {
     cmd("CLIENT").arg("SETNAME").arg(&*NAME).to_owned()
 }

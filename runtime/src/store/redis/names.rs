@@ -294,8 +294,8 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another, in whichever namespaces: it would
-        /// overwrite a counter, or delete a lock that is held.
+        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another,
+        /// in whichever namespaces: it would overwrite a counter, or delete a lock that is held.
         #[test]
         fn no_lock_is_the_companion_of_another(
             namespace in of_own_words(),

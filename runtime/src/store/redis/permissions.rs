@@ -29,8 +29,9 @@ pub(crate) const COMMANDS: &[&str] = &[
 /// turn, and look from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
-/// What a user may be allowed besides: `eval` sends a script by its source where the server forgets it as fast as it is loaded, and
-/// `client|setname` names the connection in `CLIENT LIST`. Without them locks work all the same.
+/// What a user may be allowed besides: `eval` sends a script by its source where the server forgets
+/// it as fast as it is loaded, and `client|setname` names the connection in `CLIENT LIST`. Without
+/// them locks work all the same.
 pub(crate) const BESIDES: &[&str] = &["eval", "client|setname"];
 
 /// What a user needs besides for locks that are `shared` or have `permits`.

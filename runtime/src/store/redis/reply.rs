@@ -108,7 +108,8 @@ pub(super) fn read(op: &Op, value: Value, scripts: Scripts) -> Result<Reply, Fai
         .unwrap_or_else(|| Err(garbage("an answer of another shape")))
 }
 
-/// The replies to `ops`, which left together. A grant without a fence is believed of [`Scripts::Plain`] only.
+/// The replies to `ops`, which left together. A grant without a fence is believed of
+/// [`Scripts::Plain`] only.
 pub(super) fn read_all(ops: &[&Op], value: Value, scripts: Scripts) -> Vec<Result<Reply, Failure>> {
     let shapeless = || Err(garbage("an answer of another shape"));
     match (ops, value) {

@@ -1,7 +1,8 @@
 //! Scripts by their source, for a server that forgets them as fast as they are loaded.
 //!
-//! A request calls its script by hash. The first `NOSCRIPT` loads the scripts again. If a request behind that load is answered so as well, as
-//! under a storm of `SCRIPT FLUSH` or behind a proxy that spreads requests, the next requests carry the source itself (`EVAL`).
+//! A request calls its script by hash. The first `NOSCRIPT` loads the scripts again. If a request
+//! behind that load is answered so as well, as under a storm of `SCRIPT FLUSH` or behind a proxy
+//! that spreads requests, the next requests carry the source itself (`EVAL`).
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use super::scripts;
 /// For how long requests carry the source after the server has forgotten scripts twice in a row.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// What is known of one connection's server and its scripts. Requests have numbers, in the order in which they are sent.
+/// What is known of one connection's server and its scripts. Requests have numbers, in the order in
+/// which they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     /// The number of the last load, if no script has been found behind it.
@@ -41,7 +43,8 @@ impl Memory {
         }
     }
 
-    /// The server did not find the script of the request of this number; whether the scripts are to be loaded again.
+    /// The server did not find the script of the request of this number; whether the scripts are to
+    /// be loaded again.
     pub(super) fn missed(&mut self, number: u64, now: Instant) -> bool {
         let again = self.load.is_some_and(|load| load < number);
         if again && !self.refused {
@@ -83,7 +86,8 @@ pub(super) fn by_source(command: &Cmd) -> Cmd {
     whole
 }
 
-/// Whether a script was refused for the lack of the permission to send its source, and not for what it does.
+/// Whether a script was refused for the lack of the permission to send its source, and not for what
+/// it does.
 pub(super) fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if error.code() == "NOPERM" && error.details().unwrap_or_default().contains("'eval'"))
@@ -95,7 +99,8 @@ mod tests {
 
     use super::*;
 
-    /// Fails if one loss of the scripts is taken for two: what was sent before they were loaded again is answered late.
+    /// Fails if one loss of the scripts is taken for two: what was sent before they were loaded
+    /// again is answered late.
     #[test]
     fn what_was_sent_before_the_load_does_not_count() {
         let (now, mut memory) = (Instant::now(), Memory::default());

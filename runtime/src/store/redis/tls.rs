@@ -69,7 +69,8 @@ impl Tls {
 }
 
 impl Tls {
-    /// Shakes hands with the server at the other end of `stream`, which must prove that it is `host`.
+    /// Shakes hands with the server at the other end of `stream`, which must prove that it is
+    /// `host`.
     pub(super) async fn reach(
         &self,
         host: &str,

@@ -72,7 +72,8 @@ pub(super) enum Question {
         answered: usize,
         found: usize,
         ordered: usize,
-        /// How many certainly did not have the key: their answer is to the first try that could remove it.
+        /// How many certainly did not have the key: their answer is to the first try that could
+        /// remove it.
         without: usize,
     },
 }
@@ -226,8 +227,8 @@ impl Ballot {
         };
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
-        // Lost only if too few nodes are left that can have had it: one that is silent may, and one that has refused the lock, as it
-        // still had another's, may have answered first.
+        // Lost only if too few nodes are left that can have had it: one that is silent may, and one
+        // that has refused the lock, as it still had another's, may have answered first.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {

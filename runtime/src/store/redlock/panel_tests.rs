@@ -478,7 +478,8 @@ fn a_lock_that_a_quorum_had_is_found_whoever_answers_first() {
     }
 }
 
-/// Fails if a node that says nothing counts as one without the key: it may have had it, so the lock need not be lost.
+/// Fails if a node that says nothing counts as one without the key: it may have had it, so the lock
+/// need not be lost.
 #[test]
 fn a_lock_is_missed_only_if_no_majority_can_have_had_it() {
     for (had, missed) in [
