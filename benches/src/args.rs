@@ -25,7 +25,8 @@ pub(crate) enum Command {
     /// Writes measured tables and a plot into a page, from files that --json wrote; of a contestant in a row that is in
     /// several of them the last one counts
     Report {
-        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` all others
+        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` all
+        /// others
         #[arg(long)]
         section: Section,
         /// Files of an earlier --json
@@ -55,7 +56,8 @@ pub(crate) struct RunArguments {
     /// The two-minute subset, without other languages: shows that everything works and judges no time
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Only these rows, parted by commas; `open` and `closed` are all of theirs, and `open_1000:current_thread:busy` is a row in some of its setups
+    /// Only these rows, parted by commas; `open` and `closed` are all of theirs, and
+    /// `open_1000:current_thread:busy` is a row in some of its setups
     #[arg(long, value_delimiter = ',', value_name = "ROW")]
     pub(crate) rows: Vec<String>,
     /// Only these contestants, parted by commas
@@ -64,7 +66,8 @@ pub(crate) struct RunArguments {
     /// How often each contestant does each row [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// How long each measurement is, in milliseconds [default: 3000, in the rows `open_…` and `closed_…` 600 to 1600, with --quick 300]
+    /// How long each measurement is, in milliseconds [default: 3000, in the rows `open_…` and
+    /// `closed_…` 600 to 1600, with --quick 300]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: Option<u64>,
     /// How long a waiter may wait, in milliseconds, before it counts as lost

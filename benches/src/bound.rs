@@ -1,4 +1,5 @@
-//! What services are to see, as bounds of ratios to hand-written code that hold in each row and setup.
+//! What services are to see, as bounds of ratios to hand-written code that hold in each row and
+//! setup.
 
 use crate::args::Pace;
 use crate::entry::{self, Entry};
@@ -81,7 +82,8 @@ const fn bound(
 }
 
 impl Bound {
-    /// The ratio in each of its rows and setups that was measured, with their names, the best first.
+    /// The ratio in each of its rows and setups that was measured, with their names, the best
+    /// first.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();

@@ -1,7 +1,9 @@
-//! A network with a delay: a process of its own that passes on what comes, each way, a fixed time after it has come.
+//! A network with a delay: a process of its own that passes on what comes, each way, a fixed time
+//! after it has come.
 //!
-//! One thread does all: with a thread for each direction it would take more of the processors that client and
-//! server need. The tests' proxy sleeps on tokio's timer, which knows whole milliseconds only.
+//! One thread does all: with a thread for each direction it would take more of the processors that
+//! client and server need. The tests' proxy sleeps on tokio's timer, which knows whole milliseconds
+//! only.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};

@@ -35,7 +35,8 @@ impl Entry {
         self.row.title.to_owned() + &words.unwrap_or_default()
     }
 
-    /// Whether `name` asks for it: by the row, or the row's group (what stands before its first underscore), and then any words of the setup.
+    /// Whether `name` asks for it: by the row, or the row's group (what stands before its first
+    /// underscore), and then any words of the setup.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
         let row = parts.next().unwrap_or_default();
@@ -62,7 +63,8 @@ pub(crate) fn all() -> impl Iterator<Item = Entry> {
     rows.flat_map(Row::entries)
 }
 
-/// What the names ask for, or what belongs to the pace; an unknown name is an error that lists the known ones.
+/// What the names ask for, or what belongs to the pace; an unknown name is an error that lists the
+/// known ones.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<Entry>, String> {
     if names.is_empty() {
         let against = |entry: &Entry| AGAINST.iter().any(|row| row.name == entry.row.name);
@@ -93,7 +95,8 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Who does a row: those asked for, or all; controls only if asked for, the earlier build whenever there is one.
+/// Who does a row: those asked for, or all; controls only if asked for, the earlier build whenever
+/// there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

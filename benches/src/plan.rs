@@ -14,7 +14,8 @@ pub(crate) struct Plan {
     pub(crate) url: String,
     /// What the tasks do
     pub(crate) work: Work,
-    /// How many tasks there are (with `keep` and `weigh`: leases or waiters; with `open`: pairs that are due a second)
+    /// How many tasks there are (with `keep` and `weigh`: leases or waiters; with `open`: pairs
+    /// that are due a second)
     pub(crate) tasks: u32,
     /// The ttl of each lock, in milliseconds
     pub(crate) ttl_ms: u64,

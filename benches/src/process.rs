@@ -20,8 +20,8 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// The CPU time that the threads of a process have used that run now, to the nanosecond; [`cpu`] where the system does not tell it.
-/// It is for those that start and end no threads meanwhile.
+/// The CPU time that the threads of a process have used that run now, to the nanosecond; [`cpu`]
+/// where the system does not tell it. It is for those that start and end no threads meanwhile.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {

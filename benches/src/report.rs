@@ -31,7 +31,8 @@ impl Section {
     }
 }
 
-/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside the page.
+/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside
+/// the page.
 pub(crate) fn write(section: Section, files: &[PathBuf], page: &Path) -> Result<(), Fault> {
     let measures = measure::read(files)?;
     let old =
@@ -80,8 +81,10 @@ fn services(measures: &[Measure]) -> String {
     for (rows, title) in SERVICES {
         let names = entry::chosen(&[(*rows).to_owned()], Pace::Full).unwrap_or_default();
         let names: Vec<String> = names.iter().map(Entry::name).collect();
-        let table = table::ratios(&names, measures);
-        let _ = write!(text, "\n### {title}\n\n{table}");
+        if measures.iter().any(|measure| names.contains(&measure.row)) {
+            let table = table::ratios(&names, measures);
+            let _ = write!(text, "\n### {title}\n\n{table}");
+        }
     }
     text.push('\n');
     text

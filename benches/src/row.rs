@@ -209,7 +209,8 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// What services do: requests at some rate, on either runtime, on a machine that has other work too. The closed loops are those of the rows above.
+/// What services do: requests at some rate, on either runtime, on a machine that has other work
+/// too. The closed loops are those of the rows above.
 pub(crate) const SERVICE_ROWS: &[Row] = &[
     open(
         "open_200",
@@ -336,7 +337,8 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// Pairs that are due at random, so many a second on average. The fewer there are, the longer is the window.
+/// Pairs that are due at random, so many a second on average. The fewer there are, the longer is
+/// the window.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     Row {
         setups: setup::EVERY,

@@ -1,4 +1,5 @@
-//! What a row is measured in: the runtime of the client, the network to the server, and what else runs on the machine.
+//! What a row is measured in: the runtime of the client, the network to the server, and what else
+//! runs on the machine.
 
 use clap::ValueEnum;
 
@@ -39,7 +40,8 @@ use Beside::{Busy, Nothing};
 use Network::{Delayed, Loopback};
 use Runtime::{CurrentThread, MultiThread};
 
-/// Both runtimes, on loopback and through the delay, with nothing and with busy processes beside them.
+/// Both runtimes, on loopback and through the delay, with nothing and with busy processes beside
+/// them.
 pub(crate) const EVERY: &[Setup] = &[
     setup(MultiThread, Loopback, Nothing),
     setup(CurrentThread, Loopback, Nothing),

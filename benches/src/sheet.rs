@@ -57,7 +57,8 @@ impl Sheet {
         measures
     }
 
-    /// The median of what a contestant had in each round for what the measure of all had in the same.
+    /// The median of what a contestant had in each round for what the measure of all had in the
+    /// same.
     fn ratio(&self, contestant: &str, metric: &str, rounds: &Rounds) -> Option<f64> {
         let (_, of_base) = self.samples.iter().find(|(name, _)| name == BASE)?;
         let base = of_base.get(metric).filter(|_| contestant != BASE)?;
@@ -82,7 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of rounds, or if a round that one of them has not counts.
+    /// Fails if medians are divided instead of rounds, or if a round that one of them has not
+    /// counts.
     #[test]
     fn ratios_are_of_one_round() {
         let mut sheet = Sheet::default();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::figures::{FAULTS, METRICS};
 use crate::measure::{Measure, find};
+use crate::sheet::BASE;
 
 /// The table of one row: a line for each contestant, a column for each metric that somebody has.
 pub(crate) fn row(
@@ -75,8 +76,10 @@ pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     for row in rows {
         let of_row = measures.iter().filter(|measure| measure.row == *row);
         let of_row: Vec<Measure> = of_row.cloned().collect();
-        for who in contestants(&of_row, &[]) {
-            let _ = write!(text, "| {row} | {who} |");
+        let mut contestants = contestants(&of_row, &[]);
+        contestants.sort_by_key(|who| *who != BASE);
+        for who in contestants {
+            let _ = write!(text, "| `{row}` | {who} |");
             for metric in &metrics {
                 let cell = find(&of_row, row, who, metric).map_or_else(String::new, ratio);
                 let _ = write!(text, " {cell} |");
@@ -186,6 +189,24 @@ mod tests {
         assert!(
             text.contains("| peer | **overlapped**, up to 3 in a round |"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn ratios_stand_below_what_they_are_of() {
+        let of = |who: &str, ratio| Measure {
+            ratio,
+            ..Measure::new("open", who, "p50_us", &[100.0], "2026-01-31")
+        };
+        let measures = [of("leasehold", Some(1.25)), of(BASE, None)];
+        let text = ratios(&["open".to_owned()], &measures);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "| `open` | hand_written | 100 |",
+                "| `open` | leasehold | × 1.25 |"
+            ]
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds on a monotonic clock that counts suspend.
+/// A point in time: nanoseconds on a monotonic clock that counts suspend, but not what a hypervisor pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A number that grows with every acquisition of a key.
+/// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
 /// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
 /// refuse the late writer: store the fence with the row and write only where the stored one is not
@@ -13,7 +13,13 @@ use std::fmt;
 /// ```
 ///
 /// The number is `max(last + 1, the store's clock in microseconds)`, so it keeps growing when a
-/// store restarts with nothing on disk. It fits a signed 64-bit column. Source of the technique: Martin
+/// store restarts with nothing on disk. It fits a signed 64-bit column. On Redis it repeats at 2^53, which the clock reaches in the year 2255.
+///
+/// A store that has lost a lock with its data gives the next holder a greater number. But a process that does not know of the loss yet may hand the
+/// lost lock over to calls of its own, with numbers of the block that it reserved: such a call can begin later and have a
+/// smaller number, and the resource refuses it. A store whose clock is also set back gives smaller numbers itself.
+///
+/// Source of the technique: Martin
 /// Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
@@ -33,8 +39,7 @@ impl Fence {
         self.0
     }
 
-    /// The number for a signed column (`BIGINT`). What a store gives fits for the next 290,000 years; a greater one, made by
-    /// hand, becomes `i64::MAX`.
+    /// The number for a signed column (`BIGINT`). What a store gives fits; a greater one, made by hand, becomes `i64::MAX`.
     pub fn as_i64(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }

@@ -52,6 +52,11 @@ pub(crate) fn counts_changed() -> bool {
     send(Report::Counts)
 }
 
+/// Starts the reporter thread, on a thread of the engine's: one that is started by a caller would have the caller's priority.
+pub(crate) fn begin() {
+    let _ = REPORTER.get_or_init(start);
+}
+
 /// Ends when everything that was reported before has been told.
 pub(crate) fn told() -> oneshot::Receiver<()> {
     let (done, told) = oneshot::channel();
@@ -81,28 +86,33 @@ fn start() -> Option<SyncSender<Report>> {
 
 fn run(reports: &Receiver<Report>) {
     for report in reports {
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
         // A panic of the program's code ends one report, not the thread; the panic hook has shown it.
-        let _ = catch_unwind(AssertUnwindSafe(|| tell(report, dropped)));
+        let _ = catch_unwind(AssertUnwindSafe(|| tell(report)));
     }
 }
 
-fn tell(report: Report, dropped: usize) {
+fn tell(report: Report) {
     match report {
         Report::Log(subscriber, event) => with_default(&subscriber, || {
-            if 0 < dropped {
-                tracing::warn!(
-                    dropped,
-                    "reports were dropped because the log did not take them in time"
-                );
-            }
+            tell_dropped();
             event();
         }),
         #[cfg(feature = "metrics")]
         Report::Counts => crate::engine::tell_counts(),
         Report::Told(done) => {
+            tell_dropped();
             // The asker may have stopped waiting.
             let _ = done.send(());
         }
+    }
+}
+
+fn tell_dropped() {
+    let dropped = DROPPED.swap(0, Ordering::Relaxed);
+    if 0 < dropped {
+        tracing::warn!(
+            dropped,
+            "reports were dropped because the log did not take them in time"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! A timer of the system that the runtime hears of as it hears of a socket.
 //!
-//! tokio's own counts in whole milliseconds, which is longer than what is measured. An arrival that comes by this one costs
-//! the runtime what a request from the network costs it: a return from its poll.
+//! tokio's own counts in whole milliseconds, which is longer than what is measured. An arrival that
+//! comes by this one costs the runtime what a request from the network costs it: a return from its
+//! poll.
 
 use std::io;
 #[cfg(target_os = "linux")]

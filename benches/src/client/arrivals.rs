@@ -1,4 +1,5 @@
-//! When requests come that know nothing of each other: a Poisson process, the same for the same seed.
+//! When requests come that know nothing of each other: a Poisson process, the same for the same
+//! seed.
 
 use leasehold_tests::random::Random;
 
@@ -67,8 +68,9 @@ mod tests {
         values.sum::<f64>() / f64::from(COUNT)
     }
 
-    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process: their spread is their mean, and
-    /// of three of them two are below it. The bounds are 5 standard errors of what is estimated.
+    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process: their spread
+    /// is their mean, and of three of them two are below it. The bounds are 5 standard errors of
+    /// what is estimated.
     #[test]
     fn arrivals_come_at_the_rate_and_at_random() {
         for seed in 1..=5 {

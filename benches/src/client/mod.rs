@@ -1,9 +1,9 @@
 //! A client process: one contestant at work, as the harness tells it.
 //!
-//! Every language's client speaks the same: it connects, prints `ready`, reads `go START` (a stamp of
-//! `CLOCK_MONOTONIC`), works from START to the end of warm-up and window, writes its records to the file and
-//! prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`. An open loop writes no records: what it
-//! has measured is in that object.
+//! Every language's client speaks the same: it connects, prints `ready`, reads `go START` (a stamp
+//! of `CLOCK_MONOTONIC`), works from START to the end of warm-up and window, writes its records to
+//! the file and prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`. An open
+//! loop writes no records: what it has measured is in that object.
 
 mod alarm;
 mod arrivals;

@@ -1,7 +1,8 @@
 //! Pairs that are asked for when they are due, however slow the answers to earlier ones are.
 //!
-//! What a pair takes counts from the moment at which it was due. So an answer that is late, or a runtime that does not get
-//! to asking, counts for all that were due meanwhile, and not for the one request that saw it.
+//! What a pair takes counts from the moment at which it was due. So an answer that is late, or a
+//! runtime that does not get to asking, counts for all that were due meanwhile, and not for the one
+//! request that saw it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +26,8 @@ pub(crate) struct OpenLoop {
     pub(crate) p99_ns: u64,
     /// Pairs that ended in the window.
     pub(crate) ended: u64,
-    /// CPU time of the process for each pair, from the first that ended in the window to the first that ended behind it.
+    /// CPU time of the process for each pair, from the first that ended in the window to the first
+    /// that ended behind it.
     pub(crate) cpu_ns: Option<u64>,
     /// How late a task ran that shares the runtime.
     pub(crate) bystander_p99_ns: u64,
@@ -36,7 +38,8 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // Behind the window, under the same load: what it costs to wake it is no part of what a pair costs.
+    // Behind the window, under the same load: what it costs to wake it is no part of what a pair
+    // costs.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(

@@ -55,6 +55,7 @@ pub(super) fn released(confirmed: bool) {
 
 #[cfg(feature = "metrics")]
 mod counted {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::thread::sleep;
     use std::time::Duration;
@@ -109,11 +110,13 @@ mod counted {
     /// On the reporter thread: hands on what has been counted.
     pub(crate) fn tell_counts() {
         sleep(TOGETHER);
-        KNOWN.store(false, Ordering::Release);
+        // Acquires what was added before the flag was found set.
+        KNOWN.swap(false, Ordering::AcqRel);
         for count in ALL {
             let times = COUNTED[count as usize].swap(0, Ordering::AcqRel);
             if 0 < times {
-                count.tell(times);
+                // A recorder that panics costs this count, and not the others.
+                let _ = catch_unwind(AssertUnwindSafe(|| count.tell(times)));
             }
         }
     }

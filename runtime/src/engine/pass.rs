@@ -3,12 +3,15 @@
 //! The key keeps its token, and the token moves to the next call together with what is left of the lease. That is safe because
 //! nothing else has changed hands: the lease is counted from the same request, both calls have the same ttl (so no request of the
 //! old one that is still under way can shorten the new one's), and the fence comes from a block that the store gave away with the
-//! lock. Where any of this is not so, the lock is released and asked for anew.
+//! lock. A store that has lost the lock is not asked, so as many calls as there are fences in the block may begin on a lease that is lost: with
+//! fences below that of a new holder, and as long as half of the ttl is left. Where any of this is not so, the lock is released and asked for anew.
 
 use super::core::{Core, Signal};
 use super::meter;
+use super::queue::KeyQueue;
 use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::seeded::seeded;
 
 impl Core {
@@ -76,6 +79,7 @@ impl Core {
                 .passing
                 .may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
+            && !self.makes_way(queue, now)
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
@@ -86,6 +90,17 @@ impl Core {
             && !lease.renewing
             && is_untried(ticket);
         may.then_some(heir)
+    }
+
+    /// Whether the key of `id`, if that holds it, is to be left free for clients that know no queue.
+    pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
+        let queue = self.queues.get(key);
+        let queue = queue.filter(|queue| queue.holder == Some(id));
+        queue.is_some_and(|queue| self.makes_way(queue, now))
+    }
+
+    fn makes_way(&self, queue: &KeyQueue, now: Instant) -> bool {
+        !seeded!(self, WayNotMade) && queue.is_to_make_way(self.limits.make_way_after, now)
     }
 }
 

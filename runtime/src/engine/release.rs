@@ -43,9 +43,10 @@ impl Core {
                 self.pump(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
+                let makes_way = self.holder_makes_way(id, &key, now);
                 // The removal goes first: the next waiter's acquire follows it on the same connection.
                 self.start_cleanup(id, awaited, now);
-                self.vacate(id, &key, now);
+                self.vacate(id, &key, makes_way, now);
             }
             Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
             Stage::Releasing(_) => {}
@@ -66,7 +67,10 @@ impl Core {
         };
         let terms = ticket.order.terms;
         let origin = match &ticket.stage {
-            Stage::Held(lease) => Origin::Live(lease.fence),
+            Stage::Held(lease) => Origin::Live {
+                fence: lease.fence,
+                expires: terms.hard(lease.sent),
+            },
             Stage::Lost => Origin::Lost,
             _ => Origin::Abandoned,
         };
@@ -103,22 +107,28 @@ impl Core {
         cleanup.tries += 1;
         cleanup.open += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
-        let (key, token) = (ticket.order.key.clone(), ticket.order.token);
+        let (key, token, share) = (
+            ticket.order.key.clone(),
+            ticket.order.token,
+            ticket.order.share,
+        );
+        let certain = ticket.open.is_empty();
         let after = if seeded!(self, OrderForgotten) {
             Vec::new()
         } else {
             ticket.open.to_vec()
         };
-        let op = match ticket.order.share {
+        let makes_way = keep.is_none() && self.holder_makes_way(id, &key, now);
+        let op = match share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
                 key,
                 token,
                 keep,
+                makes_way,
                 after,
             },
         };
-        let certain = ticket.open.is_empty();
         let flight = Flight::Release {
             ticket: id,
             certain,
@@ -141,7 +151,7 @@ impl Core {
         };
         match result {
             Ok(Reply::Released { found, ordered }) => {
-                if cleanup.finds_a_loss(found, certain) && !seeded!(self, GoneIsReleased) {
+                if !found && cleanup.missed(certain, now) && !seeded!(self, GoneIsReleased) {
                     return self.gone(id, now);
                 }
                 cleanup.removed = true;
@@ -160,7 +170,8 @@ impl Core {
             }
             Ok(_) => {}
             Err(failure) => {
-                if !failure.executed {
+                // An error for good may come from the middle of a script, behind the removal.
+                if !failure.executed && failure.retry != Retry::Never {
                     cleanup.open -= 1;
                 }
                 let pause = match failure.retry {
@@ -209,7 +220,7 @@ impl Core {
     fn gone(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get(&id)
             && let Stage::Releasing(cleanup) = &ticket.stage
-            && let Origin::Live(fence) = cleanup.origin
+            && let Origin::Live { fence, .. } = cleanup.origin
         {
             let key = ticket.order.key.clone();
             reporter::log(move || {
@@ -239,10 +250,11 @@ impl Core {
 }
 
 impl Cleanup {
-    /// Whether an answer tells of a loss. Nothing else of this ticket can have removed the key then: no other try may have been
-    /// carried out, no acquire is open, and the engine took the lease to last.
-    fn finds_a_loss(&self, found: bool, certain: bool) -> bool {
-        !found && certain && self.open == 1 && matches!(self.origin, Origin::Live(_))
+    /// Whether an answer at `now` that the lock is not there tells of a loss. Nothing of this ticket can have removed the key then:
+    /// no other try may have been carried out, no acquire is open, and the key cannot have expired by itself.
+    fn missed(&self, certain: bool, now: Instant) -> bool {
+        let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
+        certain && live && self.open == 1
     }
 }
 

@@ -9,6 +9,7 @@ use super::core::Limits;
 use super::driver::{Driver, Engine};
 use crate::LockError;
 use crate::clock::Clock;
+use crate::reporter;
 use crate::store::LockStore;
 
 /// Where an engine runs.
@@ -52,6 +53,7 @@ async fn start_thread(
     // With one processor it would only keep others from theirs.
     let spins = std::thread::available_parallelism().is_ok_and(|threads| 1 < threads.get());
     let body = move || {
+        reporter::begin();
         // Made here, not outside: a runtime must not be dropped in async code, which an error would do.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -143,8 +143,11 @@ pub(super) struct Cleanup {
 /// What a removal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A lease that lasted, as far as the engine knew.
-    Live(Option<Fence>),
+    /// A lease that lasted, as far as the engine knew. The store's key cannot have expired before `expires`.
+    Live {
+        fence: Option<Fence>,
+        expires: Instant,
+    },
     /// A lease whose loss has been told.
     Lost,
     /// What an abandoned acquire may have left.

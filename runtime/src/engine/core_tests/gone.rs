@@ -194,3 +194,41 @@ fn with_an_acquire_open_nothing_is_certain() {
     assert_eq!(ends(&mut core), [Removal::Confirmed]);
     core.reply(first, held(TTL), START);
 }
+
+/// Fails if a removal that was on its way until the key had expired by itself tells of a loss: the section was inside its lease.
+#[test]
+fn what_may_have_expired_meanwhile_is_not_missed() {
+    for (answered, ended) in [
+        (START + TTL / 2, Removal::Gone),
+        (START + TTL, Removal::Confirmed),
+    ] {
+        let mut core = core();
+        let id = held_as(&mut core, order(1, ONE_TRY));
+        core.abandon(id, START);
+        let op = removal(&mut core, START);
+        core.reply(op, missed(), answered);
+        let told = ends(&mut core);
+        assert_eq!(told.contains(&Removal::Gone), ended == Removal::Gone);
+        assert!(core.is_idle());
+    }
+}
+
+/// Fails if an error from the middle of a script counts as a try that did nothing.
+#[test]
+fn what_an_error_for_good_may_have_removed_is_not_missed() {
+    let mut core = core();
+    let id = held_as(&mut core, order(1, ONE_TRY));
+    core.release(id, None, START);
+    let op = removal(&mut core, START);
+    let refused = Failure {
+        retry: Retry::Never,
+        ..no_script()
+    };
+    core.reply(op, Err(refused), START);
+    let later = START + IO_TIMEOUT;
+    core.tick(later);
+    let op = removal(&mut core, later);
+    core.reply(op, missed(), later);
+    let told = ends(&mut core);
+    assert!(!told.contains(&Removal::Gone), "{told:?}");
+}
