@@ -15,7 +15,7 @@ pub fn fails_with(bug: &str, test: &str) {
         .args([test, "--exact"])
         .env("LEASEHOLD_SEEDED_BUG", bug);
     let ended = again.output().expect("this program starts again");
-    let text = String::from_utf8_lossy(&ended.stdout);
-    let failed = text.contains(&format!("test {test} ... FAILED"));
-    assert!(failed, "{test} does not fail with {bug}:\n{text}");
+    let output = String::from_utf8_lossy(&ended.stdout);
+    let failed = output.contains(&format!("test {test} ... FAILED"));
+    assert!(failed, "{test} does not fail with {bug}:\n{output}");
 }

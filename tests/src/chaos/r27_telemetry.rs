@@ -82,9 +82,9 @@ fn play(ground: &Ground, sheet: &Sheet, telemetry: Telemetry, leases: u64) {
 fn kept(telemetry: Telemetry) -> &'static str {
     match (telemetry.outlet, telemetry.trouble) {
         (Outlet::Log, Trouble::Blocks { .. }) => "leases kept while the log blocks",
-        (Outlet::Log, Trouble::Panics) => "while it panics",
+        (Outlet::Log, Trouble::Panics) => "when the log panics",
         (Outlet::Metrics, Trouble::Blocks { .. }) => "while the recorder blocks",
-        (Outlet::Metrics, Trouble::Panics) => "while it panics",
+        (Outlet::Metrics, Trouble::Panics) => "when the recorder panics",
     }
 }
 

@@ -167,13 +167,12 @@ fn waiter(
     while watch.next_note().is_some() {}
     set(sheet, clock, offset);
     let (due, excuse) = (now(), Excuse::begin());
-    let held = match holder {
-        Mode::Reader => Some(held),
-        _ => {
-            // A clock that was set forward has ended the lease.
-            let _ = runtime.block_on(held.release());
-            None
-        }
+    let held = if holder == Mode::Reader {
+        Some(held)
+    } else {
+        // A clock that was set forward has ended the lease.
+        let _ = runtime.block_on(held.release());
+        None
     };
     let entered = |note: &Note| matches!(note, Note::Enter { key: of, .. } if *of == key);
     let at = match watch.wait_for(BOUND * 4, entered) {

@@ -70,7 +70,7 @@ impl Sink {
                 }
                 std::thread::sleep(time);
                 // From here on it takes everything.
-                let mut taken = [0; 1 << 16];
+                let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });
         }
