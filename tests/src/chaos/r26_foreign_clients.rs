@@ -11,7 +11,7 @@ use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::ending::{all_free, end_all};
 use super::ground::{Ground, REDIS, Requirement, Size};
-use super::job::{Lane, Work};
+use super::job::{Job, Lane, Work};
 use super::mortals::must_be_fair;
 use super::r26_clients::{Client, Peer, Section, Visit};
 use super::r26_rslock;
@@ -32,6 +32,9 @@ const KEY: &str = "hot";
 const BOUND: Duration = Duration::from_secs(5);
 pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) const STAY: Duration = Duration::from_millis(3);
+
+/// For so long our callers are measured without the others.
+const ALONE: Duration = Duration::from_secs(20);
 
 /// The callers of ours.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +112,7 @@ impl Ours {
             Size::Small => vec![Peer::redis_py(ground)],
         };
         let mut clients: Vec<Client> = peers.into_iter().map(|peer| peer.start(visit)).collect();
-        let ours = self.start(crew, &visit.url);
+        let ours = self.start(crew, &visit.url, None);
         let sections = scope(|scope| {
             let rslock = scope.spawn(|| r26_rslock::visit(visit));
             for client in &mut clients {
@@ -134,15 +137,18 @@ impl Ours {
         sections.into_iter().map(served).collect()
     }
 
-    fn start(self, crew: &Crew, url: &str) -> Vec<Hand> {
-        let job = crew.job(url, vec![self.lane()]);
+    /// Our processes; `make_way` is their option if it is not the default.
+    fn start(self, crew: &Crew, url: &str, make_way: Option<Duration>) -> Vec<Hand> {
+        let job = Job {
+            make_way_ms: make_way.map(millis),
+            ..crew.job(url, vec![self.lane()])
+        };
         (0..self.processes)
             .map(|_| crew.spawn(&job, None))
             .collect()
     }
 
     fn lane(self) -> Lane {
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Lane {
             copies: self.tasks,
             times: 0,
@@ -181,27 +187,27 @@ impl Ours {
 
     /// What it costs us to leave the key free, and what the others take.
     fn cost(self, ground: &Ground, sheet: &Sheet, beside: f64) {
-        let time = Duration::from_secs(10);
-        let alone = self.alone(ground, sheet, time);
+        let never = self.alone(ground, sheet, Some(Duration::ZERO));
+        let alone = self.alone(ground, sheet, None);
         sheet.remark(format!(
-            "{}: {alone:.0} sections a second alone, {beside:.0} beside the others",
+            "{}: {never:.0} sections a second alone without making way, {alone:.0} alone, {beside:.0} beside the others",
             self.name
         ));
     }
 
-    /// Sections a second without anybody else.
-    fn alone(self, ground: &Ground, sheet: &Sheet, time: Duration) -> f64 {
+    /// Sections a second of ours without other clients.
+    fn alone(self, ground: &Ground, sheet: &Sheet, make_way: Option<Duration>) -> f64 {
         let server = Server::start();
         let crew = self.crew(ground, "alone");
-        let ours = self.start(&crew, &server.url());
-        sleep(time);
+        let ours = self.start(&crew, &server.url(), make_way);
+        sleep(ALONE);
         end_all(sheet, ours);
         let report = crew.report();
         sheet.report(&report);
         if report.violations.is_empty() {
             crew.remove();
         }
-        per_second(report.sections, time)
+        per_second(report.sections, ALONE)
     }
 }
 
@@ -246,6 +252,10 @@ fn note(crew: &Crew, section: &Section, number: u64) {
         deadline,
         keeps: None,
     });
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "sections are far below 2^52")]
