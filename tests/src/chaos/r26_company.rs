@@ -96,6 +96,8 @@ impl Company<'_> {
             });
             ended.collect()
         });
+        // Of the other clients' sections none has a fence.
+        crew.note(&Note::Unfenced);
         let sections = served.iter().flat_map(|served| &served.sections);
         for (number, section) in (0..).zip(sections) {
             note(crew, section, number);
@@ -186,12 +188,14 @@ fn note(crew: &Crew, section: &Section, number: u64) {
         sent: section.asked,
         deadline,
         mode: Mode::Alone,
+        within: None,
     });
     crew.note(&Note::Leave {
         key: KEY.to_owned(),
         holder: number,
         at: section.left,
         deadline,
+        keeps: None,
     });
 }
 
