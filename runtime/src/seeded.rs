@@ -128,6 +128,12 @@ bugs! {
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
+    /// A process passes a lock on for as long as its calls want it, though other clients wait.
+    WayNotMade,
+    /// The first process that queues takes a lock that is left free for other clients.
+    PauseSkipped,
+    /// It is forgotten since when processes have handed a lock on.
+    MarkLost,
     /// A release that finds the lock gone counts as one that removed it.
     GoneIsReleased,
     /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
@@ -193,7 +199,7 @@ bugs! {
 #[cfg(test)]
 impl Bug {
     /// Those that live in the core, where the simulation sees them.
-    pub(crate) const IN_CORE: [Self; 14] = [
+    pub(crate) const IN_CORE: [Self; 15] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -203,6 +209,7 @@ impl Bug {
         Self::BudgetIgnored,
         Self::PassedOnWithoutEnd,
         Self::FencePassedOn,
+        Self::WayNotMade,
         Self::WrongLeaseExtended,
         Self::OrderForgotten,
         Self::SecondKeyOrphaned,

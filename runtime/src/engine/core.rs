@@ -32,6 +32,9 @@ pub(crate) struct Limits {
     pub(crate) max_passes: u32,
     /// For how long, if not for a quarter of its ttl.
     pub(crate) longest_turn: Option<Duration>,
+    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
+    /// never.
+    pub(crate) make_way_after: Duration,
     /// How many requests may be under way before no further lock is asked for. Renewals and releases are not bounded, and must not
     /// queue behind a hundred thousand acquires.
     pub(crate) in_flight: usize,
@@ -45,6 +48,7 @@ impl Limits {
             max_waiters,
             max_passes: 16,
             longest_turn: None,
+            make_way_after: Duration::ZERO,
             in_flight: 8,
         }
     }

@@ -37,13 +37,14 @@ impl Core {
             return;
         };
         let key = ticket.order.key.clone();
-        let was_alone = self
-            .queues
-            .get(&key)
-            .is_some_and(|queue| queue.holder == Some(id));
-        if ticket.order.share.is_some() && was_alone {
+        let queue = self.queues.get_mut(&key);
+        let queue = queue.filter(|queue| queue.holder == Some(id));
+        if let Some(queue) = queue
+            && ticket.order.share.is_some()
+        {
+            queue.shared();
             self.signal(Signal::Shared(id));
-            self.vacate(id, &key, now);
+            self.vacate(id, &key, false, now);
         }
     }
 }

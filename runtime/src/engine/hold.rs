@@ -286,15 +286,15 @@ impl Core {
         });
         ticket.stage = Stage::Lost;
         self.signal(Signal::Lost(id));
-        self.vacate(id, &key, now);
+        self.vacate(id, &key, false, now);
     }
 
-    /// The local holder of `key` is gone.
-    pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, now: Instant) {
+    /// The local holder of `key` is gone, and makes way for other clients or does not.
+    pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {
-            queue.vacated(now, |pause| self.jitter.around(pause));
+            queue.vacated(makes_way, now, |pause| self.jitter.around(pause));
         }
         self.pump(key, now);
     }

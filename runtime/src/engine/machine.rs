@@ -414,6 +414,7 @@ mod tests {
                 key: id.to_string().into(),
                 token: Token::random(Nonce::new()),
                 keep: None,
+                makes_way: false,
                 after: Vec::new(),
             };
             request(id, op)

@@ -8,8 +8,10 @@
 
 use super::core::{Core, Signal};
 use super::meter;
+use super::queue::KeyQueue;
 use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::clock::Instant;
+use crate::full_key::FullKey;
 use crate::seeded::seeded;
 
 impl Core {
@@ -77,6 +79,7 @@ impl Core {
                 .passing
                 .may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
+            && !self.makes_way(queue, now)
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.order.terms.ttl() == terms.ttl()
             && now < ticket.budget
@@ -87,6 +90,17 @@ impl Core {
             && !lease.renewing
             && is_untried(ticket);
         may.then_some(heir)
+    }
+
+    /// Whether the key of `id`, if that holds it, is to be left free for clients that know no queue.
+    pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
+        let queue = self.queues.get(key);
+        let queue = queue.filter(|queue| queue.holder == Some(id));
+        queue.is_some_and(|queue| self.makes_way(queue, now))
+    }
+
+    fn makes_way(&self, queue: &KeyQueue, now: Instant) -> bool {
+        !seeded!(self, WayNotMade) && queue.is_to_make_way(self.limits.make_way_after, now)
     }
 }
 

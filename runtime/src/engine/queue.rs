@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::fifo::Fifo;
 use super::ticket::{Order, TicketId};
 use crate::clock::Instant;
-use crate::store::{CLAIM, FORGOTTEN};
+use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 use crate::{Fence, LockError};
 
 /// The longest mean pause between two looks at a lock that another process holds. A holder may release at any time and
@@ -51,8 +51,12 @@ pub(super) struct KeyQueue {
     pub(super) answered: bool,
     /// Whether a failure has been retried at once since the last answer.
     pub(super) hurried: bool,
-    /// Since when this process has had the key without a break, at a store without a queue.
+    /// Since when this process has had the key without a break.
     turn: Option<Instant>,
+    /// Until when it is left free for other clients.
+    free_until: Instant,
+    /// Whether it was left free for other clients and none was seen since.
+    unused: bool,
     pub(super) place: Place,
     /// Whether asking waits until less is under way.
     pub(super) held_back: bool,
@@ -74,6 +78,8 @@ impl KeyQueue {
             answered: false,
             hurried: false,
             turn: None,
+            free_until: Instant::ZERO,
+            unused: false,
             place: Place::None,
             held_back: false,
             passing: Passing::default(),
@@ -102,6 +108,7 @@ impl KeyQueue {
     ) {
         self.settled();
         self.turn = None;
+        self.unused = false;
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
             self.place = Place::Queued;
@@ -153,10 +160,21 @@ impl KeyQueue {
 
     /// The holder is gone: the next in the queue may ask at once, unless it is another process's turn. There is no telling
     /// whether one waits, and one that does finds the key free only while we stand back.
-    pub(super) fn vacated(&mut self, now: Instant, spread: impl FnOnce(Duration) -> Duration) {
+    pub(super) fn vacated(
+        &mut self,
+        makes_way: bool,
+        now: Instant,
+        spread: impl FnOnce(Duration) -> Duration,
+    ) {
         self.holder = None;
         self.freed(now);
-        if !self.passing.fair
+        if makes_way {
+            self.turn = None;
+            self.unused = true;
+            self.free_until = now + PAUSE;
+            self.ask_at = self.free_until;
+            self.held_until = Some(self.free_until);
+        } else if !self.passing.fair
             && self
                 .turn
                 .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
@@ -166,9 +184,23 @@ impl KeyQueue {
         }
     }
 
-    /// The key is likely free: the next in the queue may ask at once.
+    /// Whether the key has been in use so long that it is to be left free, at a store with a queue:
+    /// for twice as long if the last time was for nothing.
+    pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
+        let most = after * (1 + u32::from(self.unused));
+        let long = |turn| most <= now.since(turn);
+        self.passing.fair && !after.is_zero() && self.turn.is_some_and(long)
+    }
+
+    /// The holder shares the lock from now on.
+    pub(super) fn shared(&mut self) {
+        self.turn = None;
+    }
+
+    /// The key is likely free: the next in the queue may ask at once, unless that is for other
+    /// clients.
     pub(super) fn freed(&mut self, now: Instant) {
-        self.ask_at = now;
+        self.ask_at = now.max(self.free_until);
         self.held_until = None;
         self.tries = 0;
     }

@@ -43,9 +43,10 @@ impl Core {
                 self.pump(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
+                let makes_way = self.holder_makes_way(id, &key, now);
                 // The removal goes first: the next waiter's acquire follows it on the same connection.
                 self.start_cleanup(id, awaited, now);
-                self.vacate(id, &key, now);
+                self.vacate(id, &key, makes_way, now);
             }
             Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
             Stage::Releasing(_) => {}
@@ -103,22 +104,28 @@ impl Core {
         cleanup.tries += 1;
         cleanup.open += 1;
         cleanup.next_try = now + patience + self.jitter.around(pause);
-        let (key, token) = (ticket.order.key.clone(), ticket.order.token);
+        let (key, token, share) = (
+            ticket.order.key.clone(),
+            ticket.order.token,
+            ticket.order.share,
+        );
+        let certain = ticket.open.is_empty();
         let after = if seeded!(self, OrderForgotten) {
             Vec::new()
         } else {
             ticket.open.to_vec()
         };
-        let op = match ticket.order.share {
+        let makes_way = keep.is_none() && self.holder_makes_way(id, &key, now);
+        let op = match share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
                 key,
                 token,
                 keep,
+                makes_way,
                 after,
             },
         };
-        let certain = ticket.open.is_empty();
         let flight = Flight::Release {
             ticket: id,
             certain,

@@ -116,6 +116,7 @@ impl Model {
             }]),
             _ => Op::Release {
                 keep: None,
+                makes_way: false,
                 key,
                 token,
                 after: Vec::new(),

@@ -142,6 +142,9 @@ pub(crate) enum Op {
         token: Token,
         /// Let the key stay for so long instead. It is not handed on; the first process in its queue is told to look.
         keep: Option<Duration>,
+        /// Leave the key free for [`PAUSE`], although processes queue for it, where there may be
+        /// clients that know no queue.
+        makes_way: bool,
         /// Acquires with this token whose outcome is not known; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
@@ -183,7 +186,7 @@ impl Op {
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions {
-        let (time, function, queue, spare) = match self {
+        let (time, function, flag, spare) = match self {
             Self::Acquire {
                 ttl,
                 function,
@@ -191,13 +194,15 @@ impl Op {
                 spare,
                 ..
             } => (Some(*ttl), *function, *queue, *spare),
-            Self::Release { keep, .. } => (*keep, "", false, 0),
+            Self::Release {
+                keep, makes_way, ..
+            } => (*keep, "", *makes_way, 0),
             _ => (None, "", false, 0),
         };
         Conditions {
             time,
             function,
-            queue,
+            flag,
             spare,
         }
     }
@@ -209,9 +214,14 @@ impl Op {
 pub(crate) struct Conditions {
     time: Option<Duration>,
     function: &'static str,
-    queue: bool,
+    /// Whether an acquire queues, or a release makes way.
+    flag: bool,
     spare: u32,
 }
+
+/// For so long a key is left free for clients that know no queue. One that tries every 250 ms finds
+/// it so, with time to spare for its way to the server.
+pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
 /// For so long a key that was handed to a process waits for it to confirm.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);

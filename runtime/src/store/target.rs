@@ -36,6 +36,9 @@ pub(crate) struct Options {
     pub(crate) clock: Clock,
     pub(crate) io_timeout: Duration,
     pub(crate) namespace: String,
+    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
+    /// never.
+    pub(crate) make_way_after: Duration,
     /// What the builder said; a URL may say it too.
     pub(crate) replicas: Option<Replicas>,
     /// The most replicas that were ever seen at once.
@@ -51,6 +54,7 @@ impl Options {
             clock: Clock::System,
             io_timeout,
             namespace: "lock".to_owned(),
+            make_way_after: Duration::ZERO,
             replicas: None,
             replicas_seen: Arc::default(),
             #[cfg(feature = "tls")]
@@ -170,6 +174,11 @@ impl Target {
         Err(LockError::config(format!(
             "`{scheme}://` needs the feature `redis` of the crate `leasehold`, which is off"
         )))
+    }
+
+    /// Whether clients that are not ours can have its locks.
+    pub(crate) fn has_other_clients(&self) -> bool {
+        !matches!(self, Self::Memory(_))
     }
 
     pub(crate) fn connect(self, options: Options) -> Connecting {

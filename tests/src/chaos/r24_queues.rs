@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use leasehold::__test::now;
-use redis::cmd;
 
 use super::crew::Crew;
 use super::ground::{Ground, REDIS, Requirement, connect, runtime};
@@ -74,6 +73,9 @@ fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
 
 /// How many processes queue for a key, dead ones included.
 pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
-    let queue = format!("lock:%leasehold:queue:lock:{key}");
-    probe.run::<u64>(cmd("STRLEN").arg(queue)) / RECORD
+    let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
+    let queue = queue.unwrap_or_default();
+    // The first record may be no process's.
+    let marked = u64::from(queue.starts_with(&"0".repeat(32)));
+    queue.len() as u64 / RECORD - marked
 }

@@ -14,6 +14,7 @@ mod gone;
 mod passing;
 mod renewing;
 mod together;
+mod ways;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const TTL: Duration = Duration::from_secs(10);

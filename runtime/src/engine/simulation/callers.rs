@@ -50,6 +50,7 @@ impl World {
             budget_end: self.now + budget,
             ttl,
             reads,
+            arrived: self.now,
             mates: Vec::new(),
             max_hold: watchdog.and_then(|dog| dog.max_hold),
             give_up_at: None,
@@ -78,8 +79,14 @@ impl World {
             State::Inside(_) if awaited => {
                 caller.state = State::Over(now);
                 core.release(id, keep, now);
+                self.use_ends(node, id);
             }
-            State::Inside(_) | State::Waiting => {
+            State::Inside(_) => {
+                caller.state = State::Over(now);
+                core.abandon(id, now);
+                self.use_ends(node, id);
+            }
+            State::Waiting => {
                 caller.state = State::Over(now);
                 core.abandon(id, now);
             }
@@ -93,7 +100,9 @@ impl World {
         {
             // From here on it must be ready to meet readers.
             caller.reads = true;
+            let key = caller.key.clone();
             core.downgrade(id, self.now);
+            self.uses.remove(&(node, key));
         }
     }
 
@@ -105,6 +114,7 @@ impl World {
                 deadline,
                 fence,
             } => {
+                self.check_use(node, ticket);
                 self.granted(node, ticket, deadline);
                 self.granted_with_others(node, ticket);
                 self.check_fence(node, ticket, fence);
@@ -125,7 +135,9 @@ impl World {
                 {
                     // The gate drops the body and the hold tells the engine.
                     caller.state = State::Over(now);
+                    let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
+                    self.uses.remove(&(node, key));
                     self.at(now, Happening::Tick(node));
                 }
             }

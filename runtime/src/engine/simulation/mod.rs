@@ -8,6 +8,7 @@ mod network;
 mod random;
 mod server;
 mod together;
+mod ways;
 mod world;
 
 use std::env;
@@ -34,6 +35,7 @@ fn no_seed_breaks_a_promise() {
         );
         total.granted += outcome.granted;
         total.passed += outcome.passed;
+        total.ways += outcome.ways;
         total.shared += outcome.shared;
         total.downgraded += outcome.downgraded;
         total.together += outcome.together;
@@ -47,6 +49,7 @@ fn no_seed_breaks_a_promise() {
         // A simulation in which nothing happens would find nothing.
         assert!(total.granted > 50_000, "{total:?}");
         assert!(total.passed > 2_000, "{total:?}");
+        assert!(total.ways > 1_000, "{total:?}");
         assert!(total.shared > 1_000, "{total:?}");
         assert!(total.downgraded > 1_000, "{total:?}");
         assert!(total.together > 2_000, "{total:?}");

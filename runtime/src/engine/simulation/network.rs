@@ -91,6 +91,11 @@ impl World {
             return;
         };
         let refused = refused_renewals(&request.op, &result);
+        if let (Op::Acquire { key, .. } | Op::Join { key, .. }, Ok(Reply::Held { .. })) =
+            (&request.op, &result)
+        {
+            self.uses.remove(&(node, key.clone()));
+        }
         state.acquires.remove(&op);
         state.core.reply(op, result, now);
         self.turn(node);

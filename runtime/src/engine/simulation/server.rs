@@ -44,6 +44,7 @@ impl World {
                 token,
                 keep,
                 after,
+                ..
             } => Reply::Released {
                 found: self.serve_release(key, *token, *keep),
                 ordered: after.is_empty(),

@@ -50,6 +50,7 @@ impl World {
                 budget_end: self.now + budget,
                 ttl,
                 reads: false,
+                arrived: self.now,
                 mates: mates.clone(),
                 max_hold: None,
                 give_up_at: None,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::random::Random;
+use super::ways::Use;
 use crate::Fence;
 use crate::clock::Instant;
 use crate::engine::core::{Core, Limits};
@@ -21,6 +22,7 @@ pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
 /// The server's clock runs fast against ours, by a little less than leases allow for.
 pub(super) const SERVER_TTL_PER_MILLE: u32 = 991;
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const MAKE_WAY_AFTER: Duration = Duration::from_millis(150);
 
 /// What a run found.
 #[derive(Debug, Default)]
@@ -33,6 +35,8 @@ pub(super) struct Outcome {
     pub(super) downgraded: usize,
     /// Locks that were passed on without asking the server.
     pub(super) passed: usize,
+    /// Grants after a pause for other clients.
+    pub(super) ways: usize,
     /// Calls that got all of their locks at once.
     pub(super) together: usize,
     /// Locks that were to be had only one by one.
@@ -121,6 +125,7 @@ pub(super) struct Caller {
     pub(super) budget_end: Instant,
     pub(super) ttl: Duration,
     pub(super) reads: bool,
+    pub(super) arrived: Instant,
     /// The tickets of the same call, this one included; empty where it is the only one.
     pub(super) mates: Vec<TicketId>,
     /// When it must have given the lock up, however often that was renewed; from the grant on.
@@ -168,6 +173,8 @@ pub(super) struct World {
     pub(super) fences: KeyMap<Fence>,
     /// The last fence that a caller was given.
     pub(super) granted: KeyMap<Fence>,
+    /// Since when each node has used a key without a break.
+    pub(super) uses: HashMap<(usize, FullKey), Use>,
     /// Tokens whose keys an operator deleted: no lock service keeps two holders apart then.
     pub(super) stolen: HashSet<Token>,
     pub(super) outcome: Outcome,
@@ -175,7 +182,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, bug: Option<Bug>) -> Self {
-        let limits = Limits::of_tests(IO_TIMEOUT, 100);
+        let limits = Limits {
+            make_way_after: MAKE_WAY_AFTER,
+            ..Limits::of_tests(IO_TIMEOUT, 100)
+        };
         let node = |number: usize| Node {
             core: Core::new(limits, seed ^ number as u64).with_bug(bug),
             epoch: 1,
@@ -201,6 +211,7 @@ impl World {
             granted: KeyMap::default(),
             last_fence: 0,
             fences: KeyMap::default(),
+            uses: HashMap::new(),
             stolen: HashSet::new(),
             outcome: Outcome::default(),
         };

@@ -42,7 +42,7 @@ pub(super) async fn check(address: Address, options: &Options) -> Result<CheckRe
     let mut findings = whole(&topology);
     let access = Access {
         like: address.like,
-        names: Names::new(&options.namespace),
+        names: Names::of(options),
         options: options.clone(),
     };
     let seats = topology.seats();

@@ -62,6 +62,7 @@ fn release(text: &str, after: &[u64]) -> Op {
         key: key(text),
         token: Token::random(Nonce::new()),
         keep: None,
+        makes_way: false,
         after: after.iter().copied().map(OpId).collect(),
     }
 }

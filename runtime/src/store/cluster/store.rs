@@ -67,7 +67,7 @@ impl ClusterStore {
         let topology = topology.map_err(|failure| failure.error)?;
         let access = Access {
             like,
-            names: Names::new(&options.namespace),
+            names: Names::of(options),
             options: options.clone(),
         };
         let mut store = Self {

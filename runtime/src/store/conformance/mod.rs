@@ -192,6 +192,7 @@ async fn kept(one: &mut Client, two: &mut Client) {
         key: key.clone(),
         token,
         keep: Some(short),
+        makes_way: false,
         after: Vec::new(),
     };
     one.acquire(&key, mine, ttl).await.unwrap();
@@ -217,6 +218,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
         key: key.clone(),
         token: mine,
         keep: Some(short),
+        makes_way: false,
         after: Vec::new(),
     };
     one.acquire(&key, mine, ttl).await.unwrap();
@@ -405,6 +407,7 @@ fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
 fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
     Op::Release {
         keep: None,
+        makes_way: false,
         key: key.clone(),
         token,
         after,

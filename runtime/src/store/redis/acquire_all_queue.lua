@@ -2,13 +2,18 @@
 missing = {}
 for i = 1, count do
   local key, queue = KEYS[2 * i], KEYS[2 * i + 1]
-  local value, line = found[2 * i - 1], as_line(found[2 * i])
+  local value, line = found[2 * i - 1], as_line(found[2 * i], queue)
   if value and string.sub(value, 1, 32) == ARGV[4 + i] then
     local fence, reserve = string.match(value, '^%x+:(%d+):(%d+)')
     answers[i] = {1, fence, reserve, #line}
   else
     if not value and line ~= '' then
-      value = settle(key, queue, line, process, milliseconds(), channels)
+      local now = milliseconds()
+      local rest = rest_of_pause(queue, line, now)
+      if rest > 0 then
+        return {0, i, rest}
+      end
+      value = settle(key, queue, line, process, now, channels)
     end
     if value then
       return {0, i, time_left(key, value)}

@@ -109,10 +109,16 @@ impl Packer {
         else {
             return false;
         };
-        matches!(
-            (&released.op, &acquired.op),
-            (Op::Release { key, keep: None, .. }, Op::Acquire { key: next, .. }) if key == next
-        )
+        let Op::Release {
+            key,
+            keep: None,
+            makes_way: false,
+            ..
+        } = &released.op
+        else {
+            return false;
+        };
+        matches!(&acquired.op, Op::Acquire { key: next, .. } if key == next)
     }
 }
 
@@ -165,6 +171,7 @@ mod tests {
             key: key.into(),
             token: Token::fixed(id.into()),
             keep: None,
+            makes_way: false,
             after: Vec::new(),
         };
         sent(id, op)

@@ -87,6 +87,7 @@ fn trial(names: &Names) -> [Op; 5] {
         }]),
         Op::Release {
             keep: None,
+            makes_way: false,
             key: key.clone(),
             token,
             after: Vec::new(),

@@ -36,6 +36,10 @@ end
 if limit and most > 0 and limit > most then
   return {2, limit}
 end
+local rest = value and 0 or rest_of_pause(KEYS[3], line, now)
+if rest > 0 then
+  return wait_for_pause(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], now, ARGV[6], rest)
+end
 if not value then
   value, line = settle(KEYS[1], KEYS[3], line, ARGV[4], now, ARGV[6])
 end

@@ -9,6 +9,7 @@ use redis::{RedisWrite, ToRedisArgs};
 use super::reply::Scripts;
 use super::slot;
 use crate::key::RESERVED;
+use crate::store::Options;
 use crate::token::{Nonce, Token};
 
 /// The longest record of an owner, in bytes.
@@ -31,6 +32,9 @@ pub(crate) struct Names {
     slot: Option<u16>,
     /// Whether a lock has companions: a queue, fences.
     companions: bool,
+    /// After how many milliseconds of unbroken use a key is left free for clients that know no
+    /// queue; empty for never.
+    make_way_after: String,
 }
 
 impl Names {
@@ -51,6 +55,20 @@ impl Names {
             owner: format!("{} {}", host(), std::process::id()),
             slot: None,
             companions: true,
+            make_way_after: String::new(),
+        }
+    }
+
+    /// The names of a pool with these options.
+    pub(crate) fn of(options: &Options) -> Self {
+        let after = options.make_way_after.as_millis();
+        Self {
+            make_way_after: if after == 0 {
+                String::new()
+            } else {
+                after.to_string()
+            },
+            ..Self::new(&options.namespace)
         }
     }
 
@@ -60,6 +78,10 @@ impl Names {
             companions: false,
             ..self
         }
+    }
+
+    pub(super) fn make_way_after(&self) -> &str {
+        &self.make_way_after
     }
 
     pub(super) fn have_companions(&self) -> bool {

@@ -273,13 +273,16 @@ fn release(ops: &[&Op], names: &Names) -> Cmd {
     };
     keys(&mut command, ops, names);
     if companions {
-        command.arg(names.channels());
+        command.arg(names.channels()).arg(names.make_way_after());
     }
     for group in groups(ops) {
         match group.first() {
             Some(Op::Release {
                 keep: Some(keep), ..
             }) => command.arg(millis(*keep)),
+            Some(Op::Release {
+                makes_way: true, ..
+            }) => command.arg("0"),
             _ => command.arg(""),
         };
         tokens(&mut command, group);
@@ -310,7 +313,8 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(&token.digits())
             .arg(millis(*ttl))
             .arg(names.owner(function))
-            .arg(place(*queue, listening));
+            .arg(place(*queue, listening))
+            .arg(names.make_way_after());
     }
     command
 }

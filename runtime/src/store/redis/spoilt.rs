@@ -43,6 +43,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         )],
         Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
         Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::PauseSkipped => &[("local rest = ends and ends - now or 0", "local rest = 0")],
+        Bug::MarkLost => &[(
+            "local mark = marks[queue] and NOBODY .. marks[queue] or ''",
+            "local mark = ''",
+        )],
         Bug::FutureBelieved => &[
             (" and seen - now <= CLAIM", ""),
             ("if seen > oldest then", "if false then"),

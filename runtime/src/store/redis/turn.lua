@@ -2,9 +2,10 @@
 -- Ends a process's turn with a lock, and queues for the next: what `release.lua` and then `acquire.lua` would do.
 --
 -- KEYS[1] the last fence of the namespace; KEYS[2] the lock; KEYS[3] its queue
--- ARGV[1] the process, 32 characters; ARGV[2] prefix of the channels; ARGV[3] how many fences more than one there may be need for;
--- ARGV[4] the token to release; ARGV[5] the token to take the lock with; ARGV[6] ttl in ms; ARGV[7] owner, for people; ARGV[8] `+` or `-`
--- to queue, listening or not, else ``
+-- ARGV[1] the process, 32 characters; ARGV[2] prefix of the channels; ARGV[3] how many fences more
+-- than one there may be need for; ARGV[4] the token to release; ARGV[5] the token to take the lock
+-- with; ARGV[6] ttl in ms; ARGV[7] owner, for people; ARGV[8] `+` or `-` to queue, listening or
+-- not, else ``; ARGV[9] after how long to make way for clients that know no queue, in ms, or ``
 -- Returns two answers: 1 if the lock carried its token, 0 if it did not; and {1, fence, reserve, wanted} or {0, pttl, queued}, as `acquire.lua`
 -- does for a lock that is not free. Either is {-1, error} if the server refused a command for it.
 --
@@ -15,18 +16,23 @@
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)
-local value, line = found[1], as_line(found[2])
+local value, line = found[1], as_line(found[2], queue)
+local every = tonumber(ARGV[9])
 local foreign = not value or string.sub(value, 1, 32) ~= ARGV[4]
 
--- How a lock is left that has been handed on, with a place at the end of its queue.
-local passed = {1, {0, CLAIM, place == '+' and 1 or 0}}
+-- Hands the lock on, or makes way, with a place at the end of its queue; how the lock is left then,
+-- or nothing.
+local function pass(now, behind)
+  local way = make_way(key, queue, line, now, channels, every, behind)
+  if way or hand_on(key, queue, line, now, channels, behind) then
+    return {1, {0, way and PAUSE or CLAIM, place == '+' and 1 or 0}}
+  end
+end
 
 if not foreign and line ~= '' and place ~= '' and not string.find(line, process, 1, true) then
-  local done, handed = pcall(function()
-    local now = milliseconds()
-    return hand_on(key, queue, line, now, channels, record(process, place, now))
-  end)
-  if done and handed then
+  local now = milliseconds()
+  local done, passed = pcall(pass, now, record(process, place, now))
+  if done and passed then
     return passed
   end
 end

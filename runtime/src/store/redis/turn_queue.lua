@@ -16,12 +16,12 @@ local function release()
   if place ~= '' and not string.find(line, process, 1, true) then
     behind = record(process, place, now)
   end
-  local handed = hand_on(key, queue, line, now, channels, behind)
-  if handed and behind ~= '' then
-    queued = true
+  local passed = pass(now, behind)
+  if passed and behind ~= '' then
+    queued = passed
     return 1
   end
-  if not handed then
+  if not passed then
     redis.call('DEL', key)
   end
   value, line = redis.call('GET', key), read(queue)
@@ -31,10 +31,10 @@ end
 each({1}, answers, release)
 if type(answers[1]) == 'table' then
   found = redis.call('MGET', key, queue)
-  value, line = found[1], as_line(found[2])
+  value, line = found[1], as_line(found[2], queue)
 end
 if queued then
-  return passed
+  return queued
 end
 each({2}, answers, function()
   return take(key, queue, value, line, ARGV[5], ARGV[6], ARGV[7], place, more)

@@ -150,6 +150,7 @@ impl Panel {
                 token,
                 keep,
                 after,
+                ..
             } => self.release(id, &key, token, keep, !after.is_empty(), now),
             Op::Part { key, token, after } => {
                 self.release(id, &key, token, None, !after.is_empty(), now);
@@ -277,6 +278,7 @@ impl Panel {
             key: debt.key.clone(),
             token: debt.wire,
             keep: debt.keep,
+            makes_way: false,
             after: unsettled.copied().collect(),
         };
         seat.outbox.push(Request { id, op, patience });

@@ -98,6 +98,7 @@ impl Scene {
             key: key(),
             token: token(),
             keep: None,
+            makes_way: false,
             after,
         };
         self.submit(id, op);

@@ -256,7 +256,7 @@ impl LockStore for RedlockStore {
 }
 
 fn on_a_node(options: &Options) -> Names {
-    Names::new(&options.namespace).without_companions()
+    Names::of(options).without_companions()
 }
 
 /// Whether a quorum can be reached, and nothing stands in the way that only a person can mend.

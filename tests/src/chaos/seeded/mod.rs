@@ -13,6 +13,7 @@ mod scene;
 mod server_time;
 mod several;
 mod shares;
+mod ways;
 
 use std::path::Path;
 
@@ -228,6 +229,24 @@ pub const CASES: &[Case] = &[
         Kind::FalseLoss,
         "the server's memory is full while a reader renews its lease",
         shares::full_memory,
+    ),
+    case(
+        "WayNotMade",
+        Kind::FreedLate,
+        "the calls of a process follow each other without a pause, and another client tries from time to time",
+        ways::beside_one_process,
+    ),
+    case(
+        "PauseSkipped",
+        Kind::FreedLate,
+        "two processes hand a lock to each other without a pause, and another client tries from time to time",
+        ways::beside_two_processes,
+    ),
+    case(
+        "MarkLost",
+        Kind::FreedLate,
+        "two processes hand a lock to each other without a pause, and another client tries from time to time",
+        ways::beside_two_processes,
     ),
     case(
         "FutureBelieved",

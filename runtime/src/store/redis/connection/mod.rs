@@ -89,7 +89,7 @@ impl RedisStore {
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
     pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
-        Self::start_as(origin, Names::new(&options.namespace), options).await
+        Self::start_as(origin, Names::of(options), options).await
     }
 
     /// The same, for a process that has these names already.
@@ -197,7 +197,7 @@ impl RedisStore {
 
     /// Looks at the server over a connection of its own.
     pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
-        Self::check_as(origin, Names::new(&options.namespace), options).await
+        Self::check_as(origin, Names::of(options), options).await
     }
 
     /// The same, for a process that has these names already.

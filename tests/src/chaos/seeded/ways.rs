@@ -1,0 +1,50 @@
+//! What happens to a client that knows no queue, on a key that processes use without a pause.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::scene::Scene;
+use crate::chaos::job::Lane;
+use crate::probe::Probe;
+use crate::server::Server;
+use crate::wait;
+
+/// How often the client tries.
+const POLL: Duration = Duration::from_millis(100);
+const WITHIN: Duration = Duration::from_secs(6);
+
+fn busy(copies: u32) -> Lane {
+    let mut lane = Lane::stays("k", 20_000, 5).waits(60_000);
+    lane.copies = copies;
+    lane.times = 0;
+    lane
+}
+
+/// Notes when another client that tries from now on got the key.
+fn another_client(scene: &Scene, server: &Server) {
+    let probe = server.probe().namespace("lock:");
+    let entered = scene.entered();
+    wait::until("they are busy", WITHIN, || scene.entered() > entered + 20);
+    let due = now();
+    wait::try_until(WITHIN * 2, || {
+        std::thread::sleep(POLL);
+        probe.take("k", WITHIN)
+    });
+    scene.free("k", due, now(), WITHIN);
+    probe.give_back("k");
+}
+
+pub(super) fn beside_one_process(scene: &Scene) {
+    let server = Server::start();
+    let hand = scene.enter(&server.url(), busy(4));
+    another_client(scene, &server);
+    drop(hand);
+}
+
+pub(super) fn beside_two_processes(scene: &Scene) {
+    let server = Server::start();
+    let hands = [2, 2].map(|copies| scene.start(&server.url(), busy(copies)));
+    another_client(scene, &server);
+    drop(hands);
+}

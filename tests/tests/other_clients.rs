@@ -1,0 +1,205 @@
+//! Clients that know no queue get their turn on a key that leasehold's processes want all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, LockPoolBuilder};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use redis::cmd;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
+/// How long a pause is.
+const PAUSE: Duration = Duration::from_millis(300);
+/// So many sections each client is to get while the others go on.
+const ENOUGH: usize = 4;
+
+/// Who is inside `k`, and whether the test goes on.
+#[derive(Debug, Default)]
+struct Ground {
+    inside: AtomicUsize,
+    overlaps: AtomicUsize,
+    ours: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Ground {
+    fn enter(&self) {
+        if 0 < self.inside.fetch_add(1, Ordering::SeqCst) {
+            self.overlaps.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn leave(&self) {
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Calls that follow each other without a pause, until the test is over.
+async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
+    while !ground.is_over() {
+        let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire().await;
+        let guard = guard.expect("its turn comes");
+        ground.enter();
+        tokio::time::sleep(stay).await;
+        ground.leave();
+        ground.ours.fetch_add(1, Ordering::SeqCst);
+        guard.release().await.expect("still held");
+    }
+}
+
+/// A client of the convention that tries every `poll`; how many sections it got, and the longest time without one.
+fn client(
+    server: &Server,
+    poll: Duration,
+    stay: Duration,
+    ground: &Arc<Ground>,
+) -> JoinHandle<(usize, Duration)> {
+    let (probe, ground) = (server.probe(), Arc::clone(ground));
+    std::thread::spawn(move || {
+        let (mut sections, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+        while sections < ENOUGH && last.elapsed() < LONG {
+            if probe.set_nx("lock:k", "another client", TTL) {
+                ground.enter();
+                longest = longest.max(last.elapsed());
+                std::thread::sleep(stay);
+                ground.leave();
+                assert!(probe.delete_if("lock:k", "another client"));
+                (sections, last) = (sections + 1, Instant::now());
+            }
+            std::thread::sleep(poll);
+        }
+        (sections, longest)
+    })
+}
+
+/// Lets `pools` with so many tasks each use `k` beside two clients, one of which tries as seldom as is promised to be enough.
+async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
+    let ground = Arc::<Ground>::default();
+    let mut calls = JoinSet::new();
+    for pool in pools {
+        for _ in 0..tasks {
+            let stay = Duration::from_millis(3);
+            calls.spawn(keep_busy(pool.clone(), stay, Arc::clone(&ground)));
+        }
+    }
+    let busy = || ground.ours.load(Ordering::SeqCst) > 20;
+    wait::until_async("all are busy", LONG, busy).await;
+    let clients = [(100, 2), (250, 20)].map(|(poll, stay)| {
+        let [poll, stay] = [poll, stay].map(Duration::from_millis);
+        client(server, poll, stay, &ground)
+    });
+    let got = tokio::task::spawn_blocking(|| clients.map(|one| one.join().expect("no panic")));
+    let got = got.await.expect("no panic");
+    ground.over.store(true, Ordering::SeqCst);
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic");
+    }
+    println!("{got:?}, ours {:?}", ground.ours);
+    assert_eq!(ground.overlaps.load(Ordering::SeqCst), 0);
+    for (sections, _) in got {
+        assert_eq!(sections, ENOUGH, "starved");
+    }
+}
+
+async fn connect(server: &Server) -> LockPool {
+    wait::connected(LockPool::builder().url(server.url())).await
+}
+
+#[tokio::test]
+async fn beside_two_processes() {
+    let server = Server::start();
+    let pools = vec![connect(&server).await, connect(&server).await];
+    beside(&server, pools, 1).await;
+}
+
+#[tokio::test]
+async fn beside_two_processes_of_many_tasks() {
+    let server = Server::start();
+    let pools = vec![connect(&server).await, connect(&server).await];
+    beside(&server, pools, 4).await;
+}
+
+#[tokio::test]
+async fn beside_one_process_of_many_tasks() {
+    let server = Server::start();
+    let pools = vec![connect(&server).await];
+    beside(&server, pools, 4).await;
+}
+
+/// A server on which a lock has just been left free, with two processes that queue for it.
+async fn in_a_pause(server: &Server) -> (LockPool, JoinSet<Result<(), LockError>>) {
+    let after = Duration::from_millis(50);
+    let pool = || wait::connected(LockPool::builder().url(server.url()).make_way_after(after));
+    let (holder, next, probe) = (pool().await, pool().await, server.probe());
+    let mut calls = JoinSet::new();
+    let held = holder.lock("k").ttl(TTL).acquire().await.expect("free");
+    for pool in [&next, &pool().await] {
+        let request = pool.lock("k").ttl(TTL).wait(LONG);
+        calls.spawn(async move {
+            let guard = request.acquire().await?;
+            tokio::time::sleep(2 * after).await;
+            guard.release().await
+        });
+    }
+    let queue = cmd("STRLEN").arg("lock:%leasehold:queue:lock:k").to_owned();
+    wait::until_async("two wait", LONG, || probe.run::<usize>(&queue) == 2 * 46).await;
+    held.release().await.expect("still held");
+    // The first has it, for longer than the key is handed on without a break.
+    let first = wait::within("the first", LONG, calls.join_next()).await;
+    first
+        .expect("there is one")
+        .expect("no panic")
+        .expect("held");
+    (holder, calls)
+}
+
+/// Fails if a call that does not queue takes a key that is left free for other clients, or is not told how long that is; or if such a
+/// client finds it held.
+#[tokio::test]
+async fn a_single_try_in_a_pause() {
+    let server = Server::start();
+    let (pool, mut calls) = in_a_pause(&server).await;
+    let probe = server.probe();
+    let ours = pool.lock("k").ttl(TTL).acquire().await;
+    let readers = pool.lock("k").ttl(TTL).shared().acquire().await;
+    let both = pool.lock_all(["k", "other"]).ttl(TTL).acquire().await;
+    let free = probe.set_nx("lock:k", "another client", TTL);
+    for refused in [ours, readers, both] {
+        // A machine that stood still for so long has seen no pause.
+        let refused = refused.expect_err("it is left free, or the next has it");
+        let retry_after = refused.retry_after().expect("it says when");
+        assert!(!free || retry_after <= PAUSE + Duration::from_millis(10));
+    }
+    if free {
+        assert!(probe.delete_if("lock:k", "another client"));
+    }
+    let last = wait::within("the last", LONG, calls.join_next()).await;
+    last.expect("there is one")
+        .expect("no panic")
+        .expect("held");
+}
+
+/// Fails if the option takes what makes no sense.
+#[tokio::test]
+async fn what_the_option_takes() {
+    let with = |after| {
+        let pool = LockPool::builder().url("memory://").make_way_after(after);
+        LockPoolBuilder::connect(pool)
+    };
+    for sound in [Duration::ZERO, Duration::from_millis(10), LONG] {
+        with(sound).await.expect("it is taken");
+    }
+    for unsound in [Duration::from_nanos(1), 25 * 60 * LONG] {
+        let refused = with(unsound).await.expect_err("it is refused");
+        assert!(refused.to_string().contains("make_way_after"), "{refused}");
+    }
+}
