@@ -66,6 +66,7 @@ impl Crew {
             ledger: self.folder.join("ledger"),
             seed: self.seed,
             io_timeout_ms: 1_000,
+            make_way_ms: None,
             gate: None,
             gauge: None,
             threads: 2,

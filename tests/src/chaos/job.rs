@@ -19,6 +19,9 @@ pub struct Job {
     pub seed: u64,
     /// How long one request may take, in milliseconds.
     pub io_timeout_ms: u64,
+    /// After so long of unbroken use its pools leave a key free for other clients, in milliseconds; without it, the default.
+    #[serde(default)]
+    pub make_way_ms: Option<u64>,
     /// After connecting it makes this file with the ending `ready` and waits for the one with `go`.
     pub gate: Option<PathBuf>,
     /// The file to which it tells the size of its heap.

@@ -1,4 +1,4 @@
-//! Clients of other languages as processes: the programs of `benches/peers`, and their protocol.
+//! Clients that are not ours: the programs of `benches/peers`, with their protocol, and the crate rslock.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,11 +11,15 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 use super::ground::Ground;
-use super::r26_foreign_clients::{STAY, TTL};
+use super::r26_rslock;
 use super::sheet::Sheet;
 use crate::process::Leashed;
 use crate::python;
 
+/// Of every lock here, ours included.
+pub(super) const TTL: Duration = Duration::from_secs(10);
+/// How long a section takes.
+pub(super) const STAY: Duration = Duration::from_millis(3);
 /// How long a client may take to connect.
 const START: Duration = Duration::from_secs(60);
 /// From the word to the beginning.
@@ -38,74 +42,79 @@ pub(super) struct Section {
 pub(super) struct Visit {
     pub(super) url: String,
     pub(super) key: String,
+    /// Between two sections.
+    pub(super) pause: Duration,
     pub(super) time: Duration,
     pub(super) folder: PathBuf,
 }
 
-/// A client's program.
-pub(super) struct Peer {
+/// What a client is started with.
+pub(super) struct Program {
     name: &'static str,
-    program: Command,
+    /// The program and its first argument; nothing for what this process does itself.
+    words: Vec<PathBuf>,
 }
 
-impl Peer {
-    /// The clients that `scripts/chaos` installs.
-    pub(super) fn installed(ground: &Ground) -> Vec<Self> {
+impl Program {
+    /// All clients; `scripts/chaos` installs them.
+    pub(super) fn all(ground: &Ground) -> Vec<Self> {
         let names = ["redis_py", "node_redlock", "redsync", "redislock"];
         let peers = target(ground).join("bench-peers");
         let installed = names.map(|name| Self {
             name,
-            program: Command::new(program(&peers.join(name))),
+            words: vec![program(&peers.join(name))],
         });
-        installed.into()
+        installed.into_iter().chain([Self::rslock()]).collect()
     }
 
-    /// redis-py, with the interpreter that the interoperation tests have.
-    pub(super) fn redis_py(ground: &Ground) -> Self {
-        let client =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/peers/redis_py/client.py");
-        let mut program = Command::new(python::interpreter(target(ground)));
-        program.arg(client);
-        Self {
+    /// What the test suite has.
+    pub(super) fn of_the_suite(ground: &Ground) -> Vec<Self> {
+        let python = python::interpreter(target(ground)).to_owned();
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let redis_py = Self {
             name: "redis_py",
-            program,
+            words: vec![python, tests.join("../benches/peers/redis_py/client.py")],
+        };
+        vec![redis_py, Self::rslock()]
+    }
+
+    fn rslock() -> Self {
+        Self {
+            name: "rslock",
+            words: Vec::new(),
         }
     }
 
-    /// Starts it; it waits for [`go`](Client::go).
-    pub(super) fn start(mut self, visit: &Visit) -> Client {
-        let file = visit.folder.join(self.name);
-        let log = File::create(file.with_extension("log")).expect("a log can be made");
-        let millis = |span: Duration| span.as_millis().to_string();
-        // It waits for its last section for as long as it may take.
-        let patience = visit.time + END;
-        let mut child = self
-            .program
-            .args([&visit.url, &format!("key:{}", visit.key), "1"])
-            .args([
-                millis(TTL),
-                "0".to_owned(),
-                millis(visit.time),
-                millis(STAY),
-            ])
-            .args(["0".to_owned(), millis(patience)])
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap_or_else(|error| panic!("{} does not start: {error}", self.name));
-        let input = child.stdin.take().expect("piped");
-        let output = lines(BufReader::new(child.stdout.take().expect("piped")));
-        let client = Client {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// A client that is ready to [work](Client::work).
+    pub(super) fn start(&self, visit: &Visit) -> Client {
+        Client {
             name: self.name,
-            input,
-            output,
-            file,
-            _process: Leashed::new(child, None),
-        };
-        assert_eq!(client.line(START), "ready", "{}", client.name);
-        client
+            process: (!self.words.is_empty()).then(|| Process::start(self, visit)),
+        }
+    }
+}
+
+/// A client that is ready.
+pub(super) struct Client {
+    name: &'static str,
+    process: Option<Process>,
+}
+
+impl Client {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Takes the key again and again; what came of it.
+    pub(super) fn work(self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
+        match self.process {
+            Some(process) => process.work(visit, sheet),
+            None => r26_rslock::work(visit),
+        }
     }
 }
 
@@ -129,8 +138,8 @@ fn program(folder: &Path) -> PathBuf {
     program
 }
 
-/// A running client. Dropping it kills the process.
-pub(super) struct Client {
+/// A client's process. Dropping it kills the process.
+struct Process {
     name: &'static str,
     input: ChildStdin,
     output: Receiver<String>,
@@ -145,18 +154,34 @@ struct Said {
     errors: Vec<String>,
 }
 
-impl Client {
-    pub(super) fn name(&self) -> &'static str {
-        self.name
+impl Process {
+    fn start(program: &Program, visit: &Visit) -> Self {
+        let file = visit.folder.join(program.name);
+        let log = File::create(file.with_extension("log")).expect("a log can be made");
+        let mut child = Command::new(&program.words[0])
+            .args(&program.words[1..])
+            .args(arguments(visit))
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} does not start: {error}", program.name));
+        let input = child.stdin.take().expect("piped");
+        let output = lines(BufReader::new(child.stdout.take().expect("piped")));
+        let process = Self {
+            name: program.name,
+            input,
+            output,
+            file,
+            _process: Leashed::new(child, None),
+        };
+        assert_eq!(process.line(START), "ready", "{}", process.name);
+        process
     }
 
-    /// Lets it begin.
-    pub(super) fn go(&mut self) {
+    fn work(mut self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
         writeln!(self.input, "go {}", monotonic() + LEAD).expect("it listens");
-    }
-
-    /// Waits for its end; what it has written down.
-    pub(super) fn sections(self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
         let text = self.line(visit.time + END * 2);
         let said: Said = serde_json::from_str(&text).expect("what it says is JSON");
         sheet.check(said.lost == 0, || {
@@ -198,6 +223,24 @@ impl Section {
             left: field(),
         }
     }
+}
+
+/// All arguments but the file.
+fn arguments(visit: &Visit) -> [String; 9] {
+    let millis = |span: Duration| span.as_millis().to_string();
+    // It waits for its last section for as long as that may take.
+    let patience = visit.time + END;
+    [
+        visit.url.clone(),
+        format!("key:{}", visit.key),
+        "1".to_owned(),
+        millis(TTL),
+        "0".to_owned(),
+        millis(visit.time),
+        millis(STAY),
+        millis(visit.pause),
+        millis(patience),
+    ]
 }
 
 /// The lines of a pipe, as they come.

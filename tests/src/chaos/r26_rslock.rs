@@ -5,17 +5,17 @@ use rslock::LockManager;
 
 use super::body::nanos;
 use super::ground::local_runtime;
-use super::r26_clients::{Section, Visit};
-use super::r26_foreign_clients::{STAY, TTL};
+use super::r26_clients::{STAY, Section, TTL, Visit};
 
 /// Takes the key again and again; what came of it.
-pub(super) fn visit(visit: &Visit) -> Vec<Section> {
+pub(super) fn work(visit: &Visit) -> Vec<Section> {
     let manager = LockManager::new(vec![visit.url.as_str()]);
     let end = now() + nanos(visit.time);
     let mut sections = Vec::new();
     local_runtime().block_on(async {
         while now() < end {
             sections.push(section(&manager, &visit.key).await);
+            tokio::time::sleep(visit.pause).await;
         }
     });
     sections

@@ -117,6 +117,10 @@ async fn connect(job: &Job, lane: &Lane) -> LockPool {
         .url(&job.url)
         .io_timeout(Duration::from_millis(job.io_timeout_ms))
         .wait(Duration::from_millis(lane.wait_ms));
+    let builder = match job.make_way_ms {
+        Some(after) => builder.make_way_after(Duration::from_millis(after)),
+        None => builder,
+    };
     wait::connected(builder).await
 }
 
