@@ -144,7 +144,7 @@ struct Process {
     input: ChildStdin,
     output: Receiver<String>,
     file: PathBuf,
-    _process: Leashed,
+    _leash: Leashed,
 }
 
 /// What a client says at its end.
@@ -174,7 +174,7 @@ impl Process {
             input,
             output,
             file,
-            _process: Leashed::new(child, None),
+            _leash: Leashed::new(child, None),
         };
         assert_eq!(process.line(START), "ready", "{}", process.name);
         process

@@ -54,14 +54,14 @@ impl Company<'_> {
         let crew = ground.crew(&format!("foreign-{folder}-{}", what.replace(' ', "-")));
         let server = Server::start();
         let excuse = Excuse::begin();
-        let served = self.work(&crew, &server, sheet);
+        let visits = self.work(&crew, &server, sheet);
         all_free(&crew, &server.probe(), TTL);
         if self.judged == Judged::Each {
             must_be_fair(&crew, KEY, BOUND, excuse);
         }
         let report = crew.report();
         let bound = nanos(BOUND + excuse.so_far());
-        let ours = self.tell(sheet, &report, &served, (&name, bound));
+        let ours = self.tell(sheet, &report, &visits, (&name, bound));
         if report.violations.is_empty() {
             crew.remove();
         }
@@ -80,17 +80,17 @@ impl Company<'_> {
         let programs = self.programs.iter();
         let mut clients: Vec<_> = programs.map(|program| program.start(&visit)).collect();
         let hands = self.ours.map(|ours| ours.start(crew, &visit.url, None));
-        let served: Vec<_> = scope(|scope| {
-            let served = clients.drain(..).map(|client| {
+        let visits: Vec<_> = scope(|scope| {
+            let working = clients.drain(..).map(|client| {
                 let name = client.name();
                 let visit = &visit;
                 let sections = scope.spawn(move || client.work(visit, sheet));
                 (name, sections)
             });
-            let served: Vec<_> = served.collect();
+            let working: Vec<_> = working.collect();
             sleep(self.time);
             end_all(sheet, hands.unwrap_or_default());
-            let ended = served.into_iter().map(|(name, sections)| Served {
+            let ended = working.into_iter().map(|(name, sections)| Served {
                 name,
                 sections: sections.join().expect("no panic"),
             });
@@ -98,11 +98,11 @@ impl Company<'_> {
         });
         // Of the other clients' sections none has a fence.
         crew.note(&Note::Unfenced);
-        let sections = served.iter().flat_map(|served| &served.sections);
+        let sections = visits.iter().flat_map(|visit| &visit.sections);
         for (number, section) in (0..).zip(sections) {
             note(crew, section, number);
         }
-        served
+        visits
     }
 
     /// Puts on the sheet what each got; how many sections were ours.

@@ -157,7 +157,7 @@ async fn fences_grow_and_those_that_wait_are_served() {
         let released = held.release().await;
         assert!(released.is_ok() || before < offset, "{released:?}");
         before = offset;
-        let served = wait::within("it is served", SOON, line.served()).await;
-        assert_eq!(served, ["next"]);
+        let order = wait::within("it is served", SOON, line.served()).await;
+        assert_eq!(order, ["next"]);
     }
 }

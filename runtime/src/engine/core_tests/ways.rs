@@ -10,7 +10,7 @@ use crate::engine::core::{Core, Limits, Signal};
 use crate::engine::ticket::TicketId;
 use crate::store::{Failure, Op, OpId, PAUSE, Reply};
 
-const AFTER: Duration = Duration::from_millis(1_000);
+const AFTER: Duration = Duration::from_secs(1);
 /// How long each call has the lock.
 const STAY: Duration = Duration::from_millis(50);
 
