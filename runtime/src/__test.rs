@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::engine::Command;
+use crate::reporter;
 #[cfg(debug_assertions)]
 use crate::seeded::Bug;
 use crate::store::conformance::Promises;
@@ -110,6 +111,17 @@ pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::Nothing);
     // Only for this repository's benchmarks, which cannot go on without it.
     connecting.await.expect("nothing is connected to")
+}
+
+/// Returns when everything that the engines have reported has been logged and counted. Works in async code too.
+///
+/// # Panics
+///
+/// Where no further thread can be had.
+pub fn reports_told() {
+    let told = std::thread::spawn(|| reporter::told().blocking_recv());
+    // Without a reporter thread there is nothing to wait for.
+    let _ = told.join().expect("a thread that waits");
 }
 
 /// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.

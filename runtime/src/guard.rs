@@ -1,8 +1,10 @@
 //! Held locks, as their holders see them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::Slot;
 use crate::lease;
 use crate::locks::Locks;
 use crate::taken::Taken;
@@ -34,13 +36,12 @@ impl LockGuard {
     /// answers that it does not have the lock any more. What was done under the guard may have met
     /// another holder. Of several keys the first that is gone is named.
     ///
-    /// Only a certain answer is a loss: a release that is tried again after a lost answer and finds
-    /// nothing may have been carried out the first time. A lock that is handed over inside the
-    /// process asks the store nothing.
+    /// `Ok` does not prove that the store still had the lock. A release that gets no answer, that is
+    /// tried again after a lost answer, or that hands the lock over inside the process returns `Ok`.
     pub async fn release(self) -> Result<(), LockError> {
         let lasted = self.check();
-        let found = self.taken.release(None).await;
-        lasted.and(found)
+        let gone = self.taken.release(None).await;
+        lasted.and(not_gone(gone))
     }
 
     /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock, up to 24 h: who
@@ -56,8 +57,8 @@ impl LockGuard {
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
         let lasted = self.check();
         let keep = lease::check_hold(hold);
-        let found = self.taken.release(keep.as_ref().ok().copied()).await;
-        lasted.and(found).and(keep.map(drop))
+        let gone = self.taken.release(keep.as_ref().ok().copied()).await;
+        lasted.and(not_gone(gone)).and(keep.map(drop))
     }
 
     /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can
@@ -88,6 +89,11 @@ impl LockGuard {
 #[derive(Clone)]
 pub struct LockHandle {
     locks: Locks,
+}
+
+/// An error for the lock that a release did not find.
+fn not_gone(gone: Option<Arc<Slot>>) -> Result<(), LockError> {
+    gone.map_or(Ok(()), |slot| Err(slot.lost_error()))
 }
 
 impl LockHandle {

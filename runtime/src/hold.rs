@@ -153,18 +153,15 @@ impl Hold {
     /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is
     /// tried again in the background.
     ///
-    /// An answer that the lock was gone is a lost lease.
-    pub(crate) async fn released(&self) -> Result<(), LockError> {
+    /// Returns whether the store answered that the lock was gone: a lost lease.
+    pub(crate) async fn released(&self) -> bool {
         if !self.let_go {
-            return Ok(());
+            return false;
         }
         let waiting = Waiting(self);
         let removal = poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
         mem::forget(waiting);
-        match removal {
-            Removal::Gone => Err(self.slot.lost_error()),
-            Removal::Confirmed | Removal::Unknown => Ok(()),
-        }
+        removal == Removal::Gone
     }
 
     /// What the engine has told this place. While the answer of the server is near, this task looks for it itself instead of sleeping: then

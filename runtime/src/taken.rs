@@ -138,11 +138,12 @@ impl Taken {
     }
 
     /// Releases what the call has taken itself, now or after `keep`, and waits for the store's
-    /// answers, at most ttl/10 and 1 s. Where the store did not have one of the locks any more,
-    /// that lease was lost; of several the first is told.
+    /// answers, at most ttl/10 and 1 s. Returns the lock that the store did not have any more: its
+    /// lease was lost. Of several it is the first. An error would be larger, and is a part of the
+    /// future of every annotated function.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self, keep: Option<Duration>) -> Result<(), LockError> {
+    pub(crate) async fn release(mut self, keep: Option<Duration>) -> Option<Arc<Slot>> {
         let held = self.places.iter_mut().filter_map(|place| match place {
             Place::Held(hold) => Some(hold),
             Place::Entered(turn) => {
@@ -154,13 +155,15 @@ impl Taken {
         });
         Hold::begin_release_all(held, keep);
         // The last one first, as the caller of the last release may be chosen to look for the answers of all.
-        let mut outcome = Ok(());
+        let mut gone = None;
         for place in self.places.iter().rev() {
-            if let Place::Held(hold) = place {
-                outcome = hold.released().await.and(outcome);
+            if let Place::Held(hold) = place
+                && hold.released().await
+            {
+                gone = Some(Arc::clone(hold.slot()));
             }
         }
-        outcome
+        gone
     }
 
     fn entered(&self) -> impl Iterator<Item = &Turn> {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::process::Leashed;
 use crate::redis_probe::RedisProbe;
-use crate::server_clock::ServerClock;
+use crate::server_clock::{self, ServerClock};
 use crate::tls::Certificates;
 use crate::wait;
 
@@ -263,7 +263,10 @@ impl Server {
 
     /// Kills it (SIGKILL); what was not on disk is gone.
     pub fn kill(&mut self) {
-        self.process = None;
+        let killed = self.process.take().map(|process| process.id());
+        if let (Some(process), Some(_)) = (killed, &self.options.clock) {
+            server_clock::clean_up(process);
+        }
     }
 
     /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
@@ -283,6 +286,12 @@ impl Server {
 
     fn running(&self) -> &Leashed {
         self.process.as_ref().expect("the server is running")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 

@@ -65,6 +65,14 @@ impl Default for ServerClock {
     }
 }
 
+/// Removes what `libfaketime` leaves of a process that was killed.
+pub(crate) fn clean_up(process: u32) {
+    for name in ["faketime_shm", "sem.faketime_sem"] {
+        // It may have been another version, which leaves nothing.
+        let _ = fs::remove_file(format!("/dev/shm/{name}_{process}"));
+    }
+}
+
 /// What is loaded into the server. The allocator is that of libc: jemalloc asks for the time before
 /// `libfaketime` can tell it.
 fn libraries() -> String {

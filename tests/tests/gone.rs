@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use leasehold::__test::reports_told;
 use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{After, Proxy};
@@ -108,6 +109,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let alone = ALONE.lock().await;
+        reports_told();
         WARNINGS.lock().expect("no panic under it").clear();
         let server = Server::start();
         Self {
@@ -130,6 +132,7 @@ impl Scene {
     }
 
     fn losses(&self) -> u64 {
+        reports_told();
         LOSSES.load(Ordering::SeqCst) - self.before
     }
 
@@ -148,6 +151,7 @@ impl Scene {
 
 /// What was logged of lost leases.
 fn told() -> Vec<String> {
+    reports_told();
     let warnings = WARNINGS.lock().expect("no panic under it");
     let lost = warnings.iter().filter(|text| text.contains("lease lost"));
     lost.cloned().collect()

@@ -254,6 +254,8 @@ impl<'a> Body<'a> {
         let nested = || Box::pin(calls::nested(self.errand.nested_in(self.holder)));
         // Refused or lost: the body goes on, and the gate knows.
         let _ = tokio::join!(nested(), nested());
+        // Both may have ended in one poll. The gate looks before the next.
+        tokio::task::yield_now().await;
     }
 
     async fn work(&self) {

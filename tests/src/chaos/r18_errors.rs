@@ -166,9 +166,11 @@ impl Front {
     }
 
     /// What callers see, and whether another try makes sense. In a cluster a redirect is followed, here to where nobody listens.
+    /// A server that has forgotten a script is sent the source of it, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
+            (_, "NOSCRIPT") => ("nothing", true),
             _ => (code, again),
         }
     }

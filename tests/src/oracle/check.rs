@@ -262,7 +262,8 @@ mod tests {
             *fence = None;
         }
         let around = |before, after| {
-            let first = [enter(1, before, 10), leave(1, 20, 110), foreign.clone()];
+            let first = [Note::Unfenced, enter(1, before, 10), leave(1, 20, 110)];
+            let first = [&first[..], &[foreign.clone()]].concat();
             let last = [leave(2, 40, 130), enter(3, after, 50)];
             kinds(&[&first[..], &last[..]].concat())
         };
