@@ -35,7 +35,7 @@ pub(crate) async fn run_inside<F: Future>(
         let mut body = Body(body);
         let end = poll_while_live(&mut body, &taken, on_lost).await;
         if seeded!(ReleasedBeforeDrop) {
-            let _ = taken.release(None).await;
+            taken.release(None).await;
             return match end? {
                 End::Returned(value) => Ok(value),
                 End::Panicked(panic) => resume_unwind(panic),
@@ -48,12 +48,12 @@ pub(crate) async fn run_inside<F: Future>(
             let keep = keep.and_then(|keep| keep.earned(&value));
             // The work is done: a lease that the release finds lost does not change its result. The
             // engine logs and counts it.
-            let _ = taken.release(keep).await;
+            taken.release(keep).await;
             Ok(value)
         }
         // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
         Ok(End::Panicked(panic)) => {
-            let _ = taken.release(None).await;
+            taken.release(None).await;
             resume_unwind(panic)
         }
         Err(lost) => Err(lost),

@@ -40,7 +40,7 @@ impl LockGuard {
     /// tried again after a lost answer, or that hands the lock over inside the process returns `Ok`.
     pub async fn release(self) -> Result<(), LockError> {
         let lasted = self.check();
-        let gone = self.taken.release(None).await;
+        let gone = self.taken.release_and_tell(None).await;
         lasted.and(not_gone(gone))
     }
 
@@ -57,7 +57,10 @@ impl LockGuard {
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
         let lasted = self.check();
         let keep = lease::check_hold(hold);
-        let gone = self.taken.release(keep.as_ref().ok().copied()).await;
+        let gone = self
+            .taken
+            .release_and_tell(keep.as_ref().ok().copied())
+            .await;
         lasted.and(not_gone(gone)).and(keep.map(drop))
     }
 

@@ -10,20 +10,31 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(feature = "metrics")]
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+#[cfg(feature = "metrics")]
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tracing::Dispatch;
 use tracing::dispatcher::{get_default, with_default};
 use tracing::level_filters::LevelFilter;
 
+#[cfg(feature = "metrics")]
+use crate::engine::tell_counts;
+
 /// So many reports may wait.
 const MOST: usize = 1024;
+
+/// While there is traffic, counts are told each time that this has passed.
+#[cfg(feature = "metrics")]
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 enum Report {
     /// A log event, with the subscriber of the thread that made it.
     Log(Dispatch, Box<dyn FnOnce() + Send>),
-    /// Counters have changed.
+    /// Something has been counted, for the first time in a while.
     #[cfg(feature = "metrics")]
     Counts,
     /// Everything before this has been told.
@@ -84,11 +95,36 @@ fn start() -> Option<SyncSender<Report>> {
         .map(|_| sender)
 }
 
+#[cfg(not(feature = "metrics"))]
 fn run(reports: &Receiver<Report>) {
     for report in reports {
-        // A panic of the program's code ends one report, not the thread; the panic hook has shown it.
-        let _ = catch_unwind(AssertUnwindSafe(|| tell(report)));
+        guarded(|| tell(report));
     }
+}
+
+/// While there is traffic the thread looks for counts from time to time. To wake it for each would cost
+/// the callers a wake-up of a thread.
+#[cfg(feature = "metrics")]
+fn run(reports: &Receiver<Report>) {
+    let mut counting = false;
+    loop {
+        let report = if counting {
+            reports.recv_timeout(LOOK_EVERY)
+        } else {
+            reports.recv().map_err(RecvTimeoutError::from)
+        };
+        match report {
+            Ok(Report::Counts) => counting = true,
+            Ok(report) => guarded(|| tell(report)),
+            Err(RecvTimeoutError::Timeout) => counting = tell_counts(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A panic of the program's code ends one report, not the thread; the panic hook has shown it.
+fn guarded(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
 fn tell(report: Report) {
@@ -97,10 +133,13 @@ fn tell(report: Report) {
             tell_dropped();
             event();
         }),
+        // The thread knows already.
         #[cfg(feature = "metrics")]
-        Report::Counts => crate::engine::tell_counts(),
+        Report::Counts => {}
         Report::Told(done) => {
             tell_dropped();
+            #[cfg(feature = "metrics")]
+            tell_counts();
             // The asker may have stopped waiting.
             let _ = done.send(());
         }

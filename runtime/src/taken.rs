@@ -138,12 +138,31 @@ impl Taken {
     }
 
     /// Releases what the call has taken itself, now or after `keep`, and waits for the store's
-    /// answers, at most ttl/10 and 1 s. Returns the lock that the store did not have any more: its
-    /// lease was lost. Of several it is the first. An error would be larger, and is a part of the
-    /// future of every annotated function.
+    /// answers, at most ttl/10 and 1 s. The engine logs and counts a lock that the store did not
+    /// have any more.
     ///
     /// Cancel safe: all releases have been asked for before the first wait.
-    pub(crate) async fn release(mut self, keep: Option<Duration>) -> Option<Arc<Slot>> {
+    pub(crate) async fn release(mut self, keep: Option<Duration>) {
+        self.begin_release(keep);
+        for hold in self.held() {
+            hold.released().await;
+        }
+    }
+
+    /// As [`release`](Self::release). Returns the lock that the store did not have any more: its
+    /// lease was lost. Of several it is the first.
+    pub(crate) async fn release_and_tell(mut self, keep: Option<Duration>) -> Option<Arc<Slot>> {
+        self.begin_release(keep);
+        let mut gone = None;
+        for hold in self.held() {
+            if hold.released().await {
+                gone = Some(Arc::clone(hold.slot()));
+            }
+        }
+        gone
+    }
+
+    fn begin_release(&mut self, keep: Option<Duration>) {
         let held = self.places.iter_mut().filter_map(|place| match place {
             Place::Held(hold) => Some(hold),
             Place::Entered(turn) => {
@@ -154,16 +173,15 @@ impl Taken {
             }
         });
         Hold::begin_release_all(held, keep);
-        // The last one first, as the caller of the last release may be chosen to look for the answers of all.
-        let mut gone = None;
-        for place in self.places.iter().rev() {
-            if let Place::Held(hold) = place
-                && hold.released().await
-            {
-                gone = Some(Arc::clone(hold.slot()));
-            }
-        }
-        gone
+    }
+
+    /// The last one first, as the caller of the last release may be chosen to look for the answers
+    /// of all.
+    fn held(&self) -> impl Iterator<Item = &Hold> {
+        self.places.iter().rev().filter_map(|place| match place {
+            Place::Held(hold) => Some(hold),
+            Place::Entered(_) => None,
+        })
     }
 
     fn entered(&self) -> impl Iterator<Item = &Turn> {

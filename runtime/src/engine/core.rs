@@ -182,7 +182,8 @@ impl Core {
     /// Releases a held lock, at once or after `keep`; answered by `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
-            && matches!(ticket.stage, Stage::Held(_))
+            // A body may return between the loss that was told early and the end of the lease.
+            && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
             && ticket.order.share.is_none()
         {
             ticket.kept_until = Some(now + keep);

@@ -58,13 +58,8 @@ pub(super) fn released(confirmed: bool) {
 mod counted {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::thread::sleep;
-    use std::time::Duration;
 
     use crate::{LockError, reporter};
-
-    /// What is counted within this time is handed on together.
-    const TOGETHER: Duration = Duration::from_millis(5);
 
     /// What can be counted.
     #[derive(Clone, Copy)]
@@ -97,29 +92,50 @@ mod counted {
     /// What has been counted and not been handed on.
     static COUNTED: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 
-    /// Whether the reporter thread knows that something has been counted.
-    static KNOWN: AtomicBool = AtomicBool::new(false);
+    /// Whether the reporter thread looks for counts.
+    static LOOKED_FOR: AtomicBool = AtomicBool::new(false);
+
+    /// How often in a row the reporter thread has found nothing.
+    static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
+
+    /// After so many such looks it sleeps until something is counted.
+    const LAST_LOOK: u64 = 20;
 
     pub(super) fn add(count: Count) {
-        COUNTED[count as usize].fetch_add(1, Ordering::Relaxed);
+        // Before the look at the flag: the reporter thread takes the flag back before its last look here.
+        COUNTED[count as usize].fetch_add(1, Ordering::SeqCst);
+        if LOOKED_FOR.load(Ordering::SeqCst) || LOOKED_FOR.swap(true, Ordering::SeqCst) {
+            return;
+        }
         // The next count asks again where the reporter's queue is full.
-        if !KNOWN.swap(true, Ordering::AcqRel) && !reporter::counts_changed() {
-            KNOWN.store(false, Ordering::Release);
+        if !reporter::counts_changed() {
+            LOOKED_FOR.store(false, Ordering::SeqCst);
         }
     }
 
-    /// On the reporter thread: hands on what has been counted.
-    pub(crate) fn tell_counts() {
-        sleep(TOGETHER);
-        // Acquires what was added before the flag was found set.
-        KNOWN.swap(false, Ordering::AcqRel);
-        for count in ALL {
-            let times = COUNTED[count as usize].swap(0, Ordering::AcqRel);
-            if 0 < times {
-                // A recorder that panics costs this count, and not the others.
-                let _ = catch_unwind(AssertUnwindSafe(|| count.tell(times)));
-            }
+    /// On the reporter thread: hands on what has been counted. Whether it is to look again soon.
+    pub(crate) fn tell_counts() -> bool {
+        let found = ALL.into_iter().filter(|count| hand_on(*count)).count();
+        if 0 < found {
+            FOUND_NOTHING.store(0, Ordering::Relaxed);
+        } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
+            FOUND_NOTHING.store(0, Ordering::Relaxed);
+            LOOKED_FOR.store(false, Ordering::SeqCst);
+            // What is counted after this asks for a look. What came before it is seen here.
+            let late = ALL.into_iter().filter(|count| hand_on(*count)).count();
+            return 0 < late && !LOOKED_FOR.swap(true, Ordering::SeqCst);
         }
+        true
+    }
+
+    /// Whether there was anything to hand on of it.
+    fn hand_on(count: Count) -> bool {
+        let times = COUNTED[count as usize].swap(0, Ordering::SeqCst);
+        if 0 < times {
+            // A recorder that panics costs this count, and not the others.
+            let _ = catch_unwind(AssertUnwindSafe(|| count.tell(times)));
+        }
+        0 < times
     }
 
     impl Count {

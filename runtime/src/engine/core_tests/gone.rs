@@ -234,3 +234,18 @@ fn what_an_error_for_good_may_have_removed_is_not_missed() {
     let told = ends(&mut core);
     assert!(!told.contains(&Removal::Gone), "{told:?}");
 }
+
+/// Fails if a body that returns between a loss which was told early and the end of its lease keeps no lock.
+#[test]
+fn a_lock_is_kept_for_a_body_that_returns_late() {
+    let mut core = core();
+    let id = held_as(&mut core, order(1, ONE_TRY));
+    let end = START + TTL;
+    core.tick(end);
+    assert_eq!(core.take_signals(), [Signal::Lost(id)]);
+    core.release(id, Some(TTL), end);
+    match &core.take_requests(end)[..] {
+        [request] => assert!(matches!(request.op, Op::Release { keep: Some(_), .. })),
+        other => panic!("one removal was expected: {other:?}"),
+    }
+}

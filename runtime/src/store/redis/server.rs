@@ -158,10 +158,9 @@ impl Server {
 
     /// The server at `address`, with everything else as here.
     fn at(&self, address: ConnectionAddr) -> Self {
-        Self {
-            info: self.info.clone().set_addr(address),
-            ..self.clone()
-        }
+        let mut server = self.clone();
+        server.info = self.info.clone().set_addr(address);
+        server
     }
 
     /// The server at `endpoint`, with everything else as here.
