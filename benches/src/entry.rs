@@ -1,4 +1,4 @@
-//! What is run of the rows: which of them, in which setups, and by whom.
+//! What is run of the rows: which rows, in which setups, by which contestants.
 
 use clap::ValueEnum as _;
 
@@ -95,7 +95,7 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Who does a row: those asked for, or all; controls only if asked for, the earlier build whenever
+/// The contestants of a row: those asked for, or all; controls only if asked for, the earlier build whenever
 /// there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));

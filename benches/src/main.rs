@@ -2,7 +2,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `row`, `setup`, `entry` | what is measured and in what; what is run of it, and by whom |
+//! | `row`, `setup`, `entry` | what is measured and in what; what is run of it, by which contestants |
 //! | `stage`, `delay` | servers, the network to them, and what runs beside a row |
 //! | `contestants` | who is measured; those of other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, what it is told, what it writes down |

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::figures::{Figures, METRICS};
 use crate::measure::{Measure, median};
 
-/// Whom the others are compared with in each round.
+/// The contestant to which each other one is compared in each round.
 pub(crate) const BASE: &str = "hand_written";
 
 /// The value of each round.

@@ -53,7 +53,7 @@ pub(crate) enum Contestant {
     /// Blocks the thread now and then: all that is due meanwhile must be seen to be late.
     #[value(hide = true)]
     SeededStall,
-    /// Computes while others wait: its CPU and the wait of others must be seen.
+    /// Computes while other tasks wait: its CPU and their wait must be seen.
     #[value(hide = true)]
     SeededSpin,
 }
