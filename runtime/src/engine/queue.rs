@@ -55,8 +55,6 @@ pub(super) struct KeyQueue {
     turn: Option<Instant>,
     /// Until when it is left free for other clients.
     free_until: Instant,
-    /// Whether it was left free for other clients and none was seen since.
-    last_pause: LastPause,
     pub(super) place: Place,
     /// Whether asking waits until less is under way.
     pub(super) held_back: bool,
@@ -79,7 +77,6 @@ impl KeyQueue {
             hurried: false,
             turn: None,
             free_until: Instant::ZERO,
-            last_pause: LastPause::Used,
             place: Place::None,
             held_back: false,
             passing: Passing::default(),
@@ -108,10 +105,6 @@ impl KeyQueue {
     ) {
         self.settled();
         self.turn = None;
-        // A holder that knows the queue is none of the clients that the key was left free for.
-        if !queued {
-            self.last_pause = LastPause::Used;
-        }
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
             self.place = Place::Queued;
@@ -173,7 +166,6 @@ impl KeyQueue {
         self.freed(now);
         if makes_way {
             self.turn = None;
-            self.last_pause = LastPause::ForNothing;
             self.free_until = now + PAUSE;
             self.ask_at = self.free_until;
             self.held_until = Some(self.free_until);
@@ -187,11 +179,9 @@ impl KeyQueue {
         }
     }
 
-    /// Whether the key has been in use so long that it is to be left free, at a store with a queue:
-    /// for twice as long if the last time was for nothing.
+    /// Whether the key has been in use so long that it is to be left free, at a store with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
-        let most = after * self.last_pause.times();
-        let long = |turn| most <= now.since(turn);
+        let long = |turn| after <= now.since(turn);
         self.passing.fair && !after.is_zero() && self.turn.is_some_and(long)
     }
 
@@ -218,24 +208,6 @@ impl KeyQueue {
         let pause = first.saturating_mul(1 << self.tries.min(10));
         self.tries += 1;
         pause.min(longest)
-    }
-}
-
-/// The last pause in which the key was left free for clients that know no queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LastPause {
-    /// Such a client may have used it, or there was none.
-    Used,
-    ForNothing,
-}
-
-impl LastPause {
-    /// By what the time until the next is multiplied.
-    fn times(self) -> u32 {
-        match self {
-            Self::Used => 1,
-            Self::ForNothing => 2,
-        }
     }
 }
 

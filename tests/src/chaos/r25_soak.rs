@@ -243,10 +243,12 @@ struct Memory {
     resident: Option<usize>,
 }
 
+/// Pages that belong to the process alone: those of its program's file come in when a path through
+/// it is first taken.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 

@@ -46,7 +46,7 @@ impl World {
             let used = ended.since(before.since);
             if PAUSE <= now.since(ended) {
                 self.outcome.ways += usize::from(MAKE_WAY_AFTER <= used);
-            } else if MAKE_WAY_AFTER * 2 <= used {
+            } else if MAKE_WAY_AFTER <= used {
                 self.violation(format!("core {node} went on with a key after {used:?}"));
             } else {
                 since = before.since;
