@@ -1,12 +1,13 @@
 //! A place in the engine: for one lock of one call.
 
 use std::future::poll_fn;
-use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
-use crate::engine::{Command, Order, Removal, Slot, TicketId, guarded};
+use tokio::task::coop;
+
+use crate::engine::{Command, Order, Removal, Slot, TicketId};
 use crate::seeded::seeded;
 use crate::{LockError, LockPool};
 
@@ -37,10 +38,7 @@ impl Hold {
     /// Cancel safety: the ticket exists before the engine hears of the order, so a future that is dropped at any
     /// point leaves no orphan: the engine waits for a reply that is on its way, and removes what it set.
     pub(crate) async fn taken(mut self) -> Result<Self, LockError> {
-        let (granted, slept) = self.granted().await;
-        if !slept {
-            self.pool.engine().answered_at_once();
-        }
+        let granted = self.granted().await;
         // Refused: the engine has forgotten the ticket already.
         self.let_go = granted.is_err();
         granted?;
@@ -67,15 +65,10 @@ impl Hold {
             holds.push(hold);
         }
         pool.engine().send(Command::AcquireAll { orders, wait })?;
-        let mut any_slept = false;
         for hold in &mut holds {
-            let (granted, slept) = hold.granted().await;
-            any_slept |= slept;
+            let granted = hold.granted().await;
             hold.let_go = granted.is_err();
             granted?;
-        }
-        if !any_slept {
-            pool.engine().answered_at_once();
         }
         let held = holds.iter().all(|hold| hold.slot.is_live());
         Ok(held.then_some(holds))
@@ -90,15 +83,16 @@ impl Hold {
         }
     }
 
-    /// How the order was answered, and whether this task had to wait for that.
-    async fn granted(&self) -> (Result<(), LockError>, bool) {
-        let mut slept = false;
-        let granted = poll_fn(|cx| {
-            let told = self.told(cx, Slot::poll_granted);
-            slept |= told.is_pending();
-            told
-        });
-        (granted.await, slept)
+    /// How the order was answered. Now and then this lets other tasks of the runtime run, even if
+    /// the answer is there: a task that takes one lock after the other may never wait.
+    async fn granted(&self) -> Result<(), LockError> {
+        poll_fn(|cx| {
+            let turn = ready!(coop::poll_proceed(cx));
+            let granted = ready!(self.slot.poll_granted(cx));
+            turn.made_progress();
+            Poll::Ready(granted)
+        })
+        .await
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -111,7 +105,7 @@ impl Hold {
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.slot.check()?;
         self.tell(Command::Downgrade(self.id))?;
-        if poll_fn(|cx| self.told(cx, Slot::poll_shared)).await {
+        if poll_fn(|cx| self.slot.poll_shared(cx)).await {
             return Ok(());
         }
         Err(self.slot.lost_error())
@@ -158,44 +152,11 @@ impl Hold {
         if !self.let_go {
             return false;
         }
-        let waiting = Waiting(self);
-        let removal = poll_fn(|cx| self.told(cx, Slot::poll_released)).await;
-        mem::forget(waiting);
-        removal == Removal::Gone
-    }
-
-    /// What the engine has told this place. While the answer of the server is near, this task looks for it itself instead of sleeping: then
-    /// it need not be woken. Between looks it lets others have the thread, but within [`Engine::stretch`].
-    fn told<T>(&self, cx: &Context<'_>, poll: impl Fn(&Slot, &Context<'_>) -> Poll<T>) -> Poll<T> {
-        let engine = self.pool.engine();
-        let stretch = engine.stretch().map(|long| engine.clock().now() + long);
-        loop {
-            let rests = engine.look(self.id, cx);
-            let told = poll(&self.slot, cx);
-            // After the slot knows this task: who is chosen to look before that is not woken for it.
-            if told.is_ready() || rests || !engine.is_asker(self.id) {
-                return told;
-            }
-            if stretch.is_none_or(|until| until <= engine.clock().now()) {
-                guarded(|| cx.waker().wake_by_ref());
-                return told;
-            }
-        }
+        poll_fn(|cx| self.slot.poll_released(cx)).await == Removal::Gone
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {
         self.pool.engine().send(command)
-    }
-}
-
-/// A caller that waits for the end of a release.
-struct Waiting<'a>(&'a Hold);
-
-impl Drop for Waiting<'_> {
-    /// The release goes on; nobody is to count on this caller to look for answers.
-    fn drop(&mut self) {
-        // An engine that is gone counts on nobody.
-        let _ = self.0.tell(Command::Abandon(self.0.id));
     }
 }
 

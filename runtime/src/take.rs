@@ -1,7 +1,6 @@
 //! Taking the locks of a call: all of them or none.
 
 use std::future::{Future, pending, poll_fn};
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::engine::{Command, Order, Slot, TicketId, guarded};
+use crate::engine::{Command, Order, Slot};
 use crate::few::Few;
 use crate::full_key::FullKey;
 use crate::hold::Hold;
@@ -44,8 +43,6 @@ pub(crate) struct Wanted {
     taking: Taking,
     wants: Few<Want>,
     mark: Mark,
-    /// The other tasks of its runtime are to go first; see [`Engine::gives_way`](crate::engine::Engine::gives_way).
-    gives_way: Option<TicketId>,
 }
 
 /// Begins to take or enter every lock; to be followed by [`taken`](Begun::taken), and by nothing before that.
@@ -65,9 +62,8 @@ pub(crate) fn begin(
         at,
         shared: plan.share.is_some(),
     };
-    let gives_way = pool.engine().gives_way();
     let wants = match wants {
-        Few::One(Want { key, holder: None }) if gives_way.is_none() => {
+        Few::One(Want { key, holder: None }) => {
             let order = order(key, &pool, &plan, at.function(), plan.wait);
             return Ok(Begun::Asked(Hold::ask(pool, order)?, mark));
         }
@@ -83,7 +79,6 @@ pub(crate) fn begin(
         taking,
         wants,
         mark,
-        gives_way,
     })))
 }
 
@@ -112,8 +107,7 @@ impl Mark {
 impl Wanted {
     async fn taken(self: Box<Self>, locks: Locks) -> Result<Taken, LockError> {
         let (taking, wants) = (&self.taking, &*self.wants);
-        let wait = taking.give_way(self.gives_way, wants).await?;
-        let places = taking.all(wants, wait).await?;
+        let places = taking.all(wants).await?;
         let leases = wants.iter().zip(places.iter());
         locks.fill(leases.map(|(want, place)| match &want.holder {
             Some(holder) => holder.entered(),
@@ -191,40 +185,8 @@ fn order(
 }
 
 impl Taking {
-    /// Lets the other tasks of this runtime go first, now and then; what is left of the call's budget after that.
-    async fn give_way(
-        &self,
-        next: Option<TicketId>,
-        wants: &[Want],
-    ) -> Result<Duration, LockError> {
-        let Some(next) = next else {
-            return Ok(self.plan.wait);
-        };
-        let mut gone = false;
-        poll_fn(|cx| {
-            if mem::replace(&mut gone, true) {
-                return Poll::Ready(());
-            }
-            guarded(|| cx.waker().wake_by_ref());
-            Poll::Pending
-        })
-        .await;
-        self.pool.engine().gave_way(next);
-        let left = self.left();
-        match wants.first() {
-            Some(want) if left < self.plan.wait && left.is_zero() => Err(self.timed_out(want)),
-            _ => Ok(left),
-        }
-    }
-
-    async fn all(&self, wants: &[Want], wait: Duration) -> Result<Few<Place>, LockError> {
-        if let [only] = wants
-            && only.holder.is_none()
-        {
-            let asked = Hold::ask(self.pool.clone(), self.order(only, wait))?;
-            return Ok(Few::One(Place::Held(asked.taken().await?)));
-        }
-        if let Some(places) = self.at_once(wants, wait).await? {
+    async fn all(&self, wants: &[Want]) -> Result<Few<Place>, LockError> {
+        if let Some(places) = self.at_once(wants).await? {
             return Ok(places);
         }
         loop {
@@ -237,16 +199,12 @@ impl Taking {
     }
 
     /// In one request, where nothing stands in the way of that: nobody has one of the keys, and the store can take all in one step.
-    async fn at_once(
-        &self,
-        wants: &[Want],
-        wait: Duration,
-    ) -> Result<Option<Few<Place>>, LockError> {
+    async fn at_once(&self, wants: &[Want]) -> Result<Option<Few<Place>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
         }
         let orders = wants.iter().map(|want| self.order(want, Duration::ZERO));
-        match Hold::take_all(&self.pool, orders, wait).await {
+        match Hold::take_all(&self.pool, orders, self.plan.wait).await {
             Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
             // One by one they can wait for what is away or held.

@@ -112,16 +112,6 @@ pub(super) enum Flight {
     Leave,
 }
 
-/// So many of the latest requests are looked through for somebody who waits.
-const LOOKED_THROUGH: usize = 64;
-
-/// Requests that somebody has made; see [`Core::load`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
-    pub(crate) unsent: usize,
-    pub(crate) sent: usize,
-}
-
 /// The state of all locks of one pool.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -303,53 +293,9 @@ impl Core {
         !self.requests.is_empty() || !self.renewals.is_empty()
     }
 
-    /// Whether nothing is under way but what is to be sent, and `taken` requests that have just been taken.
-    pub(crate) fn is_lone(&self, taken: usize) -> bool {
-        self.flights.len() <= self.requests.len() + taken
-    }
-
-    /// The ticket whose caller waits for the answer to a request; of several the first.
-    pub(crate) fn asker(&self, op: OpId) -> Option<TicketId> {
-        match self.flights.get(&op)? {
-            Flight::Acquire { ticket, .. } => Some(*ticket),
-            Flight::Release { ticket, .. } => {
-                let stage = &self.tickets.get(ticket)?.stage;
-                let awaited =
-                    matches!(stage, Stage::Releasing(cleanup) if cleanup.awaited.is_some());
-                awaited.then_some(*ticket)
-            }
-            Flight::AcquireAll { tickets, .. } => tickets.first().copied(),
-            Flight::Renew { .. } | Flight::Leave => None,
-        }
-    }
-
     /// How many requests have no answer yet, or one that has not been heard.
     pub(crate) fn under_way(&self) -> usize {
         self.flights.len()
-    }
-
-    /// How many requests are to be sent, and how many have been and are not answered.
-    pub(crate) fn load(&self) -> Load {
-        let unsent = self.requests.len();
-        Load {
-            unsent,
-            sent: self.flights.len().saturating_sub(unsent),
-        }
-    }
-
-    /// Whether the caller of a ticket waits for an answer of the store.
-    pub(crate) fn is_asking(&self, id: TicketId) -> bool {
-        match self.tickets.get(&id).map(|ticket| &ticket.stage) {
-            Some(Stage::Asking { .. }) => true,
-            Some(Stage::Releasing(cleanup)) => cleanup.awaited.is_some(),
-            _ => false,
-        }
-    }
-
-    /// The tickets whose callers wait for an answer, those that have asked last first: they will wait the longest.
-    pub(crate) fn last_askers(&self) -> impl Iterator<Item = TicketId> {
-        let latest = (1..=self.last_op).rev().take(LOOKED_THROUGH);
-        latest.filter_map(|op| self.asker(OpId(op)))
     }
 
     /// What to send now, in this order.

@@ -48,16 +48,7 @@ impl Core {
                 self.start_cleanup(id, awaited, makes_way, now);
                 self.vacate(id, &key, makes_way, now);
             }
-            Stage::Releasing(_) if !awaited => self.stop_awaiting(id),
             Stage::Releasing(_) => {}
-        }
-    }
-
-    fn stop_awaiting(&mut self, id: TicketId) {
-        if let Some(ticket) = self.tickets.get_mut(&id)
-            && let Stage::Releasing(cleanup) = &mut ticket.stage
-        {
-            cleanup.awaited = None;
         }
     }
 

@@ -299,16 +299,6 @@ impl Slot {
         }
     }
 
-    /// Whether a task is known that would be woken.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.state().waker.is_some()
-    }
-
-    /// Whom to wake so that it looks again, although it has not been told anything.
-    pub(super) fn nudge(&self) -> Option<Waker> {
-        self.state().waker.take()
-    }
-
     fn finish(&self, phase: Phase) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         self.state().enter(phase).map(Parting::Wake)

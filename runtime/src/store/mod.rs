@@ -1,5 +1,7 @@
 //! Lock stores: the one interface that a store implements, and the stores.
 
+use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,8 +32,9 @@ pub(crate) use target::{Options, Target};
 
 /// Where locks are kept.
 ///
-/// The engine is its only caller. `submit` hands over requests, `poll_event` takes what came back; neither
-/// blocks. The engine keeps its own time-outs, so a reply may come late, and a store never has to give
+/// The engine is its only caller. `submit` hands over requests, `poll_event` takes what came back;
+/// neither blocks. Any thread may call them, one at a time, in the context of the runtime that the
+/// store was connected in. The engine keeps its own time-outs, so a reply may come late, and a store never has to give
 /// up on a request; it answers each request at most once.
 ///
 /// What a store must keep:
@@ -53,48 +56,30 @@ pub(crate) trait LockStore: Send {
     /// The next thing that happened, and a wake-up when there is more.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// Whether all that was submitted has been answered when `submit` returns, and those answers come before anything else.
-    fn answers_at_once(&self) -> bool {
-        false
-    }
-
-    /// Whether the store may be worked by any thread that is in the context of the engine's runtime, and not only by that runtime's
-    /// own; then whoever has a request can write it to the server.
-    fn works_anywhere(&self) -> bool {
-        false
-    }
-
-    /// Whether such a thread can [attend](Self::attend) to the store.
-    fn reads_anywhere(&self) -> bool {
-        false
-    }
-
-    /// Whether an answer is that of several servers. If they share a machine they need its processors.
-    fn asks_several(&self) -> bool {
-        false
-    }
-
-    /// Who looks for answers from now on.
-    fn attend(&mut self, attention: Attention) {
-        let _ = attention;
-    }
-
-    /// Whether nobody waits for what may still come, so that it may be heard of a little later.
-    fn is_settled(&self) -> bool {
-        false
+    /// The sockets that answers come on, if they are others than when this was last called. Any
+    /// thread may then hear of answers; without sockets the engine's own runtime does.
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        None
     }
 }
 
-/// Who looks for a store's answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Attention {
-    /// The engine's runtime tells of them.
-    #[default]
-    Runtime,
-    /// A caller looks for them as well, again and again, and sees them before the runtime has heard of them.
-    Both,
-    /// A caller looks for them, and the runtime hears of nothing.
-    Caller,
+/// A socket that answers come on.
+pub(crate) trait Socket: Send + Sync {
+    /// Hears of what comes, on the runtime that this is called in. Panics where that has no I/O driver.
+    fn listen(&self) -> io::Result<Box<dyn Listen>>;
+
+    /// From now on a listener hears of what comes, and not the engine's runtime; or the reverse.
+    fn leave_to_listener(&self, listener: bool);
+
+    /// Something may have come: whoever polls the store next reads it. Where a listener hears of
+    /// what comes, nobody reads before that.
+    fn heard(&self);
+}
+
+/// Hears of what comes on a socket.
+pub(crate) trait Listen: Send {
+    /// Calls `read` when something may have come, or the socket is closed. `read` reads all there is.
+    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>>;
 }
 
 /// Names a request, to match its reply.
@@ -173,16 +158,6 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether a caller waits for the answer.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        !matches!(self, Self::Renew(_) | Self::Stay(_) | Self::Leave { .. })
-    }
-
-    /// Whether a lock, or a share, is given back.
-    pub(crate) fn is_release(&self) -> bool {
-        matches!(self, Self::Release { .. } | Self::Part { .. })
-    }
-
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions {

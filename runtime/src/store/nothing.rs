@@ -39,10 +39,6 @@ impl LockStore for NoStore {
         }
     }
 
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
     fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }

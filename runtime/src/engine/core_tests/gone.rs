@@ -24,7 +24,7 @@ fn share(share: Share) -> Order {
 #[track_caller]
 fn removal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
-        [request] if request.op.is_release() => request.id,
+        [request] if matches!(request.op, Op::Release { .. } | Op::Part { .. }) => request.id,
         other => panic!("one removal was expected: {other:?}"),
     }
 }

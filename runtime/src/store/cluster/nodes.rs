@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
-use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore, Server};
+use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore, Server, Told};
 use crate::store::target::Options;
-use crate::store::{Attention, LockStore, OpId, Request, StoreEvent};
+use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
 /// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.
 const UNUSED: Duration = Duration::from_secs(60);
@@ -71,6 +71,7 @@ pub(super) struct Nodes {
     /// No number is used again: an old one must not name another node.
     next_id: NodeId,
     access: Access,
+    told: Told,
 }
 
 impl Nodes {
@@ -79,6 +80,7 @@ impl Nodes {
             known: BTreeMap::new(),
             next_id: 0,
             access,
+            told: Told::default(),
         }
     }
 
@@ -181,24 +183,11 @@ impl Nodes {
         None
     }
 
-    /// See [`LockStore::reads_anywhere`]. That depends on the kind of connection, which is one for all.
-    pub(super) fn read_anywhere(&self) -> bool {
-        let mut stores = self.known.values().filter_map(|node| node.store.as_ref());
-        stores.any(RedisStore::reads_anywhere)
-    }
-
-    /// See [`LockStore::attend`]; only those nodes matter that are to answer.
-    pub(super) fn attend(&mut self, attention: Attention) {
-        for node in self.known.values_mut() {
-            if let Some(store) = &mut node.store {
-                let answers = node.unanswered > 0;
-                store.attend(if answers {
-                    attention
-                } else {
-                    Attention::Runtime
-                });
-            }
-        }
+    /// See [`LockStore::sockets`].
+    pub(super) fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        let stores = self.known.values();
+        let stores = stores.filter_map(|node| node.store.as_ref());
+        self.told.news(stores.flat_map(RedisStore::wires))
     }
 
     /// Whether a node that has slots is away, as far as is known.

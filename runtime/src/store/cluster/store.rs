@@ -1,6 +1,7 @@
 //! Carries out what the router decides, over a connection to each master.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::clock::Clock;
 use crate::reporter;
 use crate::store::redis::{Names, RedisStore, Server};
 use crate::store::target::Options;
-use crate::store::{Attention, Failure, LockStore, Request, Retry, StoreEvent};
+use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 use crate::{CheckReport, LockError};
 
 /// How often the map is read although nothing says that it has changed.
@@ -281,16 +282,8 @@ impl LockStore for ClusterStore {
         self.flush();
     }
 
-    fn works_anywhere(&self) -> bool {
-        true
-    }
-
-    fn reads_anywhere(&self) -> bool {
-        self.nodes.read_anywhere()
-    }
-
-    fn attend(&mut self, attention: Attention) {
-        self.nodes.attend(attention);
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        self.nodes.sockets()
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

@@ -147,10 +147,6 @@ impl LockStore for MemoryStore {
         }
     }
 
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         if let Some(event) = self.events.pop_front() {
             return Poll::Ready(event);

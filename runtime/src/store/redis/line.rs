@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
@@ -16,8 +17,9 @@ use super::pump::Pump;
 use super::redirect::Manner;
 use super::scripts;
 use super::server::Link;
+use super::socket::Wire;
 use super::source::Memory;
-use crate::store::{Attention, Op, OpId, Reply};
+use crate::store::{Op, OpId, Reply};
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
 /// silent for so long now and then.
@@ -156,14 +158,9 @@ impl Line {
         }
     }
 
-    /// See [`LockStore::reads_anywhere`](crate::store::LockStore::reads_anywhere).
-    pub(super) fn reads_anywhere(&self) -> bool {
-        self.pump.reads_anywhere()
-    }
-
-    /// See [`LockStore::attend`](crate::store::LockStore::attend).
-    pub(super) fn attend(&self, attention: Attention) {
-        self.pump.attend(attention);
+    /// What any thread can hear of answers on.
+    pub(super) fn wire(&self) -> &Arc<Wire> {
+        self.pump.wire()
     }
 
     /// Moves the connection's bytes.

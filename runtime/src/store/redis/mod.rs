@@ -28,7 +28,6 @@ mod scripts;
 mod sentinel;
 mod server;
 pub(crate) mod slot;
-#[cfg(target_os = "linux")]
 mod socket;
 mod source;
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
@@ -43,5 +42,6 @@ pub(crate) use names::Names;
 pub(crate) use origin::Origin;
 pub(crate) use redirect::{Endpoint, Manner, Redirect};
 pub(crate) use server::Server;
+pub(crate) use socket::Told;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Tls;

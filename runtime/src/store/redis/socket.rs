@@ -1,23 +1,22 @@
-//! A socket of the engine's runtime that callers' threads read, too.
+//! A socket that any thread may read, whichever runtime hears of what comes.
 //!
-//! When a server answers, the runtime is told, and that wakes the engine's thread. While a caller looks for the answer itself this is a thread too
-//! many: it takes a processor that the servers need, where they share one machine. So the runtime hears of a socket through a bell, which can be
-//! kept from ringing meanwhile: an epoll instance that has only this socket in it, and that can be polled like any other file (epoll(7)).
+//! Reading and writing need no runtime: a stream that does not block says by itself that there is
+//! nothing to read, or no room. A runtime is needed to hear when that changes. For what comes this
+//! is a [listener](Listen) on a caller's runtime, or without one the runtime of the engine, and
+//! never both: each that hears wakes a thread. For room it is the engine's runtime.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use rustix::event::{Timespec, epoll};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::store::Attention;
+use crate::store::{self, Listen};
 
 /// So much is read at a time at most.
 const PIECE: usize = 16 * 1024;
@@ -26,6 +25,7 @@ const PIECE: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
+    #[cfg(unix)]
     Unix(UnixStream),
 }
 
@@ -33,6 +33,7 @@ impl Stream {
     fn write(&self, buf: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&*stream).write(buf),
+            #[cfg(unix)]
             Self::Unix(stream) => (&*stream).write(buf),
         })
     }
@@ -40,6 +41,7 @@ impl Stream {
     fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&*stream).read(room),
+            #[cfg(unix)]
             Self::Unix(stream) => (&*stream).read(room),
         })
     }
@@ -47,16 +49,8 @@ impl Stream {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(how),
+            #[cfg(unix)]
             Self::Unix(stream) => stream.shutdown(how),
-        }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
         }
     }
 }
@@ -70,25 +64,72 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
     }
 }
 
-/// What the bytes of one connection go through. To be used by one task: reading and writing wait for the same bell.
+/// What the bytes of one connection go through.
 #[derive(Debug)]
 pub(super) struct Socket {
-    ear: Arc<Ear>,
-    /// What is read comes here first: the reader's own room would have to be cleared before each look, and most looks find nothing.
+    wire: Arc<Wire>,
+    /// Hears of what comes, on the engine's runtime, while no listener does.
+    reader: Option<Ear>,
+    /// Hears of room while there is none.
+    writer: Option<Ear>,
+    /// What is read comes here first: the reader's own room would have to be cleared before each read.
     piece: Box<[u8]>,
 }
 
+/// The stream, and whoever hears of what comes on it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: Stream,
+    /// Whether a listener hears of what comes.
+    listener: AtomicBool,
+    /// Whether something may have come that has not been read. Changed under the engine's mutex,
+    /// as the stream is read, so no order of memory is needed.
+    heard: AtomicBool,
+}
+
 impl Socket {
-    /// To be called in the context of the runtime that the socket is to belong to.
-    pub(super) fn new(stream: Stream) -> io::Result<Self> {
-        let ear = Arc::new(Ear::new(stream)?);
-        let piece = vec![0; PIECE].into();
-        Ok(Self { ear, piece })
+    pub(super) fn new(stream: Stream) -> Self {
+        let wire = Wire {
+            stream,
+            listener: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
+        };
+        Self {
+            wire: Arc::new(wire),
+            reader: None,
+            writer: None,
+            piece: vec![0; PIECE].into(),
+        }
     }
 
-    /// What decides who hears of what has come.
-    pub(super) fn ear(&self) -> Arc<Ear> {
-        Arc::clone(&self.ear)
+    pub(super) fn wire(&self) -> Arc<Wire> {
+        Arc::clone(&self.wire)
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        let Self {
+            wire,
+            reader,
+            piece,
+            ..
+        } = self;
+        let room = &mut piece[..room];
+        if !wire.listener.load(Ordering::Relaxed) {
+            let ear = Ear::in_place(reader, &wire.stream)?;
+            return ear.poll_io(Interest::READABLE, cx, || wire.stream.read(room));
+        }
+        *reader = None;
+        if !wire.heard.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        let read = wire.stream.read(room);
+        // Where there was less than there is room for, that was all.
+        let more = read.as_ref().is_ok_and(|count| *count == room.len());
+        wire.heard.store(more, Ordering::Relaxed);
+        match read {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
+            done => Poll::Ready(done),
+        }
     }
 }
 
@@ -98,10 +139,9 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { ear, piece } = self.get_mut();
-        let room = buf.remaining().min(PIECE);
-        let count = ready!(ear.poll_read(cx, &mut piece[..room]))?;
-        buf.put_slice(&piece[..count]);
+        let this = self.get_mut();
+        let count = ready!(this.poll_piece(cx, buf.remaining().min(PIECE)))?;
+        buf.put_slice(&this.piece[..count]);
         Poll::Ready(Ok(()))
     }
 }
@@ -112,7 +152,16 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.ear.poll_write(cx, buf)
+        let Self { wire, writer, .. } = self.get_mut();
+        let done = match wire.stream.write(buf) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let ear = Ear::in_place(writer, &wire.stream)?;
+                ready!(ear.poll_io(Interest::WRITABLE, cx, || wire.stream.write(buf)))
+            }
+            done => done,
+        };
+        *writer = None;
+        Poll::Ready(done)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -120,146 +169,129 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.ear.stream.shutdown(Shutdown::Write))
+        Poll::Ready(self.wire.stream.shutdown(Shutdown::Write))
     }
 }
 
-/// Who hears of what has come.
+impl Drop for Socket {
+    /// A listener has a copy of the stream, which keeps it open: it hears of this and lets go.
+    fn drop(&mut self) {
+        // It may have been closed by the server.
+        let _ = self.wire.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl store::Socket for Wire {
+    fn listen(&self) -> io::Result<Box<dyn Listen>> {
+        Ok(Box::new(Ear::new(&self.stream)?))
+    }
+
+    fn leave_to_listener(&self, listener: bool) {
+        self.listener.store(listener, Ordering::Relaxed);
+    }
+
+    fn heard(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The sockets that the engine has been told of.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Vec<Arc<Wire>>);
+
+impl Told {
+    /// Those that there are now, if they are others.
+    pub(crate) fn news<'a>(
+        &mut self,
+        wires: impl Iterator<Item = &'a Arc<Wire>> + Clone,
+    ) -> Option<Vec<Arc<dyn store::Socket>>> {
+        let known = self.0.iter().map(Arc::as_ptr);
+        if wires.clone().map(Arc::as_ptr).eq(known) {
+            return None;
+        }
+        self.0 = wires.map(Arc::clone).collect();
+        let sockets = self.0.iter().map(Arc::clone);
+        Some(sockets.map(|wire| wire as Arc<dyn store::Socket>).collect())
+    }
+}
+
+/// A copy of the stream that a runtime knows.
 #[derive(Debug)]
-pub(super) struct Ear {
-    stream: Stream,
-    bell: Bell,
-    /// Whether a caller looks.
-    looks: AtomicBool,
-    /// Whether there may be something that it has not yet read in this look.
-    expects: AtomicBool,
-    /// Whether the runtime is to hear of what comes.
-    hears: AtomicBool,
-    /// Whether more is to be written than there was room for.
-    waits: AtomicBool,
+enum Ear {
+    Tcp(tokio::net::TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
 }
 
 impl Ear {
-    fn new(stream: Stream) -> io::Result<Self> {
-        Ok(Self {
-            bell: Bell::new(&stream)?,
-            stream,
-            looks: AtomicBool::new(false),
-            expects: AtomicBool::new(true),
-            hears: AtomicBool::new(true),
-            waits: AtomicBool::new(false),
-        })
-    }
-
-    /// See [`LockStore::attend`](crate::store::LockStore::attend).
-    pub(super) fn attend(&self, attention: Attention) {
-        let (looks, hears) = match attention {
-            Attention::Runtime => (false, true),
-            Attention::Both => (true, true),
-            Attention::Caller => (true, false),
-        };
-        self.looks.store(looks, Ordering::Relaxed);
-        if self.hears.swap(hears, Ordering::Relaxed) != hears && self.set_bell().is_err() {
-            // Perhaps nobody would hear of anything. That the stream has ended is always told.
-            let _ = self.stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// Who reads from now on looks for itself, if it is to look at all.
-    pub(super) fn begin_look(&self) {
-        self.expects.store(true, Ordering::Relaxed);
-    }
-
-    fn set_bell(&self) -> io::Result<()> {
-        let mut events = epoll::EventFlags::empty();
-        events.set(epoll::EventFlags::IN, self.hears.load(Ordering::Relaxed));
-        events.set(epoll::EventFlags::OUT, self.waits.load(Ordering::Relaxed));
-        self.bell.set(&self.stream, events)
-    }
-
-    fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        // A caller that looks does not wait for the bell: the runtime's own thread has to wake up to hear it. And who waits to
-        // write may have taken a ring for its own.
-        let looks = self.looks.load(Ordering::Relaxed) && self.expects.load(Ordering::Relaxed);
-        if looks || self.waits.load(Ordering::Relaxed) {
-            let read = self.stream.read(room);
-            // The reader asks again and again, whether or not there was anything, and where there was less than it has room for that was all.
-            let more = read.as_ref().is_ok_and(|count| *count == room.len());
-            self.expects.store(more, Ordering::Relaxed);
-            match read {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
-        self.bell.poll_io(cx, || self.stream.read(room))
-    }
-
-    fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.stream.write(buf) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !self.waits.swap(true, Ordering::Relaxed) {
-                    self.set_bell()?;
-                }
-                self.bell.poll_io(cx, || self.stream.write(buf))
-            }
-            done => Poll::Ready(done),
-        }
-        .map(|done| {
-            if self.waits.swap(false, Ordering::Relaxed) {
-                self.set_bell()?;
-            }
-            done
-        })
-    }
-}
-
-/// An epoll instance, which the runtime polls.
-///
-/// The runtime takes no file of any kind without `unsafe`, and knows what it can do with a stream. This one is never read or written.
-#[derive(Debug)]
-struct Bell(tokio::net::UnixStream);
-
-const NOW: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
-
-/// What has been taken note of is not told again.
-const ONCE: epoll::EventFlags = epoll::EventFlags::ET;
-
-/// The only stream in it.
-const STREAM: epoll::EventData = epoll::EventData::new_u64(0);
-
-impl Bell {
+    /// On the runtime that this is called in.
     fn new(stream: &Stream) -> io::Result<Self> {
-        let bell = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&bell, stream, STREAM, epoll::EventFlags::IN | ONCE)?;
-        let bell = UnixStream::from(bell);
-        bell.set_nonblocking(true)?;
-        tokio::net::UnixStream::from_std(bell).map(Self)
+        match stream {
+            Stream::Tcp(stream) => {
+                let copy = stream.try_clone()?;
+                tokio::net::TcpStream::from_std(copy).map(Self::Tcp)
+            }
+            #[cfg(unix)]
+            Stream::Unix(stream) => {
+                let copy = stream.try_clone()?;
+                tokio::net::UnixStream::from_std(copy).map(Self::Unix)
+            }
+        }
     }
 
-    /// What it rings for. If that is there already it rings at once.
-    fn set(&self, stream: &Stream, events: epoll::EventFlags) -> io::Result<()> {
-        // Where it has rung for the stream before, it would not ring at once until that has been taken note of.
-        let _ = epoll::wait(&self.0, &mut [MaybeUninit::uninit()], Some(&NOW))?;
-        Ok(epoll::modify(&self.0, stream, STREAM, events | ONCE)?)
+    /// The one at this place, made if there is none.
+    fn in_place<'a>(place: &'a mut Option<Self>, stream: &Stream) -> io::Result<&'a Self> {
+        match place {
+            Some(ear) => Ok(ear),
+            None => Ok(place.insert(Self::new(stream)?)),
+        }
     }
 
-    /// Does `io` when it rings, again and again until that has something to do.
+    fn poll_ready(&self, interest: Interest, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) if interest.is_writable() => stream.poll_write_ready(cx),
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) if interest.is_writable() => stream.poll_write_ready(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
+    /// Does `io`, unless the runtime knows that it would have nothing to do. The runtime waits for
+    /// news from then on where `io` says that it has nothing to do.
+    fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(interest, io),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.try_io(interest, io),
+        }
+    }
+
     fn poll_io<T>(
         &self,
+        interest: Interest,
         cx: &mut Context<'_>,
         mut io: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_io(Interest::READABLE, &mut io) {
-                // It has been silenced, unless it rang again meanwhile.
+            ready!(self.poll_ready(interest, cx))?;
+            match self.try_io(interest, &mut io) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
         }
+    }
+}
+
+impl Listen for Ear {
+    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
+        ready!(self.poll_ready(Interest::READABLE, cx))?;
+        let _ = self.try_io(Interest::READABLE, || {
+            read();
+            Err::<(), _>(ErrorKind::WouldBlock.into())
+        });
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -272,6 +304,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::time::timeout;
 
+    use super::store::Socket as _;
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -281,140 +314,126 @@ mod tests {
         let address = listener.local_addr().expect("its address");
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nonblocking(true).expect("it does not block");
-        let socket = Socket::new(Stream::Tcp(stream)).expect("a socket");
-        (socket, listener.accept().expect("the other end").0)
+        let other = listener.accept().expect("the other end").0;
+        (Socket::new(Stream::Tcp(stream)), other)
     }
 
-    fn polled(socket: &mut Socket, cx: &mut Context<'_>) -> Option<Vec<u8>> {
+    /// What there is to read without waiting.
+    async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
         let mut room = [0; PIECE];
         let mut buf = ReadBuf::new(&mut room);
-        match Pin::new(socket).poll_read(cx, &mut buf) {
-            Poll::Ready(done) => done
-                .map(|()| Some(buf.filled().to_vec()))
-                .expect("no error"),
-            Poll::Pending => None,
-        }
+        let read = poll_fn(|cx| match Pin::new(&mut *socket).poll_read(cx, &mut buf) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        read.await?.expect("no error");
+        Some(buf.filled().to_vec())
     }
 
-    /// Waits until the runtime tells that something has come.
-    async fn hear(socket: &mut Socket) -> Vec<u8> {
-        let hearing = poll_fn(|cx| polled(socket, cx).map_or(Poll::Pending, Poll::Ready));
-        timeout(LONG, hearing).await.expect("it is told of")
-    }
-
-    /// Looks until something has come, as a caller does: nobody is told.
-    async fn look(socket: &mut Socket) -> Vec<u8> {
-        let looking = async {
-            loop {
-                socket.ear().begin_look();
-                let seen = poll_fn(|_| {
-                    let cx = &mut Context::from_waker(std::task::Waker::noop());
-                    Poll::Ready(polled(socket, cx))
-                });
-                if let Some(seen) = seen.await {
-                    return seen;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(LONG, looking).await.expect("it comes")
+    /// Waits until the listener hears, and reads then.
+    async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
+        let wire = socket.wire();
+        let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
+        timeout(LONG, heard).await.expect("heard").expect("open");
+        read(socket).await.expect("something has come")
     }
 
     #[tokio::test]
-    async fn the_runtime_hears_of_what_comes_but_while_a_caller_looks_alone() {
+    async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
         let (mut socket, mut other) = connected();
-        let (told, count) = counted();
-        let cx = &mut Context::from_waker(&told);
-        other.write_all(b"heard").expect("written");
-        assert_eq!(hear(&mut socket).await, b"heard");
-        let ear = socket.ear();
-        ear.attend(Attention::Caller);
-        assert_eq!(polled(&mut socket, cx), None);
-        other.write_all(b"looked for").expect("written");
-        assert_eq!(look(&mut socket).await, b"looked for");
-        assert_eq!(polled(&mut socket, cx), None);
-        other.write_all(b"left").expect("written");
-        // What comes after it by another way is heard: the first was not on its way any more.
-        let (mut after, mut signal) = connected();
-        signal.write_all(b"!").expect("written");
-        timeout(LONG, after.read_u8())
-            .await
-            .expect("heard")
-            .expect("read");
-        assert_eq!(count.load(Ordering::SeqCst), 0, "nobody is told");
-        ear.attend(Attention::Runtime);
-        assert_eq!(hear(&mut socket).await, b"left");
+        assert_eq!(read(&mut socket).await, None);
+        other.write_all(b"!").expect("written");
+        let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+        assert_eq!(byte.expect("read"), b'!');
+        drop(other);
+        let end = timeout(LONG, socket.read(&mut [0])).await.expect("heard");
+        assert_eq!(end.expect("no error"), 0);
     }
 
+    /// Fails if somebody reads before the listener hears, or the listener hears once only.
     #[tokio::test]
-    async fn that_the_other_end_has_gone_is_told() {
-        for attention in [Attention::Runtime, Attention::Both] {
-            let (mut socket, other) = connected();
-            socket.ear().attend(attention);
-            drop(other);
-            let read = timeout(LONG, socket.read(&mut [0; 4])).await;
-            assert_eq!(read.expect("told").expect("no error"), 0);
+    async fn a_listener_hears_and_nobody_reads_before_that() {
+        let (mut socket, mut other) = connected();
+        let wire = socket.wire();
+        wire.leave_to_listener(true);
+        // Before there is one.
+        other.write_all(b"one").expect("written");
+        let mut listener = wire.listen().expect("a runtime");
+        assert_eq!(read(&mut socket).await, None);
+        assert!(hear(&mut *listener, &mut socket).await.starts_with(b"one"));
+        for word in [b"two", b"six"] {
+            assert_eq!(read(&mut socket).await, None);
+            other.write_all(word).expect("written");
+            assert_eq!(hear(&mut *listener, &mut socket).await, word);
+        }
+        wire.leave_to_listener(false);
+        other.write_all(b"!").expect("written");
+        let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+        assert_eq!(byte.expect("read"), b'!');
+    }
+
+    /// Fails if whoever has read less than there was room for does not find out that the other end has gone.
+    #[tokio::test]
+    async fn the_end_is_heard_behind_what_came_before_it() {
+        let (mut socket, mut other) = connected();
+        let wire = socket.wire();
+        wire.leave_to_listener(true);
+        let mut listener = wire.listen().expect("a runtime");
+        other.write_all(b"last").expect("written");
+        drop(other);
+        for came in [&b"last"[..], b""] {
+            assert_eq!(hear(&mut *listener, &mut socket).await, came);
         }
     }
 
-    /// Fails if who has read less than there was room for does not find out that the other end has gone.
+    /// Fails if a listener keeps a connection open that the store has given up.
     #[tokio::test]
-    async fn the_end_is_seen_behind_what_came_before_it() {
-        for attention in [Attention::Runtime, Attention::Both, Attention::Caller] {
-            let (mut socket, mut other) = connected();
-            socket.ear().attend(attention);
-            other.write_all(b"last").expect("written");
-            drop(other);
-            for came in [&b"last"[..], b""] {
-                let read = if attention == Attention::Caller {
-                    look(&mut socket).await
-                } else {
-                    hear(&mut socket).await
-                };
-                assert_eq!(read, came, "{attention:?}");
-            }
-        }
+    async fn a_listener_hears_that_the_store_lets_go() {
+        let (socket, mut other) = connected();
+        let mut listener = socket.wire().listen().expect("a runtime");
+        drop(socket);
+        let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || {}));
+        timeout(LONG, heard).await.expect("heard").expect("told");
+        assert_eq!(other.read(&mut [0]).expect("no error"), 0);
     }
 
     /// The other end sends everything back, and reads nothing while it cannot: reading and writing wait at the same time, again and again.
     #[tokio::test]
     async fn what_does_not_fit_waits_for_room_and_keeps_nobody_from_reading() {
-        let (mut socket, mut other) = connected();
-        std::thread::spawn(move || {
-            let mut back = other.try_clone().expect("the same stream");
-            io::copy(&mut other, &mut back)
-        });
-        let sent: Vec<u8> = (0..=u8::MAX).cycle().take(64_000_000).collect();
-        let (mut done, mut got) = (0, Vec::new());
-        let moving = poll_fn(|cx| {
-            while done < sent.len()
-                && let Poll::Ready(count) = Pin::new(&mut socket).poll_write(cx, &sent[done..])
-            {
-                done += count.expect("written");
-            }
-            while let Some(read) = polled(&mut socket, cx) {
-                got.extend(read);
-                if got.len() == sent.len() {
-                    return Poll::Ready(());
+        for listens in [false, true] {
+            let (mut socket, mut other) = connected();
+            let wire = socket.wire();
+            wire.leave_to_listener(listens);
+            let mut listener = wire.listen().expect("a runtime");
+            std::thread::spawn(move || {
+                let mut back = other.try_clone().expect("the same stream");
+                io::copy(&mut other, &mut back)
+            });
+            let sent: Vec<u8> = (0..=u8::MAX).cycle().take(32_000_000).collect();
+            let (mut done, mut got) = (0, Vec::new());
+            let moving = poll_fn(|cx| {
+                while done < sent.len()
+                    && let Poll::Ready(count) = Pin::new(&mut socket).poll_write(cx, &sent[done..])
+                {
+                    done += count.expect("written");
                 }
-            }
-            Poll::Pending
-        });
-        timeout(LONG, moving)
-            .await
-            .expect("somebody waits for ever");
-        assert!(got == sent, "something else came");
-    }
-
-    /// A waker, and how often it was called.
-    fn counted() -> (std::task::Waker, Arc<std::sync::atomic::AtomicUsize>) {
-        struct Count(Arc<std::sync::atomic::AtomicUsize>);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
+                while listens && listener.poll_heard(cx, &mut || wire.heard()).is_ready() {}
+                loop {
+                    let mut room = [0; PIECE];
+                    let mut buf = ReadBuf::new(&mut room);
+                    if Pin::new(&mut socket).poll_read(cx, &mut buf).is_pending() {
+                        return Poll::Pending;
+                    }
+                    got.extend_from_slice(buf.filled());
+                    if got.len() == sent.len() {
+                        return Poll::Ready(());
+                    }
+                }
+            });
+            timeout(LONG, moving)
+                .await
+                .expect("somebody waits for ever");
+            assert!(got == sent, "something else came");
         }
-        let count = Arc::default();
-        (Arc::new(Count(Arc::clone(&count))).into(), count)
     }
 }

@@ -8,7 +8,7 @@ use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertific
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -71,11 +71,11 @@ impl Tls {
 impl Tls {
     /// Shakes hands with the server at the other end of `stream`, which must prove that it is
     /// `host`.
-    pub(super) async fn reach(
+    pub(super) async fn reach<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,
-        stream: TcpStream,
-    ) -> io::Result<TlsStream<TcpStream>> {
+        stream: S,
+    ) -> io::Result<TlsStream<S>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let config = Arc::new(self.config()?);
         TlsConnector::from(config).connect(name, stream).await

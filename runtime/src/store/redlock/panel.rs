@@ -380,11 +380,6 @@ impl Panel {
         debts.chain(deadline).min()
     }
 
-    /// Whether all questions of the engine have been answered. Some nodes may still be to answer.
-    pub(super) fn is_settled(&self) -> bool {
-        self.ballots.is_empty()
-    }
-
     /// What to tell the engine.
     pub(super) fn next_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()

@@ -1,6 +1,7 @@
 //! Carries out what the panel decides, over a connection to each node.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::LockError;
 use crate::check::{CheckReport, Finding};
 use crate::clock::{Clock, Instant};
 use crate::reporter;
-use crate::store::redis::{Epoch, Names, RedisStore};
-use crate::store::{Attention, Failure, LockStore, Options, Request, Retry, StoreEvent};
+use crate::store::redis::{Epoch, Names, RedisStore, Told};
+use crate::store::{Failure, LockStore, Options, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.
 pub(crate) struct RedlockStore {
@@ -25,6 +26,7 @@ pub(crate) struct RedlockStore {
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
+    told: Told,
     /// Whether something has been submitted, or handed to the nodes, since they were last polled.
     unsent: bool,
 }
@@ -66,6 +68,7 @@ impl RedlockStore {
             panel: Panel::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
+            told: Told::default(),
             unsent: false,
         };
         for node in 0..store.nodes.len() {
@@ -215,26 +218,9 @@ impl LockStore for RedlockStore {
         self.flush();
     }
 
-    fn works_anywhere(&self) -> bool {
-        true
-    }
-
-    fn reads_anywhere(&self) -> bool {
-        self.nodes.iter().any(|node| node.store.reads_anywhere())
-    }
-
-    fn asks_several(&self) -> bool {
-        true
-    }
-
-    fn attend(&mut self, attention: Attention) {
-        for node in &mut self.nodes {
-            node.store.attend(attention);
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        self.panel.is_settled()
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        let stores = self.nodes.iter().map(|node| &node.store);
+        self.told.news(stores.flat_map(RedisStore::wires))
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {

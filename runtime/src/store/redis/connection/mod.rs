@@ -23,12 +23,13 @@ use super::names::Names;
 use super::origin::Origin;
 use super::redirect::{Manner, Redirect};
 use super::server::Link;
+use super::socket::{Told, Wire};
 use super::{checkup, reply};
 use crate::counted::CountedMap;
 use crate::engine::Jitter;
 use crate::reporter;
 use crate::store::target::Options;
-use crate::store::{Attention, Failure, LockStore, OpId, Request, Retry, StoreEvent};
+use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
 use crate::{CheckReport, LockError};
 
 mod requests;
@@ -73,6 +74,7 @@ pub(crate) struct RedisStore {
     /// What came meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
+    told: Told,
     /// Whether something has been submitted, or put on `running`, since that was last polled.
     unsent: bool,
 }
@@ -156,6 +158,7 @@ impl RedisStore {
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
+            told: Told::default(),
             unsent: false,
         }
     }
@@ -165,6 +168,11 @@ impl RedisStore {
     pub(crate) fn peer(&self) -> Option<(Epoch, Option<&Info>)> {
         let line = self.line.as_ref()?;
         Some((line.epoch, line.info.as_ref()))
+    }
+
+    /// The sockets that answers come on.
+    pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
+        wires_of(&self.line, &self.retired)
     }
 
     /// Whether the server is away, as far as is known.
@@ -307,20 +315,6 @@ impl LockStore for RedisStore {
         self.send(batch);
     }
 
-    fn works_anywhere(&self) -> bool {
-        true
-    }
-
-    fn reads_anywhere(&self) -> bool {
-        self.line.as_ref().is_some_and(Line::reads_anywhere)
-    }
-
-    fn attend(&mut self, attention: Attention) {
-        for line in self.line.iter().chain(&self.retired) {
-            line.attend(attention);
-        }
-    }
-
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
         // What was answered earlier does not keep anything from being sent.
         while std::mem::take(&mut self.unsent) || self.events.is_empty() {
@@ -330,6 +324,18 @@ impl LockStore for RedisStore {
         }
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
+
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        let wires = wires_of(&self.line, &self.retired);
+        self.told.news(wires)
+    }
+}
+
+fn wires_of<'a>(
+    line: &'a Option<Line>,
+    retired: &'a [Line],
+) -> impl Iterator<Item = &'a Arc<Wire>> + Clone {
+    line.iter().chain(retired).map(Line::wire)
 }
 
 /// A connection that listens for this process's turns, if the server lets it.

@@ -5,10 +5,11 @@ use std::pin::Pin;
 
 use tokio::sync::oneshot;
 
-use super::core::Limits;
-use super::driver::{Driver, Engine};
+use super::Engine;
+use super::keeper::Keeper;
 use crate::LockError;
 use crate::clock::Clock;
+use crate::engine::core::Limits;
 use crate::reporter;
 use crate::store::LockStore;
 
@@ -36,8 +37,8 @@ pub(crate) async fn start(
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (driver, engine) = Driver::new(connecting.await?, limits, clock, false);
-            tokio::spawn(driver.run());
+            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false);
+            tokio::spawn(keeper.run());
             Ok(engine)
         }
         Place::Thread => start_thread(limits, clock, connecting).await,
@@ -50,8 +51,6 @@ async fn start_thread(
     connecting: Connecting,
 ) -> Result<Engine, LockError> {
     let (started, result) = oneshot::channel();
-    // With one processor it would only keep others from theirs.
-    let spins = std::thread::available_parallelism().is_ok_and(|threads| 1 < threads.get());
     let body = move || {
         reporter::begin();
         // Made here, not outside: a runtime must not be dropped in async code, which an error would do.
@@ -74,10 +73,10 @@ async fn start_thread(
                     return;
                 }
             };
-            let (driver, engine) = Driver::new(store, limits, clock, spins);
-            // If nobody waits any more the engine is dropped here, and the driver ends at once.
+            let (keeper, engine) = Keeper::new(store, limits, clock, true);
+            // If nobody waits any more the engine is dropped here, and the keeper ends at once.
             let _ = started.send(Ok(engine));
-            driver.run().await;
+            keeper.run().await;
         });
     };
     std::thread::Builder::new()

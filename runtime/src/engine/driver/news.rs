@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::inbox::Command;
-use super::shutdown::ShutdownReport;
-use super::slot::{Parting, Slot};
+use crate::engine::shutdown::ShutdownReport;
+use crate::engine::slot::{Parting, Slot};
 use crate::reporter;
 use crate::store::LockStore;
 
@@ -16,8 +15,6 @@ use crate::store::LockStore;
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: Vec<Parting>,
-    /// Who is to look for the answers of all from now on.
-    pub(super) asker: Option<Arc<Slot>>,
     /// Locks that are not held any more, which more than one task may watch.
     pub(super) over: Vec<Arc<Slot>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
@@ -32,7 +29,6 @@ impl News {
     /// What there is to tell, which is nothing after most commands of callers that do not wait.
     pub(super) fn take(&mut self) -> Option<Self> {
         let none = self.wakers.is_empty()
-            && self.asker.is_none()
             && self.over.is_empty()
             && self.alarms.is_empty()
             && self.reports.is_empty()
@@ -41,18 +37,9 @@ impl News {
         (!none).then(|| mem::take(self))
     }
 
-    /// Takes what a command would tell that is not carried out any more. Returns the slots of its locks.
-    pub(super) fn refuse(&mut self, command: Command) -> Vec<Arc<Slot>> {
-        match command {
-            Command::Acquire { slot, .. } => return vec![slot],
-            Command::AcquireAll { orders, .. } => {
-                return orders.into_iter().map(|(_, _, slot)| slot).collect();
-            }
-            Command::Wake { caller, .. } => self.alarms.push(caller),
-            Command::ShutDown { reply, .. } => self.unanswered.push(reply),
-            _ => {}
-        }
-        Vec::new()
+    /// How many tasks are to be woken.
+    pub(super) fn wakes(&self) -> usize {
+        self.wakers.len()
     }
 
     /// Tells everybody. A waker is other people's code: one that panics is not to keep the others from being woken, nor to end the thread
@@ -63,9 +50,6 @@ impl News {
                 Parting::Wake(waker) => waker.wake(),
                 Parting::Drop(waker) => drop(waker),
             });
-        }
-        if let Some(waker) = self.asker.and_then(|slot| slot.nudge()) {
-            guarded(|| waker.wake());
         }
         for slot in self.over {
             guarded(|| slot.tell_over());
@@ -88,7 +72,7 @@ impl News {
 }
 
 /// Wakes somebody, whatever the waker does.
-pub(crate) fn guarded(tell: impl FnOnce()) {
+fn guarded(tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));
     }

@@ -1,0 +1,52 @@
+//! What callers ask of the engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::engine::shutdown::ShutdownReport;
+use crate::engine::slot::Slot;
+use crate::engine::ticket::{Order, TicketId};
+
+/// What callers ask of the engine.
+pub(crate) enum Command {
+    Acquire {
+        id: TicketId,
+        order: Order,
+        slot: Arc<Slot>,
+    },
+    /// The locks of one call, at once.
+    AcquireAll {
+        orders: Vec<(TicketId, Order, Arc<Slot>)>,
+        /// How long the call queues if they cannot be had now.
+        wait: Duration,
+    },
+    Release {
+        id: TicketId,
+        /// For how long the key is to stay.
+        keep: Option<Duration>,
+    },
+    /// The same for several, whose requests leave together.
+    ReleaseAll {
+        ids: Vec<TicketId>,
+        keep: Option<Duration>,
+    },
+    Abandon(TicketId),
+    Downgrade(TicketId),
+    /// Wake a caller at this time.
+    Wake {
+        at: Instant,
+        caller: oneshot::Sender<()>,
+    },
+    ShutDown {
+        limit: Duration,
+        reply: oneshot::Sender<ShutdownReport>,
+    },
+    /// All callers are gone.
+    Close,
+    /// Runs code of a test under the engine's mutex.
+    #[cfg(feature = "__test")]
+    Inside(Box<dyn FnOnce() + Send>),
+}

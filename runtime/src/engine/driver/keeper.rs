@@ -1,0 +1,76 @@
+//! The keeper: the engine's own task, which does what is due.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Engine;
+use super::machine::Machine;
+use super::shared::{Shared, tell};
+use super::stir::Stir;
+use super::timer::Timer;
+use crate::clock::Clock;
+use crate::engine::core::Limits;
+use crate::store::LockStore;
+
+/// The engine's own task.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    timer: Timer,
+}
+
+impl Keeper {
+    /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
+    /// of callers may hear of answers.
+    pub(super) fn new(
+        store: Box<dyn LockStore>,
+        limits: Limits,
+        clock: Clock,
+        listeners: bool,
+    ) -> (Self, Engine) {
+        let stir = Arc::new(Stir::default());
+        let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
+        let shared = Arc::new(Shared::new(machine, stir, clock));
+        let keeper = Self {
+            shared: Arc::clone(&shared),
+            timer: Timer::new(clock),
+        };
+        (keeper, Engine::new(shared, clock))
+    }
+
+    /// Runs until all callers are gone and everything is released.
+    pub(super) async fn run(mut self) {
+        // The store may have something to say that it said to nobody.
+        self.shared.stir.hand_over();
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { shared, timer } = self;
+        loop {
+            // Before the look at whether it is called: what calls after that wakes it.
+            shared.stir.register(cx.waker());
+            let called = shared.stir.is_called();
+            let mut machine = shared.machine();
+            machine.turn(called);
+            let over = machine.is_over();
+            let waits = timer.set(machine.sleep(), cx).is_pending();
+            machine.keeper_sleeps(timer.at());
+            let news = machine.take_news();
+            drop(machine);
+            tell(news);
+            if over {
+                return Poll::Ready(());
+            }
+            if waits {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}

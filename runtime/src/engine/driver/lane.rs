@@ -1,0 +1,274 @@
+//! Lanes: which runtime hears of answers.
+//!
+//! A lane is one of the store's sockets with its listener, a task on the runtime of the caller that
+//! asked first. What it reads is taken in under the engine's mutex as anybody's would be, so it does
+//! not matter who reads. The callers that it tells run on that runtime: an answer wakes one thread.
+//!
+//! A runtime may be blocked, or end. Its listener tells when it ends. While requests are under way
+//! the keeper looks every [`WATCH`] whether any was answered. Where answers lay unread two times in
+//! a row it takes over: it hears of them itself, and for [`PENALTY`] nobody listens.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::shared::{Heard, Shared};
+use crate::clock::Instant;
+use crate::store::{Listen, Socket};
+
+/// How often the keeper looks whether listeners are late, while requests are under way.
+pub(super) const WATCH: Duration = Duration::from_millis(20);
+
+/// For so long nobody listens after a listener was late.
+const PENALTY: Duration = Duration::from_secs(1);
+
+/// For so long nobody listens after a runtime could not: it has no I/O driver, or there are too
+/// many files.
+const UNABLE: Duration = Duration::from_secs(60);
+
+/// So many times in a row answers lie unread before the keeper takes over. Once, they may have come
+/// just then.
+const LATE: u32 = 2;
+
+/// Names a listener. No number is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ListenerId(u64);
+
+/// The store's sockets and their listeners.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// Whether callers' runtimes may listen at all.
+    allowed: bool,
+    /// Nobody begins to listen before then.
+    not_before: Instant,
+    last: u64,
+    /// When the keeper looks next, while requests are under way.
+    watch_at: Option<Instant>,
+    /// How many answers had come when it looked last.
+    seen: u64,
+    /// How many times in a row answers lay unread.
+    late: u32,
+}
+
+struct Lane {
+    socket: Arc<dyn Socket>,
+    /// Without one the keeper hears.
+    listener: Option<ListenerId>,
+}
+
+/// What the keeper finds when it looks at the lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// It is not time, or answers come.
+    Well,
+    /// No answer has come since it looked last.
+    Still,
+}
+
+impl Lanes {
+    pub(super) fn new(allowed: bool) -> Self {
+        Self {
+            lanes: Vec::new(),
+            allowed,
+            not_before: Instant::ZERO,
+            last: 0,
+            watch_at: None,
+            seen: 0,
+            late: 0,
+        }
+    }
+
+    /// The store has these sockets now. Listeners of others end.
+    pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
+        let mut before = std::mem::take(&mut self.lanes);
+        let lane = |socket: Arc<dyn Socket>| {
+            let known = before
+                .iter()
+                .position(|lane| Arc::ptr_eq(&lane.socket, &socket));
+            known.map_or_else(
+                || Lane {
+                    socket,
+                    listener: None,
+                },
+                |at| before.swap_remove(at),
+            )
+        };
+        self.lanes = sockets.into_iter().map(lane).collect();
+    }
+
+    /// Whether a caller's runtime is to listen.
+    pub(super) fn are_wanted(&self, now: Instant) -> bool {
+        let silent = |lane: &Lane| lane.listener.is_none();
+        self.allowed && self.lanes.iter().any(silent) && self.not_before <= now
+    }
+
+    /// The sockets that listeners are to be made for, which hear from now on.
+    pub(super) fn begin(&mut self) -> Vec<(ListenerId, Arc<dyn Socket>)> {
+        let mut begun = Vec::new();
+        for lane in &mut self.lanes {
+            if lane.listener.is_none() {
+                self.last += 1;
+                let id = ListenerId(self.last);
+                lane.listener = Some(id);
+                lane.socket.leave_to_listener(true);
+                begun.push((id, Arc::clone(&lane.socket)));
+            }
+        }
+        begun
+    }
+
+    /// A listener hears; whether it still is the one.
+    pub(super) fn heard_by(&self, listener: ListenerId) -> bool {
+        let mut lanes = self.lanes.iter();
+        let lane = lanes.find(|lane| lane.listener == Some(listener));
+        if let Some(lane) = lane {
+            lane.socket.heard();
+        }
+        lane.is_some()
+    }
+
+    /// Whoever polls the store next reads all sockets.
+    pub(super) fn hear_all(&self) {
+        for lane in &self.lanes {
+            lane.socket.heard();
+        }
+    }
+
+    /// A listener has ended; whether the keeper is to hear in its place.
+    pub(super) fn end(&mut self, listener: ListenerId) -> bool {
+        let mut lanes = self.lanes.iter_mut();
+        let lane = lanes.find(|lane| lane.listener == Some(listener));
+        if let Some(lane) = lane {
+            lane.listener = None;
+            lane.socket.leave_to_listener(false);
+            return true;
+        }
+        false
+    }
+
+    /// A runtime could not listen.
+    pub(super) fn unable(&mut self, now: Instant) {
+        self.not_before = now + UNABLE;
+    }
+
+    fn is_any_listened_to(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.listener.is_some())
+    }
+
+    /// Requests are under way: the keeper is to look.
+    pub(super) fn watch_from(&mut self, now: Instant) {
+        if self.watch_at.is_none() && self.is_any_listened_to() {
+            self.watch_at = Some(now + WATCH);
+        }
+    }
+
+    pub(super) fn watch_at(&self) -> Option<Instant> {
+        self.watch_at
+    }
+
+    /// The keeper looks, if it is time. `waits`: whether requests are under way.
+    pub(super) fn watch(&mut self, answers: u64, waits: bool, now: Instant) -> Watched {
+        if self.watch_at.is_none_or(|at| now < at) {
+            return Watched::Well;
+        }
+        let still = answers == self.seen;
+        self.seen = answers;
+        // Once more after the last answer: where requests follow each other it need not be woken for each.
+        self.watch_at = (waits || !still).then(|| now + WATCH);
+        if still && waits {
+            Watched::Still
+        } else {
+            self.late = 0;
+            Watched::Well
+        }
+    }
+
+    /// The keeper has read all there was, because it was [`Still`](Watched::Still).
+    pub(super) fn read(&mut self, answers: u64, now: Instant) {
+        if answers == self.seen {
+            // The server is slow.
+            self.late = 0;
+            return;
+        }
+        self.seen = answers;
+        self.late += 1;
+        if self.late < LATE {
+            return;
+        }
+        self.late = 0;
+        self.not_before = now + PENALTY;
+        for lane in &mut self.lanes {
+            lane.listener = None;
+            lane.socket.leave_to_listener(false);
+        }
+    }
+}
+
+/// Hears of what comes on a socket, on the runtime that polls this.
+pub(super) fn listen(
+    shared: &Arc<Shared>,
+    id: ListenerId,
+    socket: Arc<dyn Socket>,
+) -> impl Future<Output = ()> + Send + use<> {
+    // Made before the task is first polled, which may never be.
+    let listener = Listener {
+        shared: Arc::downgrade(shared),
+        id,
+    };
+    async move {
+        // There is no other way to ask whether the runtime has an I/O driver.
+        let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
+        drop(socket);
+        let Ok(Ok(mut ear)) = listening else {
+            return listener.unable();
+        };
+        while listener.hears(&mut *ear).await {}
+    }
+}
+
+struct Listener {
+    shared: Weak<Shared>,
+    id: ListenerId,
+}
+
+impl Listener {
+    /// Waits for what comes, and takes it in; whether to go on.
+    async fn hears(&self, ear: &mut dyn Listen) -> bool {
+        let mut heard = Heard::InVain;
+        let mut read = || heard = self.read();
+        let open = poll_fn(|cx| ear.poll_heard(cx, &mut read)).await;
+        match heard {
+            _ if open.is_err() => false,
+            Heard::InVain => false,
+            Heard::One => true,
+            Heard::Several => {
+                tokio::task::yield_now().await;
+                if let Some(shared) = self.shared.upgrade() {
+                    shared.gathered();
+                }
+                true
+            }
+        }
+    }
+
+    fn read(&self) -> Heard {
+        let shared = self.shared.upgrade();
+        shared.map_or(Heard::InVain, |shared| shared.hear(self.id))
+    }
+
+    fn unable(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.unable();
+        }
+    }
+}
+
+impl Drop for Listener {
+    /// Its runtime ends, or another listens.
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.listener_ended(self.id);
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! The core with what surrounds it: feeds it, and carries out what it decides.
+
+use std::collections::HashMap;
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::unconstrained;
+
+use super::alarms::Alarms;
+use super::command::Command;
+use super::lane::{Lanes, ListenerId, Watched};
+use super::news::News;
+use super::shared::Heard;
+use super::stir::Stir;
+use super::traffic::Traffic;
+use crate::LockError;
+use crate::clock::{Clock, Instant};
+use crate::counted::CountedMap;
+use crate::engine::core::{Core, Limits, Signal, earlier};
+use crate::engine::meter;
+use crate::engine::shutdown::ShutdownReport;
+use crate::engine::slot::Slot;
+use crate::engine::ticket::{Removal, TicketId};
+use crate::store::{LockStore, Request, StoreEvent};
+
+/// The longest sleep of the keeper. The runtime's timers stand still while the machine is suspended
+/// and leases do not, so the time is looked at again after this long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The runtime's timers go off to the millisecond.
+const TICK: Duration = Duration::from_millis(1);
+
+/// So much later than it was to wake the keeper is taken to be asleep: it wakes to the millisecond,
+/// and other threads may have the processors.
+const LATE: Duration = Duration::from_millis(5);
+
+/// The sleep while nothing is held or waiting: only a command or the store can bring work.
+const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often in a row a thread polls the store because something has stirred, or is to be asked,
+/// before it leaves that to the keeper.
+const MOST_ROUNDS: usize = 16;
+
+/// Space for so many events is kept.
+const KEPT: usize = 1024;
+
+/// An engine's state. One thread at a time has it.
+pub(super) struct Machine {
+    core: Core,
+    store: Box<dyn LockStore>,
+    clock: Clock,
+    events: Vec<StoreEvent>,
+    slots: CountedMap<TicketId, Arc<Slot>>,
+    shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
+    last_shutdown: u64,
+    alarms: Alarms,
+    life: Life,
+    traffic: Traffic,
+    lanes: Lanes,
+    stir: Arc<Stir>,
+    /// The same, as the store is polled with it.
+    waker: Waker,
+    /// The one that the store is connected in.
+    runtime: Handle,
+    /// When the keeper looks by itself.
+    keeper_looks_at: Instant,
+    news: News,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// All callers are gone; what is held is still released.
+    Closed,
+    /// Nothing is done any more.
+    Stopped,
+}
+
+impl Machine {
+    /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
+    /// of callers may hear of answers.
+    pub(super) fn new(
+        store: Box<dyn LockStore>,
+        limits: Limits,
+        clock: Clock,
+        listeners: bool,
+        stir: Arc<Stir>,
+    ) -> Self {
+        let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
+        Self {
+            core: Core::new(limits, seed),
+            store,
+            clock,
+            events: Vec::new(),
+            slots: CountedMap::default(),
+            shutdowns: HashMap::new(),
+            last_shutdown: 0,
+            alarms: Alarms::default(),
+            life: Life::Open,
+            traffic: Traffic::default(),
+            lanes: Lanes::new(listeners),
+            waker: Waker::from(Arc::clone(&stir)),
+            stir,
+            runtime: Handle::current(),
+            keeper_looks_at: Instant::ZERO,
+            news: News::default(),
+        }
+    }
+
+    /// A caller's thread takes up its command.
+    pub(super) fn take_up(&mut self, command: Command) {
+        self.command(command, self.clock.now());
+        self.send_on();
+        self.tell_all();
+    }
+
+    /// A listener hears that something has come, and takes it in.
+    pub(super) fn hear(&mut self, listener: ListenerId) -> Heard {
+        if !self.lanes.heard_by(listener) {
+            return Heard::InVain;
+        }
+        self.drive(false);
+        self.tell_all();
+        if self.news.wakes() < 2 {
+            self.send_on();
+            self.tell_all();
+            return Heard::One;
+        }
+        self.traffic.gather(self.clock.now());
+        Heard::Several
+    }
+
+    /// The callers that a listener has told have had their turn.
+    pub(super) fn gathered(&mut self) {
+        self.traffic.gathered();
+        self.send_on();
+        self.tell_all();
+    }
+
+    /// Sends what there is to ask, unless it is to gather.
+    fn send_on(&mut self) {
+        if self.core.has_requests() {
+            self.drive(true);
+        }
+    }
+
+    /// A turn of the keeper: does what is due. `called`: whether the store has something to say.
+    pub(super) fn turn(&mut self, called: bool) {
+        if self.life == Life::Stopped {
+            return;
+        }
+        let began = self.clock.now();
+        let due = self.core.next_due().is_some_and(|due| due <= began);
+        let waits = 0 < self.core.under_way();
+        let watched = self.lanes.watch(self.traffic.answers(), waits, began);
+        let still = watched == Watched::Still;
+        if due || still {
+            // All that has come is heard first: a lease that it prolongs is not due.
+            self.lanes.hear_all();
+        }
+        let acts = called || due || still;
+        if acts {
+            self.drive(true);
+        }
+        if still {
+            self.lanes.read(self.traffic.answers(), began);
+            self.traffic.stalls();
+        }
+        // What has become due since then may be due no more by an answer that nobody has heard.
+        self.core.tick(began);
+        self.news.alarms.extend(self.alarms.due(began));
+        if acts {
+            // What is due does not gather.
+            self.submit();
+            self.drive(true);
+        }
+        self.tell_all();
+    }
+
+    /// Moves requests to the store and takes in what that has to say, until nothing moves. Without
+    /// `sends` nothing that follows is sent.
+    fn drive(&mut self, sends: bool) {
+        if is_torn_down() {
+            return self.stir.hand_over();
+        }
+        let runtime = self.runtime.clone();
+        let _context = runtime.enter();
+        self.stir.begin();
+        for _ in 0..MOST_ROUNDS {
+            if sends && self.traffic.may_send(self.clock.now()) {
+                self.submit();
+            }
+            self.poll_store();
+            self.replies();
+            let more = sends && self.core.has_requests();
+            if more && self.traffic.may_send(self.clock.now()) {
+                continue;
+            }
+            if self.stir.end() {
+                return self.follow_sockets();
+            }
+        }
+        self.stir.hand_over();
+        self.follow_sockets();
+    }
+
+    fn submit(&mut self) {
+        if !self.core.has_requests() {
+            return;
+        }
+        let mut requests = self.core.take_requests(self.clock.now());
+        self.traffic.sends(&requests);
+        self.store.submit(&mut requests);
+        self.core.reuse_requests(requests);
+    }
+
+    /// Takes all that the store has to say.
+    fn poll_store(&mut self) {
+        let Self {
+            store,
+            waker,
+            events,
+            ..
+        } = self;
+        let cx = &mut Context::from_waker(waker);
+        uncounted(|| {
+            while let Poll::Ready(event) = store.poll_event(cx) {
+                events.push(event);
+            }
+        });
+    }
+
+    /// What follows for the core.
+    fn replies(&mut self) {
+        if self.events.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut events = mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                StoreEvent::Reply(op, result) => {
+                    self.traffic.answered(op);
+                    self.core.reply(op, result, now);
+                }
+                StoreEvent::Connected => self.core.connected(now),
+                StoreEvent::Turn(key) => self.core.called(&key, now),
+                StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
+            }
+        }
+        events.shrink_to(KEPT);
+        self.events = events;
+    }
+
+    fn follow_sockets(&mut self) {
+        if let Some(sockets) = self.store.sockets() {
+            self.lanes.follow(sockets);
+        }
+    }
+
+    pub(super) fn lanes(&mut self) -> &mut Lanes {
+        &mut self.lanes
+    }
+
+    /// Whether the keeper has to be woken to look at the time.
+    pub(super) fn needs_keeper(&mut self) -> bool {
+        let now = self.clock.now();
+        if 0 < self.core.under_way() {
+            self.lanes.watch_from(now);
+        }
+        let early = self.looks_at(now) + TICK < self.keeper_looks_at;
+        // Due by its own clock, it may still be asleep after a suspend.
+        let late = self.keeper_looks_at + LATE <= now;
+        early || late || self.is_over()
+    }
+
+    /// How long the keeper may sleep.
+    pub(super) fn sleep(&self) -> Duration {
+        let now = self.clock.now();
+        self.looks_at(now).since(now)
+    }
+
+    /// Until when the keeper may sleep.
+    fn looks_at(&self, now: Instant) -> Instant {
+        let next = earlier(self.core.next_due(), self.alarms.next_due());
+        let next = earlier(next, self.lanes.watch_at());
+        next.map_or(now + IDLE_SLEEP, |due| {
+            due.min(now + LONGEST_SLEEP).max(now)
+        })
+    }
+
+    /// The keeper looks by itself then.
+    pub(super) fn keeper_sleeps(&mut self, until: Instant) {
+        self.keeper_looks_at = until;
+    }
+
+    /// Whether it takes nothing up any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.life == Life::Stopped
+    }
+
+    /// Whether the keeper may end.
+    pub(super) fn is_over(&self) -> bool {
+        match self.life {
+            Life::Open => false,
+            Life::Closed => self.core.is_idle(),
+            Life::Stopped => true,
+        }
+    }
+
+    /// What to tell when the mutex has been given up, and not before: those that are told will want
+    /// it, and what a waker does is not the engine's business.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    /// Nothing is taken up any more: nobody may wait for it for ever.
+    pub(super) fn stop(&mut self, error: &LockError) {
+        let slots = self.slots.drain().map(|(_, slot)| slot);
+        for slot in slots {
+            self.news.wakers.extend(slot.orphan(error.clone()));
+            self.news.over.push(slot);
+        }
+        let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
+        self.news.unanswered.extend(shutdowns);
+        self.news.alarms.extend(self.alarms.take());
+        self.lanes.follow(Vec::new());
+        self.life = Life::Stopped;
+        // Its connections are of no use any more.
+        self.news.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
+        self.stir.hand_over();
+    }
+
+    fn command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Acquire { id, order, slot } => {
+                self.slots.insert(id, slot);
+                self.core.acquire(id, order, now);
+            }
+            Command::AcquireAll { orders, wait } => {
+                let orders = orders.into_iter().map(|(id, order, slot)| {
+                    self.slots.insert(id, slot);
+                    (id, order)
+                });
+                let orders = orders.collect();
+                self.core.acquire_all(orders, wait, now);
+            }
+            Command::Release { id, keep } => self.core.release(id, keep, now),
+            Command::ReleaseAll { ids, keep } => {
+                for id in ids {
+                    self.core.release(id, keep, now);
+                }
+            }
+            Command::Abandon(id) => {
+                let slot = self.slots.remove(&id);
+                self.news.wakers.extend(slot.and_then(|slot| slot.forget()));
+                self.core.abandon(id, now);
+            }
+            Command::Downgrade(id) => self.core.downgrade(id, now),
+            Command::Wake { at, caller } => self.news.alarms.extend(self.alarms.set(at, caller)),
+            Command::ShutDown { limit, reply } => {
+                self.last_shutdown += 1;
+                self.shutdowns.insert(self.last_shutdown, reply);
+                self.core.shut_down(self.last_shutdown, limit, now);
+            }
+            Command::Close => self.life = Life::Closed,
+            #[cfg(feature = "__test")]
+            Command::Inside(code) => code(),
+        }
+    }
+
+    fn tell_all(&mut self) {
+        let mut signals = self.core.take_signals();
+        for signal in signals.drain(..) {
+            self.tell(signal);
+        }
+        self.core.reuse_signals(signals);
+    }
+
+    fn tell(&mut self, signal: Signal) {
+        meter::count(&signal);
+        let waker = match signal {
+            Signal::Granted {
+                ticket,
+                deadline,
+                fence,
+            } => self
+                .slots
+                .get(&ticket)
+                .and_then(|slot| slot.grant(deadline, fence)),
+            Signal::Extended { ticket, deadline } => {
+                if let Some(slot) = self.slots.get(&ticket) {
+                    slot.extend(deadline);
+                }
+                None
+            }
+            Signal::Shared(ticket) => self.slots.get(&ticket).and_then(|slot| slot.share()),
+            Signal::Lost(ticket) => self.slots.get(&ticket).and_then(|slot| {
+                self.news.over.push(Arc::clone(slot));
+                slot.lose()
+            }),
+            Signal::Failed(ticket, error) => {
+                self.slots.remove(&ticket).and_then(|slot| slot.fail(error))
+            }
+            Signal::Apart(ticket) => self
+                .slots
+                .remove(&ticket)
+                .and_then(|slot| slot.release(Removal::Unknown)),
+            Signal::Released { ticket, removal } => self
+                .slots
+                .remove(&ticket)
+                .and_then(|slot| slot.release(removal)),
+            Signal::ShutDown(number, report) => {
+                let reply = self.shutdowns.remove(&number);
+                self.news.reports.extend(reply.map(|reply| (reply, report)));
+                None
+            }
+        };
+        self.news.wakers.extend(waker);
+    }
+}
+
+/// Does it where tokio does not count how often it is polled: a task that has no polls left is told
+/// that nothing has come, until it has given its thread up for once.
+fn uncounted(act: impl FnOnce()) {
+    let polled = pin!(unconstrained(async { act() }));
+    let _ = polled.poll(&mut Context::from_waker(Waker::noop()));
+}
+
+/// Whether this thread is so late in its life that it cannot enter a runtime.
+fn is_torn_down() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
+}
+
+/// The store of an engine that has stopped.
+struct Gone;
+
+impl LockStore for Gone {
+    fn submit(&mut self, _: &mut Vec<Request>) {}
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
+        Poll::Pending
+    }
+}

@@ -1,0 +1,87 @@
+//! Who works the engine: a mutex, callers, lanes and the keeper.
+//!
+//! An engine's state is a [`machine`] behind one mutex. Any thread may work it:
+//! - *A caller* takes up its own command, and writes what that asks of the store.
+//! - *A lane* hears of answers on a caller's runtime, so that an answer wakes one thread: the one
+//!   that runs the callers which wait for it. See [`lane`].
+//! - *The keeper*, a [`thread`] of the engine's own, does what is due: time-outs, renewals,
+//!   removals. It hears of answers where no lane does, and takes over from a lane that is late.
+//!
+//! Under the mutex nobody waits, and no code of the program runs: what is to be told is [`news`],
+//! told after the mutex has been given up.
+
+mod alarms;
+mod command;
+mod keeper;
+mod lane;
+mod machine;
+mod news;
+mod shared;
+mod stir;
+mod thread;
+mod timer;
+mod traffic;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::shared::{Shared, stopped};
+use super::ticket::TicketId;
+use crate::LockError;
+use crate::clock::Clock;
+
+pub(crate) use self::command::Command;
+pub(crate) use self::thread::{Connecting, Place, start};
+
+/// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    clock: Clock,
+    last_ticket: AtomicU64,
+}
+
+impl Engine {
+    fn new(shared: Arc<Shared>, clock: Clock) -> Self {
+        Self {
+            shared,
+            clock,
+            last_ticket: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Whether nothing is taken up any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.shared.has_stopped()
+    }
+
+    pub(crate) fn next_ticket(&self) -> TicketId {
+        TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes up a command, on this thread.
+    pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
+        if self.shared.send(command) {
+            Ok(())
+        } else {
+            Err(stopped())
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Stopped already: fine.
+        let _ = self.send(Command::Close);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}

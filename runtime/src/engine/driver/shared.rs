@@ -1,0 +1,149 @@
+//! The engine's state between the threads that work it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+
+use super::command::Command;
+use super::lane::{self, ListenerId};
+use super::machine::Machine;
+use super::news::News;
+use super::stir::Stir;
+use crate::clock::Clock;
+use crate::{LockError, StoreError};
+
+/// What the keeper, the callers and the listeners share.
+pub(super) struct Shared {
+    machine: Mutex<Machine>,
+    pub(super) stir: Arc<Stir>,
+    pub(super) clock: Clock,
+}
+
+/// What a listener has heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Another hears of answers from now on.
+    InVain,
+    /// At most one task was told.
+    One,
+    /// Several were told, and what they ask gathers until they have had their turn.
+    Several,
+}
+
+impl Shared {
+    pub(super) fn new(machine: Machine, stir: Arc<Stir>, clock: Clock) -> Self {
+        Self {
+            machine: Mutex::new(machine),
+            stir,
+            clock,
+        }
+    }
+
+    /// Takes up a caller's command; whether that is done, which it is not when the engine has stopped.
+    pub(super) fn send(self: &Arc<Self>, command: Command) -> bool {
+        let mut machine = self.machine();
+        if machine.is_stopped() {
+            return false;
+        }
+        let began = self.worked(&mut machine, |machine| {
+            machine.take_up(command);
+            let wanted = machine.lanes().are_wanted(self.clock.now());
+            let runtime = wanted.then(Handle::try_current)?.ok()?;
+            Some((runtime, machine.lanes().begin()))
+        });
+        self.leave(machine);
+        // Not under the mutex: a runtime that ends drops the task at once.
+        if let Some((runtime, begun)) = began.flatten() {
+            for (id, socket) in begun {
+                runtime.spawn(lane::listen(self, id, socket));
+            }
+        }
+        true
+    }
+
+    /// A listener hears that something has come.
+    pub(super) fn hear(&self, listener: ListenerId) -> Heard {
+        let mut machine = self.machine();
+        let heard = self.worked(&mut machine, |machine| machine.hear(listener));
+        self.leave(machine);
+        heard.unwrap_or(Heard::InVain)
+    }
+
+    /// The callers that a listener has told have had their turn.
+    pub(super) fn gathered(&self) {
+        let mut machine = self.machine();
+        self.worked(&mut machine, Machine::gathered);
+        self.leave(machine);
+    }
+
+    /// A listener has ended.
+    pub(super) fn listener_ended(&self, listener: ListenerId) {
+        if self.machine().lanes().end(listener) {
+            self.stir.hand_over();
+        }
+    }
+
+    /// The runtime that was to listen cannot.
+    pub(super) fn unable(&self) {
+        self.machine().lanes().unable(self.clock.now());
+    }
+
+    pub(super) fn has_stopped(&self) -> bool {
+        self.machine().is_stopped()
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine stops.
+    pub(super) fn worked<T>(
+        &self,
+        machine: &mut Machine,
+        work: impl FnOnce(&mut Machine) -> T,
+    ) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
+        if done.is_err() {
+            // At once: what is half done is not to be gone on with.
+            machine.stop(&stopped());
+        }
+        done.ok()
+    }
+
+    /// Gives the machine up, and tells what there is to tell.
+    fn leave(&self, mut machine: MutexGuard<'_, Machine>) {
+        let wakes_keeper = machine.needs_keeper();
+        let news = machine.take_news();
+        drop(machine);
+        if wakes_keeper {
+            self.stir.wake_keeper();
+        }
+        tell(news);
+    }
+
+    /// The runtime that the keeper ran on is gone, or the engine panicked: nobody may wait for it for ever.
+    pub(super) fn stop(&self) {
+        let mut machine = self.machine();
+        machine.stop(&stopped());
+        let news = machine.take_news();
+        drop(machine);
+        tell(news);
+    }
+}
+
+/// Tells what there is to tell, after the machine has been given up.
+pub(super) fn tell(news: Option<News>) {
+    if let Some(news) = news {
+        news.tell();
+    }
+}
+
+pub(super) fn stopped() -> LockError {
+    LockError::Unavailable {
+        source: StoreError::new(
+            "stopped",
+            "the pool's engine has stopped: the runtime it ran on is gone, or it panicked; connect the pool anew, and install it in the place of this one",
+        ),
+    }
+}
