@@ -37,6 +37,7 @@ mod site;
     )
 )]
 mod store;
+mod sync;
 mod take;
 mod taken;
 mod token;

@@ -10,6 +10,7 @@ use leasehold::__test::inside_engine;
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
+use tokio::runtime::Handle;
 
 const TTL: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(10);
@@ -32,8 +33,8 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if anybody who waits for the engine waits for ever, or believes in a lease that nobody renews. With a store in memory the
-/// engine works, and panics, on a caller's thread; with a server on its own.
+/// Fails if a call that waits for the engine waits for ever, or believes in a lease that nobody
+/// renews. The engine panics on a caller's thread, while others wait for its mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_an_engine_that_panicked() {
     let server = Server::start();
@@ -59,8 +60,13 @@ async fn panics_at(url: &str) {
         });
     });
     is_reached.recv_timeout(LIMIT).expect("it is inside");
+    let mut behind = Vec::new();
     for number in 0..20 {
-        pending.push(begin(&pool, format!("unread-{number}")).await);
+        let request = pool.lock(format!("behind-{number}")).ttl(TTL).wait(TTL);
+        let runtime = Handle::current();
+        behind.push(tokio::task::spawn_blocking(move || {
+            runtime.block_on(request.acquire())
+        }));
     }
     go.send(()).expect("the engine waits for it");
 
@@ -69,6 +75,10 @@ async fn panics_at(url: &str) {
     for acquire in pending {
         let ended = wait::within("a caller is told", LIMIT, acquire).await;
         assert!(is_stopped(ended));
+    }
+    for acquire in behind {
+        let ended = wait::within("a caller behind the mutex is told", LIMIT, acquire).await;
+        assert!(is_stopped(ended.expect("no panic")));
     }
     wait::within("the holder is told", LIMIT, held.lost()).await;
     assert!(matches!(held.check(), Err(LockError::Lost { .. })));

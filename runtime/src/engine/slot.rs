@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,6 +12,8 @@ use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
 use crate::seeded::seeded;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Fence, LockError};
 
 /// One call's lock, from before it is taken until after it is released.

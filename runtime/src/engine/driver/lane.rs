@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::shared::{Heard, Shared};
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{Listen, Socket};
 
 /// How often the keeper looks whether listeners are late, while requests are under way.
@@ -56,6 +57,9 @@ struct Lane {
     /// Without one the keeper hears.
     listener: Option<ListenerId>,
 }
+
+/// Listeners that are to be made.
+pub(super) type Begun = Vec<(ListenerId, Arc<dyn Socket>)>;
 
 /// What the keeper finds when it looks at the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +108,7 @@ impl Lanes {
     }
 
     /// The sockets that listeners are to be made for, which hear from now on.
-    pub(super) fn begin(&mut self) -> Vec<(ListenerId, Arc<dyn Socket>)> {
+    pub(super) fn begin(&mut self) -> Begun {
         let mut begun = Vec::new();
         for lane in &mut self.lanes {
             if lane.listener.is_none() {
@@ -140,7 +144,9 @@ impl Lanes {
         let mut lanes = self.lanes.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
         if let Some(lane) = lane {
-            lane.listener = None;
+            if !seeded!(LaneNeverAgain) {
+                lane.listener = None;
+            }
             lane.socket.leave_to_listener(false);
             return true;
         }
@@ -158,7 +164,7 @@ impl Lanes {
 
     /// Requests are under way: the keeper is to look.
     pub(super) fn watch_from(&mut self, now: Instant) {
-        if self.watch_at.is_none() && self.is_any_listened_to() {
+        if self.watch_at.is_none() && self.is_any_listened_to() && !seeded!(KeeperSleeps) {
             self.watch_at = Some(now + WATCH);
         }
     }
@@ -193,7 +199,7 @@ impl Lanes {
         }
         self.seen = answers;
         self.late += 1;
-        if self.late < LATE {
+        if self.late < LATE || seeded!(NoTakeOver) {
             return;
         }
         self.late = 0;
@@ -270,5 +276,117 @@ impl Drop for Listener {
         if let Some(shared) = self.shared.upgrade() {
             shared.listener_ended(self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    #[derive(Default)]
+    struct Wire {
+        listener: AtomicBool,
+        heard: AtomicBool,
+    }
+
+    impl Wire {
+        fn is_left_to_listener(&self) -> bool {
+            self.listener.load(Ordering::SeqCst)
+        }
+    }
+
+    impl Socket for Wire {
+        fn listen(&self) -> io::Result<Box<dyn Listen>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn leave_to_listener(&self, listener: bool) {
+            self.listener.store(listener, Ordering::SeqCst);
+        }
+
+        fn heard(&self) {
+            self.heard.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Two sockets, and a listener for each.
+    fn lanes() -> (Lanes, [Arc<Wire>; 2], [ListenerId; 2]) {
+        let mut lanes = Lanes::new(true);
+        let wires: [Arc<Wire>; 2] = Default::default();
+        lanes.follow(wires.iter().map(|wire| Arc::clone(wire) as _).collect());
+        assert!(lanes.are_wanted(NOW));
+        let begun = lanes.begin();
+        assert!(!lanes.are_wanted(NOW));
+        assert!(wires.iter().all(|wire| wire.is_left_to_listener()));
+        (lanes, wires, [begun[0].0, begun[1].0])
+    }
+
+    #[test]
+    fn another_listens_where_one_has_ended() {
+        let (mut lanes, [wire, other], [ended, _]) = lanes();
+        assert!(lanes.end(ended) && !wire.is_left_to_listener());
+        assert!(other.is_left_to_listener());
+        assert!(!lanes.heard_by(ended) && lanes.are_wanted(NOW));
+        let begun = lanes.begin();
+        assert_eq!(begun.len(), 1);
+        assert!(wire.is_left_to_listener() && lanes.heard_by(begun[0].0));
+        assert!(wire.heard.load(Ordering::SeqCst));
+        assert!(!lanes.end(ended), "one that was replaced");
+    }
+
+    #[test]
+    fn a_listener_of_a_socket_that_is_gone_is_none() {
+        let (mut lanes, [_, stays], [gone, listener]) = lanes();
+        lanes.follow(vec![stays]);
+        assert!(!lanes.heard_by(gone) && lanes.heard_by(listener));
+        assert!(!lanes.are_wanted(NOW));
+    }
+
+    /// The keeper looks; how many answers have come before, and how many lay unread.
+    fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
+        *answers += come;
+        let now = lanes.watch_at().expect("it looks");
+        let watched = lanes.watch(*answers, true, now);
+        if watched == Watched::Still {
+            *answers += lay;
+            lanes.read(*answers, now);
+        }
+        watched
+    }
+
+    #[test]
+    fn the_keeper_takes_over_where_answers_lie_two_times_in_a_row() {
+        let (mut lanes, wires, [listener, _]) = lanes();
+        let mut answers = 0;
+        lanes.watch_from(NOW);
+        // The server is slow; the listener is late once; it is late again, and well between.
+        for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
+            look(&mut lanes, &mut answers, come, lay);
+            assert!(lanes.heard_by(listener), "{come} {lay}");
+        }
+        assert_eq!(look(&mut lanes, &mut answers, 0, 1), Watched::Still);
+        assert!(!lanes.heard_by(listener));
+        assert!(wires.iter().all(|wire| !wire.is_left_to_listener()));
+        let now = lanes.watch_at().expect("it looks on");
+        assert!(!lanes.are_wanted(now));
+        assert!(lanes.are_wanted(now + PENALTY));
+    }
+
+    #[test]
+    fn the_keeper_looks_while_requests_are_under_way_and_once_more() {
+        let (mut lanes, _, _) = lanes();
+        assert_eq!(lanes.watch_at(), None);
+        lanes.watch_from(NOW);
+        let first = NOW + WATCH;
+        assert_eq!(lanes.watch_at(), Some(first));
+        assert_eq!(lanes.watch(1, false, first), Watched::Well);
+        assert_eq!(lanes.watch_at(), Some(first + WATCH), "one has come");
+        assert_eq!(lanes.watch(1, false, first + WATCH), Watched::Well);
+        assert_eq!(lanes.watch_at(), None);
     }
 }

@@ -15,6 +15,8 @@ mod command;
 mod keeper;
 mod lane;
 mod machine;
+#[cfg(all(test, shuttle))]
+mod model;
 mod news;
 mod shared;
 mod stir;

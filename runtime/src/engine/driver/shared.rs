@@ -1,16 +1,18 @@
 //! The engine's state between the threads that work it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
 use super::command::Command;
-use super::lane::{self, ListenerId};
+use super::lane::{self, Begun, ListenerId};
 use super::machine::Machine;
 use super::news::News;
 use super::stir::Stir;
 use crate::clock::Clock;
+use crate::seeded::seeded;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{LockError, StoreError};
 
 /// What the keeper, the callers and the listeners share.
@@ -42,24 +44,38 @@ impl Shared {
 
     /// Takes up a caller's command; whether that is done, which it is not when the engine has stopped.
     pub(super) fn send(self: &Arc<Self>, command: Command) -> bool {
-        let mut machine = self.machine();
-        if machine.is_stopped() {
+        let runtime = || Handle::try_current().ok();
+        let Some(begun) = self.take_up(command, runtime) else {
             return false;
-        }
-        let began = self.worked(&mut machine, |machine| {
-            machine.take_up(command);
-            let wanted = machine.lanes().are_wanted(self.clock.now());
-            let runtime = wanted.then(Handle::try_current)?.ok()?;
-            Some((runtime, machine.lanes().begin()))
-        });
-        self.leave(machine);
-        // Not under the mutex: a runtime that ends drops the task at once.
-        if let Some((runtime, begun)) = began.flatten() {
+        };
+        if let Some((runtime, begun)) = begun {
             for (id, socket) in begun {
                 runtime.spawn(lane::listen(self, id, socket));
             }
         }
         true
+    }
+
+    /// Takes up a caller's command, unless the engine has stopped. Where listeners are wanted, and
+    /// there is a `runtime` for them: those that are to be made, after this, as a runtime that ends
+    /// drops a task at once, and with it what it has.
+    pub(super) fn take_up<R>(
+        &self,
+        command: Command,
+        runtime: impl FnOnce() -> Option<R>,
+    ) -> Option<Option<(R, Begun)>> {
+        let mut machine = self.machine();
+        if machine.is_stopped() {
+            return None;
+        }
+        let begun = self.worked(&mut machine, |machine| {
+            machine.take_up(command);
+            let wanted = machine.lanes().are_wanted(self.clock.now());
+            let runtime = wanted.then(runtime)??;
+            Some((runtime, machine.lanes().begin()))
+        });
+        self.leave(machine);
+        Some(begun.flatten())
     }
 
     /// A listener hears that something has come.
@@ -79,8 +95,14 @@ impl Shared {
 
     /// A listener has ended.
     pub(super) fn listener_ended(&self, listener: ListenerId) {
-        if self.machine().lanes().end(listener) {
-            self.stir.hand_over();
+        let mut machine = self.machine();
+        if machine.lanes().end(listener) {
+            // What its callers ask does not wait for it.
+            machine.gathered();
+            drop(machine);
+            if !seeded!(ListenerEndUnheard) {
+                self.stir.hand_over();
+            }
         }
     }
 

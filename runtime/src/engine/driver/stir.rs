@@ -1,9 +1,12 @@
 //! The waker that a store is polled with, whichever thread polls it.
 
 use std::mem;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
+
+use crate::seeded::seeded;
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{Mutex, PoisonError};
 
 /// Wakes the keeper when something stirs in the store, unless a thread is polling the store: that
 /// thread looks again.
@@ -48,6 +51,10 @@ impl Stir {
         let calm = self
             .state
             .compare_exchange(POLLED, CALM, Ordering::SeqCst, Ordering::SeqCst);
+        if calm.is_err() && seeded!(StirForgotten) {
+            self.state.store(CALM, Ordering::SeqCst);
+            return true;
+        }
         if calm.is_err() {
             self.begin();
         }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::seeded::seeded;
 use crate::store::{OpId, Request};
 
 /// So many batches are under way at most while answers come.
@@ -76,6 +77,9 @@ impl Traffic {
 
     /// They have had their turn.
     pub(super) fn gathered(&mut self) {
+        if seeded!(GatheredForever) {
+            return;
+        }
         self.gathers_until = None;
     }
 
