@@ -190,7 +190,6 @@ impl Machine {
         }
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
-        self.stir.begin();
         for _ in 0..MOST_ROUNDS {
             if sends && self.traffic.may_send(self.clock.now()) {
                 self.submit();
@@ -219,18 +218,25 @@ impl Machine {
         self.core.reuse_requests(requests);
     }
 
-    /// Takes all that the store has to say.
+    /// Takes all that the store has to say. Where something stirs in its last answer, that there is
+    /// no more, [`Stir::end`] tells.
     fn poll_store(&mut self) {
         let Self {
             store,
+            stir,
             waker,
             events,
             ..
         } = self;
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
-            while let Poll::Ready(event) = store.poll_event(cx) {
-                events.push(event);
+            loop {
+                // What stirred before this is seen by it.
+                stir.begin();
+                match store.poll_event(cx) {
+                    Poll::Ready(event) => events.push(event),
+                    Poll::Pending => break,
+                }
             }
         });
     }

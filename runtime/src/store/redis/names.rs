@@ -126,6 +126,11 @@ impl Names {
         owner
     }
 
+    /// The process, `:`, and the owner of a lock.
+    pub(super) fn signature(&self, function: &str) -> String {
+        [&self.process, ":", &self.owner(function)].concat()
+    }
+
     /// The key of the fence counter for `key`: one for the namespace, in a cluster one for each slot, however many locks there are.
     pub(super) fn fences(&self, key: &str) -> Cow<'_, str> {
         match self.slot {

@@ -21,10 +21,12 @@ macro_rules! script {
 }
 
 const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
+const ACQUIRE_ONE_CODE: &str = script!("fence.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const ACQUIRE_ALL_CODE: &str =
     script!("fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
+const RELEASE_ONE_CODE: &str = script!("release_one.lua" "queue.lua" "release_queue.lua");
 const TURN_CODE: &str =
     script!("fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua");
 const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
@@ -35,9 +37,11 @@ const STAY_CODE: &str = script!("queue.lua" "waiting.lua" "stay.lua");
 const PART_CODE: &str = script!("queue.lua" "waiting.lua" "part.lua");
 
 static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
+static ACQUIRE_ONE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ONE_CODE)));
 static ACQUIRE_ALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_ALL_CODE)));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RENEW_CODE)));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
+static RELEASE_ONE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_ONE_CODE)));
 static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(TURN_CODE)));
 static ACQUIRE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_PLAIN_CODE)));
 static RELEASE_PLAIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_PLAIN_CODE)));
@@ -47,12 +51,14 @@ static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JOIN_CODE)));
 static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-pub(super) fn all() -> [(&'static Script, &'static str); 11] {
+pub(super) fn all() -> [(&'static Script, &'static str); 13] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
+        (&ACQUIRE_ONE, ACQUIRE_ONE_CODE),
         (&ACQUIRE_ALL, ACQUIRE_ALL_CODE),
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
+        (&RELEASE_ONE, RELEASE_ONE_CODE),
         (&TURN, TURN_CODE),
         (&ACQUIRE_PLAIN, ACQUIRE_PLAIN_CODE),
         (&RELEASE_PLAIN, RELEASE_PLAIN_CODE),
@@ -163,6 +169,9 @@ pub(super) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bo
 /// The requests in the order of [`Op::conditions`].
 fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     let companions = names.have_companions();
+    if let ([one], true) = (ops, companions) {
+        return acquire_one(one, names, listening);
+    }
     let mut command = if companions {
         call_with_room(&ACQUIRE, 1 + 2 * ops.len(), room(ops))
     } else {
@@ -194,6 +203,31 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
             }
         }
         tokens(&mut command, group);
+    }
+    command
+}
+
+fn acquire_one(op: &Op, names: &Names, listening: bool) -> Cmd {
+    let mut command = call_with_room(&ACQUIRE_ONE, 3, room(&[op]));
+    if let Op::Acquire {
+        key,
+        token,
+        ttl,
+        function,
+        queue,
+        spare,
+    } = op
+    {
+        command
+            .arg(&*names.fences(key))
+            .arg(&**key)
+            .arg(names.queue(key))
+            .arg(&token.digits())
+            .arg(millis(*ttl))
+            .arg(*spare)
+            .arg(names.signature(function))
+            .arg(place(*queue, listening))
+            .arg(names.channels());
     }
     command
 }
@@ -266,6 +300,9 @@ fn fences(ops: &[&Op]) -> u32 {
 /// The requests in the order of [`Op::conditions`].
 fn release(ops: &[&Op], names: &Names) -> Cmd {
     let companions = names.have_companions();
+    if let ([one], true) = (ops, companions) {
+        return release_one(one, names);
+    }
     let mut command = if companions {
         call_with_room(&RELEASE, 2 * ops.len(), room(ops))
     } else {
@@ -286,6 +323,29 @@ fn release(ops: &[&Op], names: &Names) -> Cmd {
             _ => command.arg(""),
         };
         tokens(&mut command, group);
+    }
+    command
+}
+
+fn release_one(op: &Op, names: &Names) -> Cmd {
+    let mut command = call_with_room(&RELEASE_ONE, 2, room(&[op]));
+    if let Op::Release {
+        key,
+        token,
+        keep,
+        makes_way,
+        ..
+    } = op
+    {
+        command
+            .arg(&**key)
+            .arg(names.queue(key))
+            .arg(&token.digits());
+        match keep {
+            Some(keep) => command.arg(millis(*keep)),
+            None => command.arg(if *makes_way { "0" } else { "" }),
+        };
+        command.arg(names.channels()).arg(names.make_way_after());
     }
     command
 }

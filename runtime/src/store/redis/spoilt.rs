@@ -27,6 +27,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         Bug::DeleteWithoutCompare => &[
             ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
+            ("string.sub(value, 1, 32) ~= ARGV[1]", "false"),
         ],
         Bug::HandOffBelieved => &[
             ("'PX', CLAIM", "'PX', 600000"),

@@ -265,7 +265,10 @@ pub(super) fn passed_on_late(scene: &Scene) {
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
     // The first ends before it is known that another will wait; the second passes its lock on to the third.
     lane.copies = 3;
-    let first = scene.enter(&server.url(), lane);
+    let mut job = scene.job(&server.url(), lane);
+    // Otherwise the key is left free after the first.
+    job.make_way_ms = Some(0);
+    let first = scene.crew.spawn(&job, scene.bug);
     scene.await_entries(2);
     let second = scene.start(&server.url(), Lane::stays("k", 1_500, 100).waits(10_000));
     finish(first);
