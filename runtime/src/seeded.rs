@@ -241,9 +241,9 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
     let mut again = std::process::Command::new(program);
     let ended = again.args([test, "--exact"]).env(VARIABLE, bug).output();
     let ended = ended.expect("this program starts again");
-    let text = String::from_utf8_lossy(&ended.stdout);
-    let failed = text.contains(&format!("test {test} ... FAILED"));
-    assert!(failed, "{test} does not fail with {bug}:\n{text}");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    let failed = told.contains(&format!("test {test} ... FAILED"));
+    assert!(failed, "{test} does not fail with {bug}:\n{told}");
 }
 
 #[cfg(test)]

@@ -5,10 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::ticket::Order;
-use crate::lease::Terms;
-use crate::token::{Nonce, Token};
-
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -27,16 +23,3 @@ pub(super) fn counting() -> (Waker, impl Fn() -> usize) {
 
 /// Longer than any test.
 pub(super) const LONG: Duration = Duration::from_secs(60);
-
-/// Somebody wants the lock of this name.
-pub(super) fn order(name: &str) -> Order {
-    Order {
-        key: name.into(),
-        token: Token::random(Nonce::new()),
-        function: "",
-        terms: Terms::new(LONG).expect("a ttl"),
-        watchdog: None,
-        wait: LONG,
-        share: None,
-    }
-}

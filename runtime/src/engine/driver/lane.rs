@@ -38,7 +38,7 @@ pub(super) struct ListenerId(u64);
 
 /// The store's sockets and their listeners.
 pub(super) struct Lanes {
-    lanes: Vec<Lane>,
+    all: Vec<Lane>,
     /// Whether callers' runtimes may listen at all.
     allowed: bool,
     /// Nobody begins to listen before then.
@@ -73,7 +73,7 @@ pub(super) enum Watched {
 impl Lanes {
     pub(super) fn new(allowed: bool) -> Self {
         Self {
-            lanes: Vec::new(),
+            all: Vec::new(),
             allowed,
             not_before: Instant::ZERO,
             last: 0,
@@ -85,7 +85,7 @@ impl Lanes {
 
     /// The store has these sockets now. Listeners of others end.
     pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
-        let mut before = std::mem::take(&mut self.lanes);
+        let mut before = std::mem::take(&mut self.all);
         let lane = |socket: Arc<dyn Socket>| {
             let known = before
                 .iter()
@@ -98,19 +98,19 @@ impl Lanes {
                 |at| before.swap_remove(at),
             )
         };
-        self.lanes = sockets.into_iter().map(lane).collect();
+        self.all = sockets.into_iter().map(lane).collect();
     }
 
     /// Whether a caller's runtime is to listen.
     pub(super) fn are_wanted(&self, now: Instant) -> bool {
         let silent = |lane: &Lane| lane.listener.is_none();
-        self.allowed && self.lanes.iter().any(silent) && self.not_before <= now
+        self.allowed && self.all.iter().any(silent) && self.not_before <= now
     }
 
     /// The sockets that listeners are to be made for, which hear from now on.
     pub(super) fn begin(&mut self) -> Begun {
         let mut begun = Vec::new();
-        for lane in &mut self.lanes {
+        for lane in &mut self.all {
             if lane.listener.is_none() {
                 self.last += 1;
                 let id = ListenerId(self.last);
@@ -124,7 +124,7 @@ impl Lanes {
 
     /// A listener hears; whether it still is the one.
     pub(super) fn heard_by(&self, listener: ListenerId) -> bool {
-        let mut lanes = self.lanes.iter();
+        let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
         if let Some(lane) = lane {
             lane.socket.heard();
@@ -134,14 +134,14 @@ impl Lanes {
 
     /// Whoever polls the store next reads all sockets.
     pub(super) fn hear_all(&self) {
-        for lane in &self.lanes {
+        for lane in &self.all {
             lane.socket.heard();
         }
     }
 
     /// A listener has ended; whether the keeper is to hear in its place.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
-        let mut lanes = self.lanes.iter_mut();
+        let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
         if let Some(lane) = lane {
             if !seeded!(LaneNeverAgain) {
@@ -159,7 +159,7 @@ impl Lanes {
     }
 
     fn is_any_listened_to(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.listener.is_some())
+        self.all.iter().any(|lane| lane.listener.is_some())
     }
 
     /// Requests are under way: the keeper is to look.
@@ -204,7 +204,7 @@ impl Lanes {
         }
         self.late = 0;
         self.not_before = now + PENALTY;
-        for lane in &mut self.lanes {
+        for lane in &mut self.all {
             lane.listener = None;
             lane.socket.leave_to_listener(false);
         }

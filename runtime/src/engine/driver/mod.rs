@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::shared::{Shared, stopped};
+use self::shared::Shared;
 use super::ticket::TicketId;
 use crate::LockError;
 use crate::clock::Clock;
@@ -67,11 +67,7 @@ impl Engine {
 
     /// Takes up a command, on this thread.
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
-        if self.shared.send(command) {
-            Ok(())
-        } else {
-            Err(stopped())
-        }
+        self.shared.send(command)
     }
 }
 

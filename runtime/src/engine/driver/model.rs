@@ -27,12 +27,13 @@ use super::shared::Shared;
 use super::stir::Stir;
 use crate::clock::Clock;
 use crate::engine::core::Limits;
-use crate::engine::fixtures::{LONG, order};
+use crate::engine::fixtures::LONG;
 use crate::engine::slot::Slot;
 use crate::engine::ticket::Order;
 use crate::full_key::FullKey;
+use crate::lease::Terms;
 use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
-use crate::token::Token;
+use crate::token::{Nonce, Token};
 
 /// Orders that each model tries, but for `LEASEHOLD_MODEL_RUNS`.
 const RUNS: usize = 2_000;
@@ -332,10 +333,7 @@ impl World {
         let slot = Slot::new(FullKey::from(key), self.engine.clock());
         self.send(Command::Acquire {
             id,
-            order: Order {
-                wait: LONG,
-                ..order(key)
-            },
+            order: order(key),
             slot: Arc::clone(&slot),
         });
         if shuttle::rand::thread_rng().gen_ratio(1, 4) {
@@ -346,6 +344,19 @@ impl World {
         slot.close();
         self.send(Command::Release { id, keep: None });
         block_on(poll_fn(|cx| slot.poll_released(cx)));
+    }
+}
+
+/// Somebody wants the lock of this name.
+fn order(name: &str) -> Order {
+    Order {
+        key: name.into(),
+        token: Token::random(Nonce::new()),
+        function: "",
+        terms: Terms::new(LONG).expect("a ttl"),
+        watchdog: None,
+        wait: LONG,
+        share: None,
     }
 }
 

@@ -42,18 +42,15 @@ impl Shared {
         }
     }
 
-    /// Takes up a caller's command; whether that is done, which it is not when the engine has stopped.
-    pub(super) fn send(self: &Arc<Self>, command: Command) -> bool {
+    /// Takes up a caller's command, unless the engine has stopped.
+    pub(super) fn send(self: &Arc<Self>, command: Command) -> Result<(), LockError> {
         let runtime = || Handle::try_current().ok();
-        let Some(begun) = self.take_up(command, runtime) else {
-            return false;
-        };
-        if let Some((runtime, begun)) = begun {
+        if let Some((runtime, begun)) = self.take_up(command, runtime)? {
             for (id, socket) in begun {
                 runtime.spawn(lane::listen(self, id, socket));
             }
         }
-        true
+        Ok(())
     }
 
     /// Takes up a caller's command, unless the engine has stopped. Where listeners are wanted, and
@@ -63,25 +60,25 @@ impl Shared {
         &self,
         command: Command,
         runtime: impl FnOnce() -> Option<R>,
-    ) -> Option<Option<(R, Begun)>> {
+    ) -> Result<Option<(R, Begun)>, LockError> {
         let mut machine = self.machine();
         if machine.is_stopped() {
-            return None;
+            return Err(stopped());
         }
-        let begun = self.worked(&mut machine, |machine| {
+        let begun = worked(&mut machine, |machine| {
             machine.take_up(command);
             let wanted = machine.lanes().are_wanted(self.clock.now());
             let runtime = wanted.then(runtime)??;
             Some((runtime, machine.lanes().begin()))
         });
         self.leave(machine);
-        Some(begun.flatten())
+        Ok(begun.flatten())
     }
 
     /// A listener hears that something has come.
     pub(super) fn hear(&self, listener: ListenerId) -> Heard {
         let mut machine = self.machine();
-        let heard = self.worked(&mut machine, |machine| machine.hear(listener));
+        let heard = worked(&mut machine, |machine| machine.hear(listener));
         self.leave(machine);
         heard.unwrap_or(Heard::InVain)
     }
@@ -89,7 +86,7 @@ impl Shared {
     /// The callers that a listener has told have had their turn.
     pub(super) fn gathered(&self) {
         let mut machine = self.machine();
-        self.worked(&mut machine, Machine::gathered);
+        worked(&mut machine, Machine::gathered);
         self.leave(machine);
     }
 
@@ -98,8 +95,8 @@ impl Shared {
         let mut machine = self.machine();
         if machine.lanes().end(listener) {
             // What its callers ask does not wait for it.
-            machine.gathered();
-            drop(machine);
+            worked(&mut machine, Machine::gathered);
+            self.leave(machine);
             if !seeded!(ListenerEndUnheard) {
                 self.stir.hand_over();
             }
@@ -117,20 +114,6 @@ impl Shared {
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine stops.
-    pub(super) fn worked<T>(
-        &self,
-        machine: &mut Machine,
-        work: impl FnOnce(&mut Machine) -> T,
-    ) -> Option<T> {
-        let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
-        if done.is_err() {
-            // At once: what is half done is not to be gone on with.
-            machine.stop(&stopped());
-        }
-        done.ok()
     }
 
     /// Gives the machine up, and tells what there is to tell.
@@ -152,6 +135,16 @@ impl Shared {
         drop(machine);
         tell(news);
     }
+}
+
+/// Works the machine. A mistake of the engine's does not end a caller's thread: the engine stops.
+fn worked<T>(machine: &mut Machine, work: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
+    if done.is_err() {
+        // At once: what is half done is not to be gone on with.
+        machine.stop(&stopped());
+    }
+    done.ok()
 }
 
 /// Tells what there is to tell, after the machine has been given up.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Client, SHORT, TTL, acquire, scene};
 use crate::full_key::FullKey;
-use crate::store::{LockStore, Op, Renewal, Reply};
+use crate::store::{Op, Renewal, Reply};
 use crate::token::{Nonce, Token};
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {

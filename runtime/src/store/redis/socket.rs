@@ -320,7 +320,7 @@ mod tests {
 
     /// What there is to read without waiting.
     async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
-        let mut room = [0; PIECE];
+        let mut room = vec![0; PIECE];
         let mut buf = ReadBuf::new(&mut room);
         let read = poll_fn(|cx| match Pin::new(&mut *socket).poll_read(cx, &mut buf) {
             Poll::Ready(done) => Poll::Ready(Some(done)),

@@ -172,7 +172,7 @@ impl RedisStore {
 
     /// The sockets that answers come on.
     pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
-        wires_of(&self.line, &self.retired)
+        wires_of(self.line.as_ref(), &self.retired)
     }
 
     /// Whether the server is away, as far as is known.
@@ -326,16 +326,16 @@ impl LockStore for RedisStore {
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let wires = wires_of(&self.line, &self.retired);
+        let wires = wires_of(self.line.as_ref(), &self.retired);
         self.told.news(wires)
     }
 }
 
 fn wires_of<'a>(
-    line: &'a Option<Line>,
+    line: Option<&'a Line>,
     retired: &'a [Line],
 ) -> impl Iterator<Item = &'a Arc<Wire>> + Clone {
-    line.iter().chain(retired).map(Line::wire)
+    line.into_iter().chain(retired).map(Line::wire)
 }
 
 /// A connection that listens for this process's turns, if the server lets it.
