@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::{Client, SHORT, TTL, acquire, scene};
 use crate::full_key::FullKey;
+#[cfg(feature = "__test")]
+use crate::store::LockStore;
 use crate::store::{Op, Renewal, Reply};
 use crate::token::{Nonce, Token};
 
