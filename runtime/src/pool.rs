@@ -41,11 +41,14 @@ const IN_FLIGHT: usize = 4096;
 /// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
 /// from several runtimes, and from executors other than tokio.
 ///
-/// A call whose request is the only one under way writes it to the server on its own thread, and its task looks for the answer for at most
-/// 150 µs before it sleeps, as long as the server has been that quick lately: one on the same machine. Where more requests are under way, one of
-/// the waiting tasks looks for the answers to all and sends what others ask, until it has its own answer or has heard nothing for 300 µs. It
-/// comes back as a task does that yields, with the thread left to others in between; the engine's thread takes over from a task that is not
-/// polled. No caller's thread blocks for the engine or for an answer.
+/// A call writes its request to the server on its own thread. A task that the pool spawns on the
+/// first caller's tokio runtime hears of the answers to all callers. The engine's thread takes over
+/// when that runtime ends, or has left answers unread for 20 to 40 ms; so it also serves callers
+/// without a tokio runtime, at the cost of one more thread to wake. A call waits for no answer on
+/// its thread; it waits there for a mutex that others hold for some microseconds.
+///
+/// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
+/// the child's own pool after the `fork`.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,

@@ -33,6 +33,7 @@ fn tests_elsewhere_are_run_with_their_bugs() {
     for elsewhere in ELSEWHERE {
         let file = match elsewhere.program {
             "leasehold" => tests.join("../runtime/src/seeded.rs"),
+            "models" => tests.join("../runtime/src/engine/driver/model.rs"),
             program => tests.join(format!("tests/{program}.rs")),
         };
         let text = std::fs::read_to_string(&file).expect("the program's source");

@@ -469,6 +469,42 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         test: "key::tests::a_value_ends_where_its_separator_is",
         what: "different values are put into a key template",
     },
+    Elsewhere {
+        bug: "StirForgotten",
+        program: "models",
+        test: "all_are_told_where_listeners_are_blocked",
+        what: "an answer comes while a thread polls the store",
+    },
+    Elsewhere {
+        bug: "ListenerEndUnheard",
+        program: "models",
+        test: "all_are_told_where_listeners_end",
+        what: "the runtime that hears of answers ends",
+    },
+    Elsewhere {
+        bug: "KeeperSleeps",
+        program: "models",
+        test: "all_are_told_where_listeners_are_blocked",
+        what: "the runtime that hears of answers is blocked",
+    },
+    Elsewhere {
+        bug: "GatheredForever",
+        program: "models",
+        test: "all_are_told_where_a_listener_hears",
+        what: "two callers are told together, and ask again",
+    },
+    Elsewhere {
+        bug: "LaneNeverAgain",
+        program: "leasehold",
+        test: "engine::driver::lane::tests::another_listens_where_one_has_ended",
+        what: "a runtime calls after the one that heard of answers has ended",
+    },
+    Elsewhere {
+        bug: "NoTakeOver",
+        program: "leasehold",
+        test: "engine::driver::lane::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+        what: "the runtime that hears of answers is blocked for long",
+    },
 ];
 
 const fn case(bug: &'static str, kind: Kind, what: &'static str, scenario: fn(&Scene)) -> Case {
