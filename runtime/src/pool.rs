@@ -41,11 +41,12 @@ const IN_FLIGHT: usize = 4096;
 /// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
 /// from several runtimes, and from executors other than tokio.
 ///
-/// A call writes its request to the server on its own thread. A task that the pool spawns on the
-/// first caller's tokio runtime hears of the answers to all callers. The engine's thread takes over
-/// when that runtime ends, or has left answers unread for 20 to 40 ms; so it also serves callers
-/// without a tokio runtime, at the cost of one more thread to wake. A call waits for no answer on
-/// its thread; it waits there for a mutex that others hold for some microseconds.
+/// A call writes its request to the server on its own thread. For each connection the pool spawns a
+/// task on the tokio runtime of a caller; it hears of the answers to all callers. Where no such
+/// runtime can listen, the engine's thread does, which costs one more wake-up. Answers that a
+/// blocked runtime leaves unread are read by the engine's thread after about 40 ms. A call never
+/// blocks its thread for an answer. It may block for the engine's mutex, usually some 10 µs, and
+/// longer if the system preempts the thread that has it.
 ///
 /// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
 /// the child's own pool after the `fork`.
@@ -402,8 +403,8 @@ impl LockPoolBuilder {
     /// handed on for this long is left free for 300 ms, at the end of the section that runs then. A
     /// client that tries at least every 250 ms gets it.
     ///
-    /// The pauses take at most 300 ms of every 1.3 s of a key that is never free otherwise, 23 %,
-    /// and 300 ms of the calls that wait just then (measured: `docs/reliability.md`). A call that does
+    /// By default a key that is never free otherwise is left free for 300 ms of every 1.3 s, 23 %.
+    /// A call that waits then waits up to 300 ms longer (`docs/reliability.md`). A call that does
     /// not queue is refused with [`LockError::Contended`] in a pause. Where every client is
     /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.
     ///

@@ -56,7 +56,7 @@ pub(crate) trait LockStore: Send {
     /// The next thing that happened, and a wake-up when there is more.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// The sockets that answers come on, if they are others than when this was last called. Any
+    /// The sockets that answers come on, if they have changed since this was last called. Any
     /// thread may then hear of answers; without sockets the engine's own runtime does.
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         None
@@ -65,7 +65,8 @@ pub(crate) trait LockStore: Send {
 
 /// A socket that answers come on.
 pub(crate) trait Socket: Send + Sync {
-    /// Hears of what comes, on the runtime that this is called in. Panics where that has no I/O driver.
+    /// Hears of what comes, on the runtime that this is called in. Panics where that has no I/O
+    /// driver.
     fn listen(&self) -> io::Result<Box<dyn Listen>>;
 
     /// From now on a listener hears of what comes, and not the engine's runtime; or the reverse.
@@ -78,7 +79,8 @@ pub(crate) trait Socket: Send + Sync {
 
 /// Hears of what comes on a socket.
 pub(crate) trait Listen: Send {
-    /// Calls `read` when something may have come, or the socket is closed. `read` reads all there is.
+    /// Calls `read` when something may have come, or the socket is closed. `read` reads all there
+    /// is.
     fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>>;
 }
 

@@ -30,7 +30,7 @@ impl Keeper {
     ) -> (Self, Engine) {
         let stir = Arc::new(Stir::default());
         let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
-        let shared = Arc::new(Shared::new(machine, stir, clock));
+        let shared = Arc::new(Shared::new(machine, stir));
         let keeper = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
@@ -40,7 +40,7 @@ impl Keeper {
 
     /// Runs until all callers are gone and everything is released.
     pub(super) async fn run(mut self) {
-        // The store may have something to say that it said to nobody.
+        // The store may have events from before the engine was there.
         self.shared.stir.hand_over();
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -48,7 +48,7 @@ impl Keeper {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Self { shared, timer } = self;
         loop {
-            // Before the look at whether it is called: what calls after that wakes it.
+            // Registered first: what stirs after the look at `is_called` wakes it.
             shared.stir.register(cx.waker());
             let called = shared.stir.is_called();
             let mut machine = shared.machine();

@@ -1,12 +1,13 @@
 //! Lanes: which runtime hears of answers.
 //!
-//! A lane is one of the store's sockets with its listener, a task on the runtime of the caller that
-//! asked first. What it reads is taken in under the engine's mutex as anybody's would be, so it does
-//! not matter who reads. The callers that it tells run on that runtime: an answer wakes one thread.
+//! A lane is one of the store's sockets with its listener: a task on the runtime of a caller, the
+//! first to ask while the socket has none. Every thread reads under the engine's mutex, so any thread
+//! may read. Callers of the listener's runtime are told on the thread that is awake already.
 //!
 //! A runtime may be blocked, or end. Its listener tells when it ends. While requests are under way
-//! the keeper looks every [`WATCH`] whether any was answered. Where answers lay unread two times in
-//! a row it takes over: it hears of them itself, and for [`PENALTY`] nobody listens.
+//! the keeper looks every [`WATCH`] whether any was answered. Where answers lie unread it reads them.
+//! If that happens two times in a row it takes over: it hears of answers itself, and no caller's
+//! runtime listens for [`PENALTY`].
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,11 +22,14 @@ use crate::store::{Listen, Socket};
 /// How often the keeper looks whether listeners are late, while requests are under way.
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
-/// For so long nobody listens after a listener was late.
+/// The same while only messages may come: a process whose turn has come has a second to ask.
+const SLOW_WATCH: Duration = Duration::from_millis(100);
+
+/// For so long no runtime listens after a listener was late.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// For so long nobody listens after a runtime could not: it has no I/O driver, or there are too
-/// many files.
+/// For so long no runtime listens after one could not: it has no I/O driver, or there are too many
+/// files.
 const UNABLE: Duration = Duration::from_secs(60);
 
 /// So many times in a row answers lie unread before the keeper takes over. Once, they may have come
@@ -41,12 +45,12 @@ pub(super) struct Lanes {
     all: Vec<Lane>,
     /// Whether callers' runtimes may listen at all.
     allowed: bool,
-    /// Nobody begins to listen before then.
+    /// No runtime begins to listen before then.
     not_before: Instant,
     last: u64,
-    /// When the keeper looks next, while requests are under way.
+    /// When the keeper looks next, while there is something to hear.
     watch_at: Option<Instant>,
-    /// How many answers had come when it looked last.
+    /// How much had come when it looked last.
     seen: u64,
     /// How many times in a row answers lay unread.
     late: u32,
@@ -61,12 +65,33 @@ struct Lane {
 /// Listeners that are to be made.
 pub(super) type Begun = Vec<(ListenerId, Arc<dyn Socket>)>;
 
+/// What listeners are to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// The answers to requests.
+    Answer,
+    /// What the server may say unasked, of locks that are held or waited for.
+    Message,
+    Nothing,
+}
+
+impl Waits {
+    /// How long the keeper waits before it looks.
+    fn pause(self) -> Option<Duration> {
+        match self {
+            Self::Answer => Some(WATCH),
+            Self::Message => Some(SLOW_WATCH),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// What the keeper finds when it looks at the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// It is not time, or answers come.
+    /// It is not time, or something has come, or there is nothing to hear.
     Well,
-    /// No answer has come since it looked last.
+    /// Nothing has come since it looked last.
     Still,
 }
 
@@ -83,7 +108,7 @@ impl Lanes {
         }
     }
 
-    /// The store has these sockets now. Listeners of others end.
+    /// The store has these sockets now. Listeners of sockets that are gone end.
     pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
         let mut before = std::mem::take(&mut self.all);
         let lane = |socket: Arc<dyn Socket>| {
@@ -162,10 +187,14 @@ impl Lanes {
         self.all.iter().any(|lane| lane.listener.is_some())
     }
 
-    /// Requests are under way: the keeper is to look.
-    pub(super) fn watch_from(&mut self, now: Instant) {
-        if self.watch_at.is_none() && self.is_any_listened_to() && !seeded!(KeeperSleeps) {
-            self.watch_at = Some(now + WATCH);
+    /// There is something to hear: the keeper is to look.
+    pub(super) fn watch_from(&mut self, waits: Waits, now: Instant) {
+        let Some(pause) = waits.pause() else {
+            return;
+        };
+        let late = self.watch_at.is_none_or(|at| now + pause < at);
+        if late && self.is_any_listened_to() && !seeded!(KeeperSleeps) {
+            self.watch_at = Some(now + pause);
         }
     }
 
@@ -173,31 +202,35 @@ impl Lanes {
         self.watch_at
     }
 
-    /// The keeper looks, if it is time. `waits`: whether requests are under way.
-    pub(super) fn watch(&mut self, answers: u64, waits: bool, now: Instant) -> Watched {
+    /// The keeper looks, if it is time. `heard`: how much has come.
+    pub(super) fn watch(&mut self, heard: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;
         }
-        let still = answers == self.seen;
-        self.seen = answers;
-        // Once more after the last answer: where requests follow each other it need not be woken for each.
-        self.watch_at = (waits || !still).then(|| now + WATCH);
-        if still && waits {
+        let still = heard == self.seen;
+        self.seen = heard;
+        // Once more after the last answer: where requests follow each other it need not be woken for
+        // each.
+        let pause = waits.pause().or((!still).then_some(WATCH));
+        self.watch_at = pause.map(|pause| now + pause);
+        if !still {
+            self.late = 0;
+        }
+        if still && waits != Waits::Nothing {
             Watched::Still
         } else {
-            self.late = 0;
             Watched::Well
         }
     }
 
     /// The keeper has read all there was, because it was [`Still`](Watched::Still).
-    pub(super) fn read(&mut self, answers: u64, now: Instant) {
-        if answers == self.seen {
+    pub(super) fn read(&mut self, heard: u64, now: Instant) {
+        if heard == self.seen {
             // The server is slow.
             self.late = 0;
             return;
         }
-        self.seen = answers;
+        self.seen = heard;
         self.late += 1;
         if self.late < LATE || seeded!(NoTakeOver) {
             return;
@@ -215,15 +248,20 @@ impl Lanes {
 pub(super) fn listen(
     shared: &Arc<Shared>,
     id: ListenerId,
-    socket: Arc<dyn Socket>,
+    socket: &Arc<dyn Socket>,
 ) -> impl Future<Output = ()> + Send + use<> {
     // Made before the task is first polled, which may never be.
     let listener = Listener {
         shared: Arc::downgrade(shared),
         id,
     };
+    // The task may not run for long, or ever: it keeps no connection open meanwhile.
+    let socket = Arc::downgrade(socket);
     async move {
         // There is no other way to ask whether the runtime has an I/O driver.
+        let Some(socket) = socket.upgrade() else {
+            return;
+        };
         let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
         drop(socket);
         let Ok(Ok(mut ear)) = listening else {
@@ -351,7 +389,7 @@ mod tests {
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
         let now = lanes.watch_at().expect("it looks");
-        let watched = lanes.watch(*answers, true, now);
+        let watched = lanes.watch(*answers, Waits::Answer, now);
         if watched == Watched::Still {
             *answers += lay;
             lanes.read(*answers, now);
@@ -363,7 +401,7 @@ mod tests {
     fn the_keeper_takes_over_where_answers_lie_two_times_in_a_row() {
         let (mut lanes, wires, [listener, _]) = lanes();
         let mut answers = 0;
-        lanes.watch_from(NOW);
+        lanes.watch_from(Waits::Answer, NOW);
         // The server is slow; the listener is late once; it is late again, and well between.
         for (come, lay) in [(0, 0), (0, 1), (3, 0), (0, 1), (0, 0), (0, 2)] {
             look(&mut lanes, &mut answers, come, lay);
@@ -377,16 +415,49 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
+    /// Fails if a listener that is late for each of the requests that come one by one is not replaced.
+    #[test]
+    fn it_takes_over_where_each_request_is_late() {
+        let (mut lanes, _, [listener, _]) = lanes();
+        let (mut heard, mut now) = (0, NOW);
+        for _ in 0..LATE {
+            assert!(lanes.heard_by(listener));
+            lanes.watch_from(Waits::Answer, now);
+            now = lanes.watch_at().expect("it looks");
+            assert_eq!(lanes.watch(heard, Waits::Answer, now), Watched::Still);
+            heard += 1;
+            lanes.read(heard, now);
+            // Nothing more is asked for some time.
+            while let Some(at) = lanes.watch_at() {
+                now = at;
+                assert_eq!(lanes.watch(heard, Waits::Nothing, now), Watched::Well);
+            }
+        }
+        assert!(!lanes.heard_by(listener));
+    }
+
+    /// Fails if messages that a listener leaves lying are read only when something else is asked.
+    #[test]
+    fn it_looks_for_messages_too() {
+        let (mut lanes, _, _) = lanes();
+        lanes.watch_from(Waits::Message, NOW);
+        let look = NOW + SLOW_WATCH;
+        assert_eq!(lanes.watch_at(), Some(look));
+        assert_eq!(lanes.watch(0, Waits::Message, look), Watched::Still);
+        lanes.watch_from(Waits::Answer, look);
+        assert_eq!(lanes.watch_at(), Some(look + WATCH), "sooner");
+    }
+
     #[test]
     fn the_keeper_looks_while_requests_are_under_way_and_once_more() {
         let (mut lanes, _, _) = lanes();
         assert_eq!(lanes.watch_at(), None);
-        lanes.watch_from(NOW);
+        lanes.watch_from(Waits::Answer, NOW);
         let first = NOW + WATCH;
         assert_eq!(lanes.watch_at(), Some(first));
-        assert_eq!(lanes.watch(1, false, first), Watched::Well);
+        assert_eq!(lanes.watch(1, Waits::Nothing, first), Watched::Well);
         assert_eq!(lanes.watch_at(), Some(first + WATCH), "one has come");
-        assert_eq!(lanes.watch(1, false, first + WATCH), Watched::Well);
+        assert_eq!(lanes.watch(1, Waits::Nothing, first + WATCH), Watched::Well);
         assert_eq!(lanes.watch_at(), None);
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::unconstrained;
 
 use super::alarms::Alarms;
 use super::command::Command;
-use super::lane::{Lanes, ListenerId, Watched};
+use super::lane::{Lanes, ListenerId, Waits, Watched};
 use super::news::News;
 use super::shared::Heard;
 use super::stir::Stir;
@@ -114,7 +114,7 @@ impl Machine {
 
     /// A caller's thread takes up its command.
     pub(super) fn take_up(&mut self, command: Command) {
-        self.command(command, self.clock.now());
+        self.command(command, self.now());
         self.send_on();
         self.tell_all();
     }
@@ -131,7 +131,7 @@ impl Machine {
             self.tell_all();
             return Heard::One;
         }
-        self.traffic.gather(self.clock.now());
+        self.traffic.gather(self.now());
         Heard::Several
     }
 
@@ -154,21 +154,23 @@ impl Machine {
         if self.life == Life::Stopped {
             return;
         }
-        let began = self.clock.now();
+        let began = self.now();
         let due = self.core.next_due().is_some_and(|due| due <= began);
-        let waits = 0 < self.core.under_way();
-        let watched = self.lanes.watch(self.traffic.answers(), waits, began);
+        let opens = self.core.has_requests() && self.traffic.may_send(began);
+        let waits = self.waits();
+        let watched = self.lanes.watch(self.traffic.heard(), waits, began);
         let still = watched == Watched::Still;
-        if due || still {
-            // All that has come is heard first: a lease that it prolongs is not due.
-            self.lanes.hear_all();
-        }
-        let acts = called || due || still;
+        let acts = called || due || opens || still;
         if acts {
+            // All that has come is heard first: a lease that it prolongs is not due, and a
+            // connection that has answered is not silent.
+            self.lanes.hear_all();
             self.drive(true);
         }
         if still {
-            self.lanes.read(self.traffic.answers(), began);
+            self.lanes.read(self.traffic.heard(), began);
+        }
+        if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
         // What has become due since then may be due no more by an answer that nobody has heard.
@@ -182,6 +184,28 @@ impl Machine {
         self.tell_all();
     }
 
+    /// What listeners are to hear.
+    fn waits(&self) -> Waits {
+        if 0 < self.core.under_way() {
+            Waits::Answer
+        } else if self.core.is_idle() {
+            Waits::Nothing
+        } else {
+            Waits::Message
+        }
+    }
+
+    /// The time. That of a test's runtime is told only in that runtime.
+    fn now(&self) -> Instant {
+        match self.clock {
+            Clock::System => self.clock.now(),
+            Clock::Tokio(_) => {
+                let _context = self.runtime.enter();
+                self.clock.now()
+            }
+        }
+    }
+
     /// Moves requests to the store and takes in what that has to say, until nothing moves. Without
     /// `sends` nothing that follows is sent.
     fn drive(&mut self, sends: bool) {
@@ -191,13 +215,13 @@ impl Machine {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
         for _ in 0..MOST_ROUNDS {
-            if sends && self.traffic.may_send(self.clock.now()) {
+            if sends && self.traffic.may_send(self.now()) {
                 self.submit();
             }
             self.poll_store();
             self.replies();
             let more = sends && self.core.has_requests();
-            if more && self.traffic.may_send(self.clock.now()) {
+            if more && self.traffic.may_send(self.now()) {
                 continue;
             }
             if self.stir.end() {
@@ -212,8 +236,9 @@ impl Machine {
         if !self.core.has_requests() {
             return;
         }
-        let mut requests = self.core.take_requests(self.clock.now());
-        self.traffic.sends(&requests);
+        let now = self.now();
+        let mut requests = self.core.take_requests(now);
+        self.traffic.sends(&requests, now);
         self.store.submit(&mut requests);
         self.core.reuse_requests(requests);
     }
@@ -246,9 +271,10 @@ impl Machine {
         if self.events.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.now();
         let mut events = mem::take(&mut self.events);
         for event in events.drain(..) {
+            self.traffic.hears();
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);
@@ -269,16 +295,25 @@ impl Machine {
         }
     }
 
+    /// Whether callers' runtimes are to listen.
+    pub(super) fn wants_listeners(&self) -> bool {
+        self.lanes.are_wanted(self.now())
+    }
+
+    /// The runtime that was to listen cannot.
+    pub(super) fn unable(&mut self) {
+        let now = self.now();
+        self.lanes.unable(now);
+    }
+
     pub(super) fn lanes(&mut self) -> &mut Lanes {
         &mut self.lanes
     }
 
     /// Whether the keeper has to be woken to look at the time.
     pub(super) fn needs_keeper(&mut self) -> bool {
-        let now = self.clock.now();
-        if 0 < self.core.under_way() {
-            self.lanes.watch_from(now);
-        }
+        let now = self.now();
+        self.lanes.watch_from(self.waits(), now);
         let early = self.looks_at(now) + TICK < self.keeper_looks_at;
         // Due by its own clock, it may still be asleep after a suspend.
         let late = self.keeper_looks_at + LATE <= now;
@@ -287,7 +322,7 @@ impl Machine {
 
     /// How long the keeper may sleep.
     pub(super) fn sleep(&self) -> Duration {
-        let now = self.clock.now();
+        let now = self.now();
         self.looks_at(now).since(now)
     }
 
@@ -295,6 +330,8 @@ impl Machine {
     fn looks_at(&self, now: Instant) -> Instant {
         let next = earlier(self.core.next_due(), self.alarms.next_due());
         let next = earlier(next, self.lanes.watch_at());
+        let opens = self.traffic.opens_at();
+        let next = earlier(next, opens.filter(|_| self.core.has_requests()));
         next.map_or(now + IDLE_SLEEP, |due| {
             due.min(now + LONGEST_SLEEP).max(now)
         })

@@ -1,14 +1,15 @@
-//! Who works the engine: a mutex, callers, lanes and the keeper.
+//! The threads that work the engine: callers, listeners and the keeper, around one mutex.
 //!
 //! An engine's state is a [`machine`] behind one mutex. Any thread may work it:
 //! - *A caller* takes up its own command, and writes what that asks of the store.
-//! - *A lane* hears of answers on a caller's runtime, so that an answer wakes one thread: the one
-//!   that runs the callers which wait for it. See [`lane`].
-//! - *The keeper*, a [`thread`] of the engine's own, does what is due: time-outs, renewals,
-//!   removals. It hears of answers where no lane does, and takes over from a lane that is late.
+//! - *A listener* hears of answers on a caller's runtime. Its callers are told on the thread that is
+//!   awake already; those of other runtimes wake theirs. See [`lane`].
+//! - *The keeper*, a task on a [`thread`] of the engine's own, does what is due: time-outs, renewals,
+//!   removals. It hears of answers where no listener does, and takes over from one that is late.
 //!
-//! Under the mutex nobody waits, and no code of the program runs: what is to be told is [`news`],
-//! told after the mutex has been given up.
+//! A thread that has the mutex blocks on nothing and runs no code of the program. The system may
+//! still preempt it, and then all wait. What is to be told becomes [`news`], and is told once the
+//! mutex is free.
 
 mod alarms;
 mod command;

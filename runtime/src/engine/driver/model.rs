@@ -1,9 +1,9 @@
 //! Models: the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
 //! random orders in which threads can run. `scripts/models` runs them and says how many orders.
 //!
-//! The mutex, the atomics of [`stir`](super::stir) and of [`slot`](crate::engine::slot), the callers,
-//! the listeners and the keeper are those of the product. The server, its socket and the clock are
-//! the model's. Where time stands still a wake-up that is lost ends in a deadlock, which `shuttle`
+//! The machine, its mutex, the lanes and the atomics of [`stir`](super::stir) and of
+//! [`slot`](crate::engine::slot) are the product's. The keeper's loop and the callers' code are
+//! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands still a wake-up that is lost ends in a deadlock, which `shuttle`
 //! finds. Where it passes, the keeper has to mend what a runtime that is blocked leaves lying.
 
 use std::collections::{HashMap, VecDeque};
@@ -53,7 +53,7 @@ struct State {
     requests: VecDeque<Request>,
     replies: VecDeque<(OpId, Reply)>,
     held: HashMap<String, Token>,
-    /// Grows with each reply: who waits for news knows the last that it has seen.
+    /// Grows with each reply. A listener keeps the number that it saw last.
     news: u64,
     /// Whether a listener hears of replies.
     listener: bool,
@@ -256,8 +256,9 @@ fn advance(by: Duration) {
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// The keeper, without its timer. Where `time` passes it does so while the server has nothing to do.
-fn keep(shared: &Shared, server: &Server, time: Time) {
+/// The keeper, without its timer. Where `time` passes, it does so while the server has nothing to
+/// do.
+fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     shared.stir.hand_over();
@@ -267,7 +268,7 @@ fn keep(shared: &Shared, server: &Server, time: Time) {
         let mut machine = shared.machine();
         machine.turn(called);
         let (over, sleep) = (machine.is_over(), machine.sleep());
-        let until = shared.clock.now() + sleep;
+        let until = clock.now() + sleep;
         machine.keeper_sleeps(until);
         let news = machine.take_news();
         drop(machine);
@@ -316,7 +317,7 @@ impl World {
         let begun = self.engine.shared.take_up(command, || Some(()));
         let begun = begun.expect("it works");
         for (id, socket) in begun.into_iter().flat_map(|((), begun)| begun) {
-            let listening = lane::listen(&self.engine.shared, id, socket);
+            let listening = lane::listen(&self.engine.shared, id, &socket);
             let (fate, server) = (self.fate, Arc::clone(&self.server));
             let running = thread::spawn(move || run(listening, fate, &server));
             self.runtimes().push(running);
@@ -347,7 +348,7 @@ impl World {
     }
 }
 
-/// Somebody wants the lock of this name.
+/// An order for the lock of this name.
 fn order(name: &str) -> Order {
     Order {
         key: name.into(),
@@ -407,7 +408,7 @@ fn model(fate: Fate, time: Time) {
     let stir = Arc::new(Stir::default());
     let limits = Limits::of_tests(LONG, 100);
     let machine = Machine::new(Box::new(store), limits, clock, true, Arc::clone(&stir));
-    let shared = Arc::new(Shared::new(machine, stir, clock));
+    let shared = Arc::new(Shared::new(machine, stir));
     let world = Arc::new(World {
         engine: Engine::new(Arc::clone(&shared), clock),
         server: Arc::clone(&server),
@@ -417,7 +418,7 @@ fn model(fate: Fate, time: Time) {
     let serving = Arc::clone(&server);
     let serving = thread::spawn(move || serving.serve());
     let kept = Arc::clone(&server);
-    let keeping = thread::spawn(move || keep(&shared, &kept, time));
+    let keeping = thread::spawn(move || keep(&shared, clock, &kept, time));
     let callers: Vec<_> = (0..2)
         .map(|number| {
             let world = Arc::clone(&world);

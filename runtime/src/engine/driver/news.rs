@@ -39,7 +39,8 @@ impl News {
 
     /// How many tasks are to be woken.
     pub(super) fn wakes(&self) -> usize {
-        self.wakers.len()
+        let wakes = |parting: &&Parting| matches!(parting, Parting::Wake(_));
+        self.wakers.iter().filter(wakes).count()
     }
 
     /// Tells everybody. A waker is other people's code: one that panics is not to keep the others from being woken, nor to end the thread

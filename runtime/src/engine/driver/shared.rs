@@ -10,7 +10,6 @@ use super::lane::{self, Begun, ListenerId};
 use super::machine::Machine;
 use super::news::News;
 use super::stir::Stir;
-use crate::clock::Clock;
 use crate::seeded::seeded;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{LockError, StoreError};
@@ -19,7 +18,6 @@ use crate::{LockError, StoreError};
 pub(super) struct Shared {
     machine: Mutex<Machine>,
     pub(super) stir: Arc<Stir>,
-    pub(super) clock: Clock,
 }
 
 /// What a listener has heard.
@@ -34,11 +32,10 @@ pub(super) enum Heard {
 }
 
 impl Shared {
-    pub(super) fn new(machine: Machine, stir: Arc<Stir>, clock: Clock) -> Self {
+    pub(super) fn new(machine: Machine, stir: Arc<Stir>) -> Self {
         Self {
             machine: Mutex::new(machine),
             stir,
-            clock,
         }
     }
 
@@ -47,7 +44,7 @@ impl Shared {
         let runtime = || Handle::try_current().ok();
         if let Some((runtime, begun)) = self.take_up(command, runtime)? {
             for (id, socket) in begun {
-                runtime.spawn(lane::listen(self, id, socket));
+                runtime.spawn(lane::listen(self, id, &socket));
             }
         }
         Ok(())
@@ -67,8 +64,7 @@ impl Shared {
         }
         let begun = worked(&mut machine, |machine| {
             machine.take_up(command);
-            let wanted = machine.lanes().are_wanted(self.clock.now());
-            let runtime = wanted.then(runtime)??;
+            let runtime = machine.wants_listeners().then(runtime)??;
             Some((runtime, machine.lanes().begin()))
         });
         self.leave(machine);
@@ -93,19 +89,18 @@ impl Shared {
     /// A listener has ended.
     pub(super) fn listener_ended(&self, listener: ListenerId) {
         let mut machine = self.machine();
-        if machine.lanes().end(listener) {
-            // What its callers ask does not wait for it.
-            worked(&mut machine, Machine::gathered);
-            self.leave(machine);
-            if !seeded!(ListenerEndUnheard) {
-                self.stir.hand_over();
-            }
+        let alone = machine.lanes().end(listener);
+        // What its callers ask does not wait for it.
+        worked(&mut machine, Machine::gathered);
+        self.leave(machine);
+        if alone && !seeded!(ListenerEndUnheard) {
+            self.stir.hand_over();
         }
     }
 
     /// The runtime that was to listen cannot.
     pub(super) fn unable(&self) {
-        self.machine().lanes().unable(self.clock.now());
+        self.machine().unable();
     }
 
     pub(super) fn has_stopped(&self) -> bool {
@@ -127,7 +122,8 @@ impl Shared {
         tell(news);
     }
 
-    /// The runtime that the keeper ran on is gone, or the engine panicked: nobody may wait for it for ever.
+    /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it for
+    /// ever.
     pub(super) fn stop(&self) {
         let mut machine = self.machine();
         machine.stop(&stopped());

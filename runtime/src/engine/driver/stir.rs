@@ -61,7 +61,7 @@ impl Stir {
         calm.is_ok()
     }
 
-    /// The keeper polls the store.
+    /// Leaves the store to the keeper, and wakes it.
     pub(super) fn hand_over(&self) {
         self.state.store(CALLED, Ordering::SeqCst);
         self.wake_keeper();

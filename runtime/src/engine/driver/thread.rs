@@ -73,7 +73,9 @@ async fn start_thread(
                     return;
                 }
             };
-            let (keeper, engine) = Keeper::new(store, limits, clock, true);
+            // Whether a runtime can listen is found out by a panic, if it cannot.
+            let listeners = cfg!(panic = "unwind");
+            let (keeper, engine) = Keeper::new(store, limits, clock, listeners);
             // If nobody waits any more the engine is dropped here, and the keeper ends at once.
             let _ = started.send(Ok(engine));
             keeper.run().await;

@@ -1,15 +1,17 @@
 //! What is under way to the store, and what gathers meanwhile.
 //!
 //! Requests that leave together are one script, which costs a server less than one for each. So
-//! while [`MOST`] batches are under way what is asked gathers, and leaves with the next answer. Two,
-//! since with one under way a server across a network would idle for half of each round trip.
+//! while [`MOST`] batches are under way what is asked gathers. It leaves when one of them has been
+//! answered, and [`WATCH`] after the older one left at the latest. [`MOST`] is two: with one, a
+//! server across a network would idle for half of each round trip.
 //!
 //! Callers that are told together ask together a moment later, each in its own task. So after such
-//! news what they ask gathers too, until the lane that told them comes round again behind them.
+//! news what they ask gathers too, until the listener that told them has its turn behind them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::lane::WATCH;
 use crate::clock::Instant;
 use crate::seeded::seeded;
 use crate::store::{OpId, Request};
@@ -17,16 +19,16 @@ use crate::store::{OpId, Request};
 /// So many batches are under way at most while answers come.
 const MOST: usize = 2;
 
-/// For so long at most what callers ask after common news gathers: one that computes for longer is
-/// not waited for.
+/// After this long the next command sends what has gathered after common news. No timer runs:
+/// without a next command it waits for the listener's turn, or for the keeper's look.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     batches: VecDeque<Batch>,
     gathers_until: Option<Instant>,
-    /// How many answers have come.
-    answers: u64,
+    /// How many answers and messages have come.
+    heard: u64,
 }
 
 /// Requests that have left together: their numbers follow each other.
@@ -35,27 +37,42 @@ struct Batch {
     first: OpId,
     last: OpId,
     unanswered: usize,
+    /// From then on it is not waited for.
+    closes_until: Instant,
 }
 
 impl Traffic {
     /// Whether what there is to ask leaves at once.
     pub(super) fn may_send(&self, now: Instant) -> bool {
-        self.batches.len() < MOST && self.gathers_until.is_none_or(|until| until <= now)
+        let opens = [self.batches_open_at(), self.gathers_until];
+        opens.into_iter().flatten().all(|at| at <= now)
+    }
+
+    /// When the keeper sends what has gathered, if no answer and no command comes before.
+    pub(super) fn opens_at(&self) -> Option<Instant> {
+        let gathered = self.gathers_until.map(|until| until + WATCH);
+        self.batches_open_at().max(gathered)
+    }
+
+    /// When fewer than [`MOST`] batches are waited for, if they are as many now.
+    fn batches_open_at(&self) -> Option<Instant> {
+        let oldest = self.batches.len().checked_sub(MOST)?;
+        Some(self.batches[oldest].closes_until)
     }
 
     /// These leave now.
-    pub(super) fn sends(&mut self, requests: &[Request]) {
+    pub(super) fn sends(&mut self, requests: &[Request], now: Instant) {
         if let (Some(first), Some(last)) = (requests.first(), requests.last()) {
             self.batches.push_back(Batch {
                 first: first.id,
                 last: last.id,
                 unanswered: requests.len(),
+                closes_until: now + WATCH,
             });
         }
     }
 
     pub(super) fn answered(&mut self, id: OpId) {
-        self.answers += 1;
         let mut batches = self.batches.iter_mut();
         if let Some(at) = batches.position(|batch| (batch.first..=batch.last).contains(&id)) {
             self.batches[at].unanswered -= 1;
@@ -65,9 +82,14 @@ impl Traffic {
         }
     }
 
-    /// How many answers have come.
-    pub(super) fn answers(&self) -> u64 {
-        self.answers
+    /// An answer or a message has come.
+    pub(super) fn hears(&mut self) {
+        self.heard += 1;
+    }
+
+    /// How many answers and messages have come.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard
     }
 
     /// Several callers are told now.
@@ -107,21 +129,34 @@ mod tests {
     #[test]
     fn with_two_batches_under_way_requests_gather_until_one_is_answered_or_all_stall() {
         let (mut traffic, now) = (Traffic::default(), Instant::ZERO);
-        traffic.sends(&requests(1..=2));
+        traffic.sends(&requests(1..=2), now);
         assert!(traffic.may_send(now));
-        traffic.sends(&requests(3..=3));
+        traffic.sends(&requests(3..=3), now);
         assert!(!traffic.may_send(now));
         traffic.answered(OpId(1));
         assert!(!traffic.may_send(now), "half of the first");
         traffic.answered(OpId(2));
         assert!(traffic.may_send(now));
-        traffic.sends(&requests(4..=4));
+        traffic.sends(&requests(4..=4), now);
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
         // One that was taken to be lost.
         traffic.answered(OpId(3));
-        assert_eq!(traffic.answers(), 3);
+    }
+
+    /// Fails if requests wait for batches that are not answered, as on a node that hangs.
+    #[test]
+    fn batches_are_not_waited_for_for_long() {
+        let (mut traffic, now) = (Traffic::default(), Instant::ZERO);
+        traffic.sends(&requests(1..=1), now);
+        traffic.sends(&requests(2..=2), now + GATHER);
+        assert_eq!(traffic.opens_at(), Some(now + WATCH));
+        assert!(!traffic.may_send(now + GATHER) && traffic.may_send(now + WATCH));
+        traffic.sends(&requests(3..=3), now + WATCH);
+        let next = now + GATHER + WATCH;
+        assert_eq!(traffic.opens_at(), Some(next));
+        assert!(!traffic.may_send(now + WATCH) && traffic.may_send(next));
     }
 
     #[test]

@@ -163,6 +163,11 @@ impl Line {
         self.pump.wire()
     }
 
+    /// Whether the connection has ended, and what was under way on it is answered.
+    pub(super) fn has_ended(&self) -> bool {
+        self.pump.has_ended() && self.is_quiet()
+    }
+
     /// Moves the connection's bytes.
     pub(super) fn move_bytes(&mut self, cx: &mut Context<'_>) {
         self.pump.poll(cx);

@@ -37,6 +37,11 @@ impl Pump {
         &self.wire
     }
 
+    /// Whether the connection has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.moving.is_none()
+    }
+
     /// What the connection has ended with, if that is no reply.
     pub(super) fn verdict(&self) -> Verdict {
         self.verdict.clone()

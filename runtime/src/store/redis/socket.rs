@@ -1,9 +1,9 @@
 //! A socket that any thread may read, whichever runtime hears of what comes.
 //!
 //! Reading and writing need no runtime: a stream that does not block says by itself that there is
-//! nothing to read, or no room. A runtime is needed to hear when that changes. For what comes this
-//! is a [listener](Listen) on a caller's runtime, or without one the runtime of the engine, and
-//! never both: each that hears wakes a thread. For room it is the engine's runtime.
+//! nothing to read, or no room. A runtime is needed to hear when that changes. For incoming bytes
+//! that is the runtime of a [listener](Listen), a caller's; without a listener it is the engine's.
+//! For room to write it is always the engine's. Each runtime that hears wakes a thread, so one does.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -46,6 +46,15 @@ impl Stream {
         })
     }
 
+    /// Another descriptor of the same stream.
+    fn copy(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+        }
+    }
+
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(how),
@@ -68,11 +77,16 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
 #[derive(Debug)]
 pub(super) struct Socket {
     wire: Arc<Wire>,
-    /// Hears of what comes, on the engine's runtime, while no listener does.
-    reader: Option<Ear>,
-    /// Hears of room while there is none.
-    writer: Option<Ear>,
-    /// What is read comes here first: the reader's own room would have to be cleared before each read.
+    /// Hears on the engine's runtime: of what comes while no listener does, and of room while there
+    /// is none.
+    ear: Option<Ear>,
+    /// The copy that the ear is made of, while there is none. It is kept so that a process without
+    /// free descriptors loses no connection.
+    copy: Option<Stream>,
+    /// Whether a write waits for room.
+    blocked: bool,
+    /// What is read comes here first: the reader's own room would have to be cleared before each
+    /// read.
     piece: Box<[u8]>,
 }
 
@@ -96,8 +110,9 @@ impl Socket {
         };
         Self {
             wire: Arc::new(wire),
-            reader: None,
-            writer: None,
+            ear: None,
+            copy: None,
+            blocked: false,
             piece: vec![0; PIECE].into(),
         }
     }
@@ -106,19 +121,30 @@ impl Socket {
         Arc::clone(&self.wire)
     }
 
+    /// The engine's runtime hears of nothing any more.
+    fn cover_ear(&mut self) {
+        if let Some(ear) = self.ear.take() {
+            // Without it another is made when one is needed.
+            self.copy = ear.into_copy().ok();
+        }
+    }
+
     fn poll_piece(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        if self.wire.listener.load(Ordering::Relaxed) && !self.blocked {
+            self.cover_ear();
+        }
         let Self {
             wire,
-            reader,
+            ear,
+            copy,
             piece,
             ..
         } = self;
         let room = &mut piece[..room];
         if !wire.listener.load(Ordering::Relaxed) {
-            let ear = Ear::in_place(reader, &wire.stream)?;
+            let ear = Ear::in_place(ear, copy, &wire.stream)?;
             return ear.poll_io(Interest::READABLE, cx, || wire.stream.read(room));
         }
-        *reader = None;
         if !wire.heard.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
@@ -152,15 +178,22 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Self { wire, writer, .. } = self.get_mut();
+        let Self {
+            wire,
+            ear,
+            copy,
+            blocked,
+            ..
+        } = self.get_mut();
         let done = match wire.stream.write(buf) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let ear = Ear::in_place(writer, &wire.stream)?;
+                *blocked = true;
+                let ear = Ear::in_place(ear, copy, &wire.stream)?;
                 ready!(ear.poll_io(Interest::WRITABLE, cx, || wire.stream.write(buf)))
             }
             done => done,
         };
-        *writer = None;
+        *blocked = false;
         Poll::Ready(done)
     }
 
@@ -183,7 +216,7 @@ impl Drop for Socket {
 
 impl store::Socket for Wire {
     fn listen(&self) -> io::Result<Box<dyn Listen>> {
-        Ok(Box::new(Ear::new(&self.stream)?))
+        Ok(Box::new(Ear::new(self.stream.copy()?)?))
     }
 
     fn leave_to_listener(&self, listener: bool) {
@@ -195,12 +228,12 @@ impl store::Socket for Wire {
     }
 }
 
-/// The sockets that the engine has been told of.
+/// The sockets that the engine knows.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Vec<Arc<Wire>>);
 
 impl Told {
-    /// Those that there are now, if they are others.
+    /// The present sockets, if they have changed.
     pub(crate) fn news<'a>(
         &mut self,
         wires: impl Iterator<Item = &'a Arc<Wire>> + Clone,
@@ -225,25 +258,32 @@ enum Ear {
 
 impl Ear {
     /// On the runtime that this is called in.
-    fn new(stream: &Stream) -> io::Result<Self> {
-        match stream {
-            Stream::Tcp(stream) => {
-                let copy = stream.try_clone()?;
-                tokio::net::TcpStream::from_std(copy).map(Self::Tcp)
-            }
+    fn new(copy: Stream) -> io::Result<Self> {
+        match copy {
+            Stream::Tcp(copy) => tokio::net::TcpStream::from_std(copy).map(Self::Tcp),
             #[cfg(unix)]
-            Stream::Unix(stream) => {
-                let copy = stream.try_clone()?;
-                tokio::net::UnixStream::from_std(copy).map(Self::Unix)
-            }
+            Stream::Unix(copy) => tokio::net::UnixStream::from_std(copy).map(Self::Unix),
         }
     }
 
-    /// The one at this place, made if there is none.
-    fn in_place<'a>(place: &'a mut Option<Self>, stream: &Stream) -> io::Result<&'a Self> {
-        match place {
-            Some(ear) => Ok(ear),
-            None => Ok(place.insert(Self::new(stream)?)),
+    /// The one at this place. If there is none it is made of the copy, or of a new one.
+    fn in_place<'a>(
+        place: &'a mut Option<Self>,
+        copy: &mut Option<Stream>,
+        stream: &Stream,
+    ) -> io::Result<&'a Self> {
+        if place.is_none() {
+            let copy = copy.take().map_or_else(|| stream.copy(), Ok)?;
+            *place = Some(Self::new(copy)?);
+        }
+        place.as_ref().ok_or(ErrorKind::NotConnected.into())
+    }
+
+    fn into_copy(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(ear) => ear.into_std().map(Stream::Tcp),
+            #[cfg(unix)]
+            Self::Unix(ear) => ear.into_std().map(Stream::Unix),
         }
     }
 
@@ -350,7 +390,7 @@ mod tests {
         assert_eq!(end.expect("no error"), 0);
     }
 
-    /// Fails if somebody reads before the listener hears, or the listener hears once only.
+    /// Fails if the socket is read before the listener hears, or the listener hears once only.
     #[tokio::test]
     async fn a_listener_hears_and_nobody_reads_before_that() {
         let (mut socket, mut other) = connected();
@@ -372,7 +412,8 @@ mod tests {
         assert_eq!(byte.expect("read"), b'!');
     }
 
-    /// Fails if whoever has read less than there was room for does not find out that the other end has gone.
+    /// Fails if a reader that read less than it had room for does not find out that the other end has
+    /// gone.
     #[tokio::test]
     async fn the_end_is_heard_behind_what_came_before_it() {
         let (mut socket, mut other) = connected();
@@ -397,7 +438,8 @@ mod tests {
         assert_eq!(other.read(&mut [0]).expect("no error"), 0);
     }
 
-    /// The other end sends everything back, and reads nothing while it cannot: reading and writing wait at the same time, again and again.
+    /// The other end sends everything back, and reads nothing while it cannot: reading and writing
+    /// wait at the same time, again and again.
     #[tokio::test]
     async fn what_does_not_fit_waits_for_room_and_keeps_nobody_from_reading() {
         for listens in [false, true] {

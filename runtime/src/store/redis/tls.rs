@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 use rustls::pki_types::pem::PemObject;
@@ -21,6 +21,9 @@ pub(crate) struct Tls {
     pub(crate) ca: Option<Vec<u8>>,
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Made by the first connection, which a pool opens before it has an engine: to read the system's
+    /// authorities takes long.
+    config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl Tls {
@@ -77,11 +80,18 @@ impl Tls {
         stream: S,
     ) -> io::Result<TlsStream<S>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let config = Arc::new(self.config()?);
-        TlsConnector::from(config).connect(name, stream).await
+        let config = if let Some(config) = self.config.get() {
+            config
+        } else {
+            let config = Arc::new(self.make_config()?);
+            self.config.get_or_init(|| config)
+        };
+        TlsConnector::from(Arc::clone(config))
+            .connect(name, stream)
+            .await
     }
 
-    fn config(&self) -> io::Result<ClientConfig> {
+    fn make_config(&self) -> io::Result<ClientConfig> {
         let config = ClientConfig::builder().with_root_certificates(self.authorities()?);
         let Some((certificate, key)) = &self.client else {
             return Ok(config.with_no_client_auth());

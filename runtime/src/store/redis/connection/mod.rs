@@ -233,6 +233,12 @@ impl RedisStore {
             self.lost(epoch, disconnected());
             moved = true;
         }
+        // A server that speaks RESP2 has no push that tells of the end.
+        let ended = self.line.as_ref().filter(|line| line.has_ended());
+        if let Some(epoch) = ended.map(|line| line.epoch) {
+            self.lost(epoch, disconnected());
+            moved = true;
+        }
         while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
             self.connected(result);
             moved = true;
