@@ -28,7 +28,8 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Sets an alarm. Returns alarms of callers that are gone, to be dropped outside of the engine's mutex: each has a waker.
+    /// Sets an alarm. Returns alarms of callers that are gone, to be dropped outside of the
+    /// engine's mutex: each has a waker.
     pub(super) fn set(
         &mut self,
         at: Instant,

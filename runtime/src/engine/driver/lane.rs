@@ -1,13 +1,13 @@
 //! Lanes: which runtime hears of answers.
 //!
 //! A lane is one of the store's sockets with its listener: a task on the runtime of a caller, the
-//! first to ask while the socket has none. Every thread reads under the engine's mutex, so any thread
-//! may read. Callers of the listener's runtime are told on the thread that is awake already.
+//! first to ask while the socket has none. Every thread reads under the engine's mutex, so any
+//! thread may read. Callers of the listener's runtime are told on the thread that is awake already.
 //!
 //! A runtime may be blocked, or end. Its listener tells when it ends. While requests are under way
-//! the keeper looks every [`WATCH`] whether any was answered. Where answers lie unread it reads them.
-//! If that happens two times in a row it takes over: it hears of answers itself, and no caller's
-//! runtime listens for [`PENALTY`].
+//! the keeper looks every [`WATCH`] whether any was answered. Where answers lie unread it reads
+//! them. If that happens two times in a row it takes over: it hears of answers itself, and no
+//! caller's runtime listens for [`PENALTY`].
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -209,8 +209,8 @@ impl Lanes {
         }
         let still = heard == self.seen;
         self.seen = heard;
-        // Once more after the last answer: where requests follow each other it need not be woken for
-        // each.
+        // Once more after the last answer: where requests follow each other it need not be woken
+        // for each.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -415,7 +415,8 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener that is late for each of the requests that come one by one is not replaced.
+    /// Fails if a listener that is late for each of the requests that come one by one is not
+    /// replaced.
     #[test]
     fn it_takes_over_where_each_request_is_late() {
         let (mut lanes, _, [listener, _]) = lanes();

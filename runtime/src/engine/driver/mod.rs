@@ -2,10 +2,11 @@
 //!
 //! An engine's state is a [`machine`] behind one mutex. Any thread may work it:
 //! - *A caller* takes up its own command, and writes what that asks of the store.
-//! - *A listener* hears of answers on a caller's runtime. Its callers are told on the thread that is
-//!   awake already; those of other runtimes wake theirs. See [`lane`].
-//! - *The keeper*, a task on a [`thread`] of the engine's own, does what is due: time-outs, renewals,
-//!   removals. It hears of answers where no listener does, and takes over from one that is late.
+//! - *A listener* hears of answers on a caller's runtime. Its callers are told on the thread that
+//!   is awake already; those of other runtimes wake theirs. See [`lane`].
+//! - *The keeper*, a task on a [`thread`] of the engine's own, does what is due: time-outs,
+//!   renewals, removals. It hears of answers where no listener does, and takes over from one that
+//!   is late.
 //!
 //! A thread that has the mutex blocks on nothing and runs no code of the program. The system may
 //! still preempt it, and then all wait. What is to be told becomes [`news`], and is told once the

@@ -3,8 +3,9 @@
 //!
 //! The machine, its mutex, the lanes and the atomics of [`stir`](super::stir) and of
 //! [`slot`](crate::engine::slot) are the product's. The keeper's loop and the callers' code are
-//! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands still a wake-up that is lost ends in a deadlock, which `shuttle`
-//! finds. Where it passes, the keeper has to mend what a runtime that is blocked leaves lying.
+//! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands
+//! still a wake-up that is lost ends in a deadlock, which `shuttle` finds. Where it passes, the
+//! keeper has to mend what a runtime that is blocked leaves lying.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};

@@ -122,8 +122,8 @@ impl Shared {
         tell(news);
     }
 
-    /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it for
-    /// ever.
+    /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it
+    /// for ever.
     pub(super) fn stop(&self) {
         let mut machine = self.machine();
         machine.stop(&stopped());

@@ -16,9 +16,9 @@ use crate::store::LockStore;
 /// Where an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On a thread of its own, with a runtime of its own: the watchdog beats while the program's workers are
-    /// blocked (measured: 0.1 ms late, against 2.4 s on a blocked runtime), and what is to be released is
-    /// released after the program's runtime is gone.
+    /// On a thread of its own, with a runtime of its own: the watchdog beats while the program's
+    /// workers are blocked (measured: 0.1 ms late, against 2.4 s on a blocked runtime), and what is
+    /// to be released is released after the program's runtime is gone.
     Thread,
     /// As a task of the runtime that connects the pool. For tests with paused time.
     CurrentRuntime,
@@ -53,7 +53,8 @@ async fn start_thread(
     let (started, result) = oneshot::channel();
     let body = move || {
         reporter::begin();
-        // Made here, not outside: a runtime must not be dropped in async code, which an error would do.
+        // Made here, not outside: a runtime must not be dropped in async code, which an error would
+        // do.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -33,11 +33,12 @@ impl Timer {
 
     /// Lets it go off after `sleep`, or before.
     ///
-    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the pool's clock a timer that was set before
-    /// that would seem to have gone off.
+    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the
+    /// pool's clock a timer that was set before that would seem to have gone off.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        // An earlier one is left as it is: to move a timer costs more than to wake once for
+        // nothing.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }
@@ -58,7 +59,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the machine is suspended.
+    /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the
+    /// machine is suspended.
     #[tokio::test(start_paused = true)]
     async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
         let mut timer = Timer::new(Clock::System);

@@ -3,7 +3,8 @@
 //! Reading and writing need no runtime: a stream that does not block says by itself that there is
 //! nothing to read, or no room. A runtime is needed to hear when that changes. For incoming bytes
 //! that is the runtime of a [listener](Listen), a caller's; without a listener it is the engine's.
-//! For room to write it is always the engine's. Each runtime that hears wakes a thread, so one does.
+//! For room to write it is always the engine's. Each runtime that hears wakes a thread, so one
+//! does.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -412,8 +413,8 @@ mod tests {
         assert_eq!(byte.expect("read"), b'!');
     }
 
-    /// Fails if a reader that read less than it had room for does not find out that the other end has
-    /// gone.
+    /// Fails if a reader that read less than it had room for does not find out that the other end
+    /// has gone.
     #[tokio::test]
     async fn the_end_is_heard_behind_what_came_before_it() {
         let (mut socket, mut other) = connected();
