@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::LockPool;
 use leasehold_tests::blocked::Blocked;
-use leasehold_tests::server::Server;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
+use redis::cmd;
 use tokio::runtime::{Builder, Runtime};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -266,6 +268,55 @@ fn a_runtime_without_sockets_will_do() {
     });
     // It still is told where others come later.
     small().block_on(pair(&pool, "key"));
+}
+
+/// How many connections the server has taken since it began.
+fn connections(probe: &RedisProbe) -> u64 {
+    let info: String = probe.run(cmd("INFO").arg("stats"));
+    let mut lines = info.lines();
+    let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    count
+        .and_then(|count| count.parse().ok())
+        .expect("a number")
+}
+
+/// Fails if a connection counts as silent because the runtime that hears of its answers does not
+/// run: nobody reads the answer to the `PING` that an idle connection is sent.
+#[test]
+fn an_idle_runtime_costs_no_connection() {
+    /// A connection is asked after 15 s, and is silent after a quarter of a second more.
+    const IDLE: Duration = Duration::from_secs(18);
+    let server = Server::start();
+    let probe = server.probe();
+    let runtime = small();
+    let pool = runtime.block_on(pool(&server));
+    runtime.block_on(pair(&pool, "key"));
+    let before = connections(&probe);
+    thread::sleep(IDLE);
+    runtime.block_on(pair(&pool, "key"));
+    assert_eq!(connections(&probe), before);
+}
+
+/// Fails if nobody notices that an idle connection has ended, where the server has no push for it.
+#[test]
+fn an_ended_connection_is_replaced_at_once() {
+    let server = ServerOptions::new()
+        .option("rename-command", &["HELLO", "OLDHELLO"])
+        .start();
+    let probe = server.probe();
+    let runtime = small();
+    let pool = runtime.block_on(pool(&server));
+    runtime.block_on(pair(&pool, "key"));
+    let before = connections(&probe);
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("NORMAL");
+    let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
+    assert_eq!(killed, 1, "the pool's");
+    // Long before it is asked whether it still works.
+    runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
+        before < connections(&probe)
+    }));
+    runtime.block_on(pair(&pool, "key"));
 }
 
 /// How often the thread of this name has gone to sleep.
