@@ -135,7 +135,7 @@ impl Server {
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
         let info = tls.apply(self.info)?;
-        let tls = tls.clone();
+        let tls = tls.afresh();
         Ok(Self { info, tls })
     }
 

@@ -22,11 +22,19 @@ pub(crate) struct Tls {
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
     /// Made by the first connection, which a pool opens before it has an engine: to read the system's
-    /// authorities takes long.
+    /// authorities takes long. The certificates do not change from then on.
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl Tls {
+    /// The same certificates, without what was made of those that a clone of this has or had.
+    pub(super) fn afresh(&self) -> Self {
+        Self {
+            config: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     fn is_default(&self) -> bool {
         self.ca.is_none() && self.client.is_none()
     }
