@@ -1,0 +1,56 @@
+//! Which threads an answer wakes. In a program of its own: it looks at a thread by its name.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasehold::LockPool;
+use leasehold_tests::server::Server;
+use tokio::runtime::Builder;
+
+const TTL: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn pairs(pool: &LockPool, count: usize) {
+    for _ in 0..count {
+        let request = pool.lock("key").ttl(TTL).wait(LIMIT);
+        let guard = request.acquire().await.expect("free");
+        guard.release().await.expect("held");
+    }
+}
+
+/// How often the engine's thread has gone to sleep.
+fn sleeps() -> usize {
+    let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+    let tasks = fs::read_dir("/proc/self/task").expect("it is there");
+    let mut paths = tasks.map(|task| task.expect("it is listed").path());
+    let path = paths.find(|path| read(path, "comm").trim() == "leasehold");
+    let status = read(&path.expect("it runs"), "status");
+    let mut lines = status.lines();
+    let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let count = count.and_then(|count| count.trim().parse().ok());
+    count.expect("a number")
+}
+
+/// Fails if an answer wakes the engine's thread, where the caller's runtime hears of it.
+#[test]
+fn an_answer_wakes_one_thread() {
+    const PAIRS: usize = 2_000;
+    let server = Server::start();
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let pool = runtime.block_on(LockPool::connect(&server.url()));
+    let pool = pool.expect("it answers");
+    runtime.block_on(pairs(&pool, 1));
+    let few = || {
+        let (began, before) = (Instant::now(), sleeps());
+        runtime.block_on(pairs(&pool, PAIRS));
+        let slept = sleeps() - before;
+        // It looks every 20 ms whether answers come.
+        let looks = usize::try_from(began.elapsed().as_millis()).expect("it fits") / 10;
+        slept < looks + PAIRS / 10
+    };
+    // A runtime that the system lets wait for long is late, and for a second the engine's hears.
+    assert!((0..5).any(|_| few()), "about once for each answer");
+}
