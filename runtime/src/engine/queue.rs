@@ -14,8 +14,8 @@ use crate::{Fence, LockError};
 /// The longest mean pause between two looks at a lock that another process holds. A holder may release at any time and
 /// cannot tell us, so this is also how stale we may be.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// The same where processes queue: the holder is a client that knows no queue, and may take the lock
-/// again at once. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26).
+/// The same where processes queue. The holder is a client that knows no queue, and may take the
+/// lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);

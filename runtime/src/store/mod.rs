@@ -72,8 +72,8 @@ pub(crate) trait Socket: Send + Sync {
     /// From now on a listener hears of what comes, and not the engine's runtime; or the reverse.
     fn leave_to_listener(&self, listener: bool);
 
-    /// Something may have come: whoever polls the store next reads it. Where a listener hears of
-    /// what comes, nobody reads before that.
+    /// Something may have come: the thread that polls the store next reads it. Where a listener
+    /// hears of what comes, no thread reads before that.
     fn heard(&self);
 }
 

@@ -157,7 +157,7 @@ impl Lanes {
         lane.is_some()
     }
 
-    /// Whoever polls the store next reads all sockets.
+    /// The thread that polls the store next reads all sockets.
     pub(super) fn hear_all(&self) {
         for lane in &self.all {
             lane.socket.heard();

@@ -173,7 +173,7 @@ impl Machine {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // What has become due since then may be due no more by an answer that nobody has heard.
+        // An answer that has come since then may prolong what has become due since then.
         self.core.tick(began);
         self.news.alarms.extend(self.alarms.due(began));
         if acts {
@@ -362,7 +362,7 @@ impl Machine {
         self.news.take()
     }
 
-    /// Nothing is taken up any more: nobody may wait for it for ever.
+    /// Nothing is taken up any more, and no call waits for it.
     pub(super) fn stop(&mut self, error: &LockError) {
         let slots = self.slots.drain().map(|(_, slot)| slot);
         for slot in slots {
