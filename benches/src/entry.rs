@@ -95,8 +95,8 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// The contestants of a row: those asked for, or all; controls only if asked for, the earlier build whenever
-/// there is one.
+/// The contestants of a row: those asked for, or all. Controls take part only if asked for, the
+/// earlier build whenever there is one.
 pub(crate) fn contestants(row: &Row, wanted: &[Contestant], pace: Pace) -> Vec<Contestant> {
     let before = pace == Pace::Against && matches!(row.task, Task::Clients(_));
     let fits = |who: &&Contestant| match who {

@@ -113,7 +113,8 @@ pub async fn pool_of_nothing() -> LockPool {
     connecting.await.expect("nothing is connected to")
 }
 
-/// Returns when everything that the engines have reported has been logged and counted. Works in async code too.
+/// Returns when everything that the engines have reported has been logged and counted. Works in
+/// async code too.
 ///
 /// # Panics
 ///

@@ -102,7 +102,8 @@ mod counted {
     const LAST_LOOK: u64 = 20;
 
     pub(super) fn add(count: Count) {
-        // Before the look at the flag: the reporter thread takes the flag back before its last look here.
+        // Before the look at the flag: the reporter thread takes the flag back before its last look
+        // here.
         COUNTED[count as usize].fetch_add(1, Ordering::SeqCst);
         if LOOKED_FOR.load(Ordering::SeqCst) || LOOKED_FOR.swap(true, Ordering::SeqCst) {
             return;

@@ -15,7 +15,8 @@ use crate::{Fence, LockError};
 /// cannot tell us, so this is also how stale we may be.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// The same where processes queue. The holder is a client that knows no queue, and may take the
-/// lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client (requirement 26).
+/// lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client (requirement
+/// 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);

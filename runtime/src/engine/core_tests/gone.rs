@@ -235,7 +235,8 @@ fn what_an_error_for_good_may_have_removed_is_not_missed() {
     assert!(!told.contains(&Removal::Gone), "{told:?}");
 }
 
-/// Fails if a body that returns between a loss which was told early and the end of its lease keeps no lock.
+/// Fails if a body that returns between a loss that was told early and the end of its lease keeps
+/// no lock.
 #[test]
 fn a_lock_is_kept_for_a_body_that_returns_late() {
     let mut core = core();

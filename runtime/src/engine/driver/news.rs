@@ -43,8 +43,8 @@ impl News {
         self.wakers.iter().filter(wakes).count()
     }
 
-    /// Tells everybody. A waker is other people's code: one that panics is not to keep the others
-    /// from being woken, nor to end the thread of a caller that has nothing to do with it.
+    /// Tells all of it. A waker is the program's code. One that panics keeps no other from being
+    /// woken, and does not end the thread that tells.
     pub(super) fn tell(self) {
         for parting in self.wakers {
             guarded(|| match parting {
