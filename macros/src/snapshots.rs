@@ -1,4 +1,4 @@
-//! What the attribute expands to, kept as files. `UPDATE_SNAPSHOTS=1 cargo test` writes them anew.
+//! What the attribute expands to, kept as files. `UPDATE_SNAPSHOTS=1 cargo test -p leasehold-macros` writes them anew.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Transfers between accounts by several processes: no money is lost, nobody waits in a circle, kills included.
 //!
-//! `LEASEHOLD_TRANSFERS=10000 cargo test --test transfers` makes as many moves as a full run.
+//! `LEASEHOLD_TRANSFERS=10000 cargo test -p leasehold-tests --test transfers` makes as many moves as a full run.
 
 use std::time::{Duration, Instant};
 
