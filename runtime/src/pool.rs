@@ -46,7 +46,9 @@ const IN_FLIGHT: usize = 4096;
 /// runtime can listen, the engine's thread does, which costs one more wake-up. Answers that a
 /// blocked runtime leaves unread are read by the engine's thread after about 40 ms. A call never
 /// blocks its thread for an answer. It may block for the engine's mutex, usually some 10 µs, and
-/// longer if the system preempts the thread that has it.
+/// longer if the system preempts the thread that has it. On Linux a thread of lower priority than the
+/// engine's (`nice`, `SCHED_IDLE`) leaves its requests to that thread, and so delays no other call and
+/// no renewal. The engine's thread has the priority of the thread that connects the pool.
 ///
 /// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
 /// the child's own pool after the `fork`.

@@ -192,6 +192,10 @@ bugs! {
     NoTakeOver,
     /// What callers ask after common news is not sent when they have had their turn.
     GatheredForever,
+    /// A command overtakes the deferred ones that its task has left before.
+    DeferredOvertaken,
+    /// The keeper is not woken for a deferred command.
+    DeferredUnheard,
     /// A grant does not wake its caller.
     GrantUnheard,
     /// A loss does not wake the body.

@@ -41,6 +41,72 @@ fn small() -> Runtime {
     runtime.expect("a runtime")
 }
 
+/// From now on the present thread has a lower priority than the keeper, which then works for it.
+fn lower_this_thread() {
+    rustix::process::nice(1).expect("each thread may be nicer");
+}
+
+/// Fails if threads of low priority wait for ever, make usual ones wait, or leave something behind.
+#[test]
+fn threads_of_low_priority_are_served_beside_usual_ones() {
+    let server = Server::start();
+    let usual = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let usual = usual.expect("a runtime");
+    let pool = usual.block_on(pool(&server));
+    let low = Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(lower_this_thread)
+        .enable_all()
+        .build();
+    let low = low.expect("a runtime");
+    let calling: Vec<_> = (0..12)
+        .map(|number| {
+            let (runtime, pool) = (if number % 2 == 0 { &usual } else { &low }, pool.clone());
+            runtime.spawn(async move {
+                for _ in 0..100 {
+                    pair(&pool, &format!("p-{}", number / 4)).await;
+                }
+            })
+        })
+        .collect();
+    for calls in calling {
+        usual.block_on(calls).expect("no panic");
+    }
+    drop(low);
+    let probe = server.probe();
+    wait::until("nothing is left", LIMIT, || {
+        probe.keys("lock:*-*").is_empty()
+    });
+}
+
+/// Fails if a call is taken up that a usual thread has given up after a thread of low priority began
+/// it.
+#[test]
+fn a_call_that_changes_threads_is_given_up_in_its_turn() {
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    for number in 0..200 {
+        let key = format!("k-{number}");
+        let request = pool.lock(&key).ttl(TTL);
+        let mut call = Box::pin(async move { request.acquire().await });
+        thread::scope(|scope| {
+            let polled = scope.spawn(|| {
+                lower_this_thread();
+                let _ = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            });
+            polled.join().expect("no panic");
+        });
+        drop(call);
+    }
+    let probe = server.probe();
+    wait::until("nothing is left", LIMIT, || {
+        probe.keys("lock:*-*").is_empty()
+    });
+}
+
 /// Fails if callers of one runtime wait for another that hears of answers, when all its workers are
 /// blocked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

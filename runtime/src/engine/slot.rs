@@ -2,25 +2,30 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use atomic_waker::AtomicWaker;
 use tokio::sync::Notify;
 
 use super::ticket::Removal;
 use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
 use crate::seeded::seeded;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use crate::{Fence, LockError};
+
+/// No store gives this number: what it gives fits a `BIGINT`.
+const NO_FENCE: u64 = u64::MAX;
 
 /// One call's lock, from before it is taken until after it is released.
 ///
-/// The engine writes, and is given whom to wake for it; the caller reads. The deadline is an atomic, because it is read before each poll of the
-/// body; that a reader may see it a moment late does no harm, since every value that it can see is an end that
-/// the store has confirmed.
+/// The engine writes, one thread at a time, and is given whom to wake for it; the caller reads. Neither
+/// waits for the other: a thread of low priority may stand still in here, and the engine must not.
+///
+/// The deadline is read before each poll of the body. That a reader may see it a moment late does no harm, since
+/// every value that it can see is an end that the store has confirmed.
 pub(crate) struct Slot {
     key: FullKey,
     clock: Clock,
@@ -29,7 +34,18 @@ pub(crate) struct Slot {
     /// The deadline that was confirmed last, which the oracle of the tests asks for when the lock is not held any more, too.
     #[cfg(feature = "__test")]
     confirmed: AtomicU64,
-    state: Mutex<State>,
+    /// A [`Phase`].
+    phase: AtomicU8,
+    /// Why the lock was not taken, before the phase says so.
+    error: OnceLock<LockError>,
+    /// [`NO_FENCE`] while there is none.
+    fence: AtomicU64,
+    /// Whether a lock that was held alone has become a share.
+    shared: AtomicBool,
+    /// The task that waits for the grant, polls the body, or waits for the release.
+    waker: AtomicWaker,
+    /// Whether that task has asked after the release, and not only polled the body.
+    awaits_release: AtomicBool,
     /// Told once, when the lock is not held any more.
     over: Notify,
     /// Whether anybody may wait for that.
@@ -44,26 +60,46 @@ pub(super) enum Parting {
     Drop(Waker),
 }
 
-#[derive(Debug)]
-struct State {
-    phase: Phase,
-    fence: Option<Fence>,
-    /// Whether a lock that was held alone has become a share.
-    shared: bool,
-    /// The task that waits for the grant, polls the body, or waits for the release.
-    waker: Option<Waker>,
-    /// Whether that task has asked after the release, and not only polled the body.
-    awaits_release: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum Phase {
     Waiting,
     Held,
     Lost,
-    Failed(LockError),
+    Failed,
+    ReleasedConfirmed,
+    ReleasedGone,
+    ReleasedUnknown,
+}
+
+impl Phase {
+    const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Held,
+        Self::Lost,
+        Self::Failed,
+        Self::ReleasedConfirmed,
+        Self::ReleasedGone,
+        Self::ReleasedUnknown,
+    ];
+
     /// Released, and what became of that.
-    Released(Removal),
+    fn released(removal: Removal) -> Self {
+        match removal {
+            Removal::Confirmed => Self::ReleasedConfirmed,
+            Removal::Gone => Self::ReleasedGone,
+            Removal::Unknown => Self::ReleasedUnknown,
+        }
+    }
+
+    fn removal(self) -> Option<Removal> {
+        match self {
+            Self::Waiting | Self::Held | Self::Lost => None,
+            Self::ReleasedConfirmed => Some(Removal::Confirmed),
+            Self::ReleasedGone => Some(Removal::Gone),
+            Self::Failed | Self::ReleasedUnknown => Some(Removal::Unknown),
+        }
+    }
 }
 
 impl Slot {
@@ -75,13 +111,12 @@ impl Slot {
             deadline: AtomicU64::new(0),
             #[cfg(feature = "__test")]
             confirmed: AtomicU64::new(0),
-            state: Mutex::new(State {
-                phase: Phase::Waiting,
-                fence: None,
-                shared: false,
-                waker: None,
-                awaits_release: false,
-            }),
+            phase: AtomicU8::new(Phase::Waiting as u8),
+            error: OnceLock::new(),
+            fence: AtomicU64::new(NO_FENCE),
+            shared: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+            awaits_release: AtomicBool::new(false),
             over: Notify::new(),
             watched: AtomicBool::new(false),
         })
@@ -92,7 +127,8 @@ impl Slot {
     }
 
     pub(crate) fn fence(&self) -> Option<Fence> {
-        self.state().fence
+        let fence = self.fence.load(Ordering::Acquire);
+        (fence != NO_FENCE).then(|| Fence::new(fence))
     }
 
     /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
@@ -139,67 +175,45 @@ impl Slot {
 
     /// Wakes this task when the lock is lost; whether it is held until now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
-        let ended = |state: &mut State| (state.phase != Phase::Held).then_some(());
+        let ended = || (self.phase() != Phase::Held).then_some(());
         self.poll_with(cx, ended).is_pending()
     }
 
     /// Ready when the lock is held, or will not be.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
-        self.poll_with(cx, |state| match &state.phase {
+        self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
-            Phase::Failed(error) => Some(Err(error.clone())),
-            Phase::Held | Phase::Lost | Phase::Released(_) => Some(Ok(())),
+            Phase::Failed => self.error.get().cloned().map(Err),
+            _ => Some(Ok(())),
         })
     }
 
     /// Ready when the lock has become a share, or is not held any more; tells which.
     pub(crate) fn poll_shared(&self, cx: &Context<'_>) -> Poll<bool> {
-        self.poll_with(cx, |state| {
-            let held = state.phase == Phase::Held;
-            (state.shared || !held).then_some(held)
+        self.poll_with(cx, || {
+            let held = self.phase() == Phase::Held;
+            (self.shared.load(Ordering::SeqCst) || !held).then_some(held)
         })
     }
 
     /// Ready when the release is over; tells what became of it.
     pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
-        self.poll_with(cx, |state| match state.phase {
-            Phase::Released(removal) => Some(removal),
-            Phase::Failed(_) => Some(Removal::Unknown),
-            Phase::Waiting | Phase::Held | Phase::Lost => {
-                state.awaits_release = true;
-                None
-            }
-        })
+        self.awaits_release.store(true, Ordering::SeqCst);
+        self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with what `look` finds in the state; as long as it finds nothing, this task is woken for a change.
-    ///
-    /// A waker is the program's code: to clone or drop it may use this pool. So that happens outside of the mutex.
-    fn poll_with<T>(
-        &self,
-        cx: &Context<'_>,
-        mut look: impl FnMut(&mut State) -> Option<T>,
-    ) -> Poll<T> {
-        let mut fresh = None;
-        loop {
-            let mut state = self.state();
-            if let Some(found) = look(&mut state) {
-                drop(state);
-                return Poll::Ready(found);
-            }
-            if matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
-                drop(state);
-                return Poll::Pending;
-            }
-            if let Some(waker) = fresh.take() {
-                let earlier = state.waker.replace(waker);
-                drop(state);
-                drop(earlier);
-                return Poll::Pending;
-            }
-            drop(state);
-            fresh = Some(cx.waker().clone());
-        }
+    /// Ready with what `look` finds; as long as it finds nothing, this task is woken for a change.
+    fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
+        let found = look().or_else(|| {
+            self.waker.register(cx.waker());
+            // A change before that woke none.
+            look()
+        });
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
     }
 
     /// The holder lets go: from here on nothing runs inside this lock.
@@ -221,9 +235,9 @@ impl Slot {
         #[cfg(feature = "__test")]
         self.confirmed.store(deadline.as_nanos(), Ordering::Release);
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        let mut state = self.state();
-        state.fence = fence;
-        let waker = state.enter(Phase::Held);
+        self.fence
+            .store(fence.map_or(NO_FENCE, Fence::get), Ordering::Release);
+        let waker = self.enter(Phase::Held);
         waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
 
@@ -249,9 +263,8 @@ impl Slot {
     }
 
     pub(super) fn share(&self) -> Option<Parting> {
-        let mut state = self.state();
-        state.shared = true;
-        state.enter(Phase::Held).map(Parting::Wake)
+        self.shared.store(true, Ordering::SeqCst);
+        self.enter(Phase::Held).map(Parting::Wake)
     }
 
     /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
@@ -262,21 +275,24 @@ impl Slot {
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
-        self.finish(Phase::Failed(error))
+        // The first reason stays, should there be two.
+        let _ = self.error.set(error);
+        self.finish(Phase::Failed)
     }
 
     /// A task that has let go and has not asked after the release is awake, and will ask: it is not
     /// woken. A loss that the engine saw first stays one.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
-        let mut state = self.state();
-        let held = matches!(state.phase, Phase::Held | Phase::Lost);
-        let awake = held && !state.awaits_release;
-        let removal = match state.phase {
+        let before = self.phase();
+        let removal = match before {
             Phase::Lost => Removal::Gone,
             _ => removal,
         };
-        let waker = state.enter(Phase::Released(removal))?;
+        let waker = self.enter(Phase::released(removal))?;
+        // A task that asks after this look finds the new phase.
+        let asks = self.awaits_release.load(Ordering::SeqCst);
+        let awake = matches!(before, Phase::Held | Phase::Lost) && !asks;
         Some(if awake {
             Parting::Drop(waker)
         } else {
@@ -286,33 +302,27 @@ impl Slot {
 
     /// The caller is gone. Returns its waker, to be dropped outside of the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
-        self.state().waker.take().map(Parting::Drop)
+        self.waker.take().map(Parting::Drop)
     }
 
     /// The engine is gone: nothing is granted or kept any more.
     pub(super) fn orphan(&self, error: LockError) -> Option<Parting> {
-        let phase = self.state().phase.clone();
-        match phase {
+        match self.phase() {
             Phase::Waiting => self.fail(error),
-            Phase::Held => self.finish(Phase::Released(Removal::Unknown)),
-            Phase::Lost => self.finish(Phase::Released(Removal::Gone)),
-            Phase::Failed(_) | Phase::Released(_) => None,
+            Phase::Held => self.finish(Phase::ReleasedUnknown),
+            Phase::Lost => self.finish(Phase::ReleasedGone),
+            _ => None,
         }
     }
 
     fn finish(&self, phase: Phase) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
-        self.state().enter(phase).map(Parting::Wake)
+        self.enter(phase).map(Parting::Wake)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn enter(&mut self, phase: Phase) -> Option<Waker> {
-        self.phase = phase;
+    /// The next phase. Whoever registers at the same time looks again after that.
+    fn enter(&self, phase: Phase) -> Option<Waker> {
+        self.phase.store(phase as u8, Ordering::SeqCst);
         self.waker.take()
     }
 }

@@ -71,6 +71,7 @@ impl Crew {
             gauge: None,
             threads: 2,
             idle: false,
+            one_pool: false,
             telemetry: None,
             lanes,
         }

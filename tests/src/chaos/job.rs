@@ -30,6 +30,9 @@ pub struct Job {
     pub threads: usize,
     /// Whether they run only when nothing else wants the processor.
     pub idle: bool,
+    /// Whether all lanes share a pool, the one that is made for the first.
+    #[serde(default)]
+    pub one_pool: bool,
     /// What its log and its metrics do.
     pub telemetry: Option<Telemetry>,
     /// What runs side by side.

@@ -1,16 +1,18 @@
 //! Requirement 28: callers of whatever priority delay no renewal.
 //!
-//! The callers' threads run only when nothing else wants the processor, and three threads spin beside them. What renews is a thread
-//! of the engine's, which has the usual priority; it must not wait for what callers have begun and cannot go on with.
+//! The callers' threads run only when nothing else wants the processor, and four threads spin beside
+//! them. The keeper, which renews, has the usual priority. It must not wait for what callers have begun
+//! and cannot go on with.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::crew::Crew;
 use super::ground::{Ground, REDIS, Requirement};
 use super::job::{Lane, Work};
 use super::sheet::Sheet;
 use crate::oracle::Note;
+use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
 
@@ -21,9 +23,15 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-const SPINNING: usize = 3;
+const SPINNING: usize = 4;
+/// The threads spin so long at a time, and then leave their processors for so long: callers begin
+/// something in each break, and what they cannot end waits for the next.
+const SPIN: Duration = Duration::from_millis(700);
+const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
 const RUN: Duration = Duration::from_secs(8);
+/// How often the lease is looked at.
+const LOOK: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "lease";
 const ALONE: &str = "alone";
@@ -43,15 +51,19 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(10, 1);
     for (callers, idle) in [("usual", false), ("idle", true)] {
         let (mut kept, mut lost, mut void) = (0, 0, 0);
+        let mut shortest = Duration::MAX;
         while kept + lost < total && void < MOST_VOID {
-            match play(ground, sheet, idle) {
+            let (run, rest) = play(ground, sheet, idle);
+            shortest = shortest.min(rest);
+            match run {
                 Run::Kept => kept += 1,
                 Run::Lost => lost += 1,
                 Run::Void => void += 1,
             }
         }
         sheet.remark(format!(
-            "{callers} callers: {kept} leases kept, {lost} lost, {void} runs on a machine that was too busy"
+            "{callers} callers: {kept} leases kept, never less than {shortest:?} left, {lost} lost, \
+             {void} runs on a machine that was too busy"
         ));
         if idle {
             sheet.check(lost == 0, || {
@@ -62,8 +74,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// A lease with many callers beside it, and one alone in its process.
-fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> Run {
+/// A lease with many callers beside it on its pool, and one alone in its process. Returns the shortest
+/// time that the first had left.
+fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     let crew = ground.crew("priority");
     let server = Server::start();
     let lease = |key| Lane {
@@ -77,9 +90,14 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> Run {
         times: 0,
         ..Lane::stays("", TTL_MS, 0).waits(TTL_MS)
     };
+    let apart = Lane {
+        keys: (0..64).map(|number| format!("apart{number}")).collect(),
+        ..busy.clone()
+    };
     let alone = crew.spawn(&crew.job(&server.url(), vec![lease(ALONE)]), None);
-    let mut job = crew.job(&server.url(), vec![lease(LEASE), busy]);
+    let mut job = crew.job(&server.url(), vec![busy, apart, lease(LEASE)]);
     job.idle = idle;
+    job.one_pool = true;
     let mut hand = crew.spawn(&job, None);
     let is_held = |key: &str| server.probe().get(&format!("lock:{key}")).is_some();
     wait::until("the leases are taken", LIMIT, || {
@@ -89,7 +107,8 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> Run {
     sheet.check((idle_threads >= job.threads) == idle, || {
         format!("{idle_threads} threads of the worker are idle")
     });
-    beside_spinning_threads(|| std::thread::sleep(RUN));
+    let probe = server.probe();
+    let rest = beside_spinning_threads(|| shortest_rest(&probe));
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
@@ -101,7 +120,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> Run {
         (false, false) => Run::Void,
     };
     crew.remove();
-    run
+    (run, rest)
 }
 
 fn is_lost(crew: &Crew, key: &str) -> bool {
@@ -124,17 +143,33 @@ fn idle_threads(process: u32) -> usize {
     tasks.map(is_idle).filter(|idle| *idle).count()
 }
 
-fn beside_spinning_threads(work: impl FnOnce()) {
+/// The shortest time that the lease still had, in all of the run: zero if it ended.
+fn shortest_rest(probe: &RedisProbe) -> Duration {
+    let key = format!("lock:{LEASE}");
+    let (end, mut shortest) = (Instant::now() + RUN, Duration::MAX);
+    while Instant::now() < end {
+        shortest = shortest.min(probe.ttl(&key).unwrap_or_default());
+        std::thread::sleep(LOOK);
+    }
+    shortest
+}
+
+fn beside_spinning_threads<T>(work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..SPINNING {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
+                    let began = Instant::now();
+                    while began.elapsed() < SPIN {
+                        std::hint::spin_loop();
+                    }
+                    std::thread::sleep(BREAK);
                 }
             });
         }
-        work();
+        let done = work();
         over.store(true, Ordering::Relaxed);
-    });
+        done
+    })
 }

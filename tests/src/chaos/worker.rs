@@ -80,7 +80,11 @@ async fn run(job: Job) {
     let mut tasks = JoinSet::new();
     let mut pools = Vec::new();
     for lane in &job.lanes {
-        pools.push(connect(&job, lane).await);
+        let shared = pools.first().filter(|_| job.one_pool).cloned();
+        pools.push(match shared {
+            Some(pool) => pool,
+            None => connect(&job, lane).await,
+        });
     }
     if let Some(gate) = &job.gate {
         wait_at(gate).await;

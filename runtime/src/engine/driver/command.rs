@@ -1,16 +1,17 @@
-//! What callers ask of the engine.
+//! What callers and listeners ask of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::lane::ListenerId;
 use crate::clock::Instant;
 use crate::engine::shutdown::ShutdownReport;
 use crate::engine::slot::Slot;
 use crate::engine::ticket::{Order, TicketId};
 
-/// What callers ask of the engine.
+/// What callers and listeners ask of the engine.
 pub(crate) enum Command {
     Acquire {
         id: TicketId,
@@ -44,6 +45,10 @@ pub(crate) enum Command {
         limit: Duration,
         reply: oneshot::Sender<ShutdownReport>,
     },
+    /// A listener has ended.
+    ListenerEnded(ListenerId),
+    /// A runtime that was to listen cannot.
+    ListenerUnable,
     /// All callers are gone.
     Close,
     /// Runs code of a test under the engine's mutex.

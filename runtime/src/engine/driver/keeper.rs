@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use super::machine::Machine;
+use super::priority::Priority;
 use super::shared::{Shared, tell};
 use super::stir::Stir;
 use super::timer::Timer;
@@ -21,16 +22,17 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
-    /// of callers may hear of answers.
+    /// of callers may hear of answers. `priority`: that of a thread of the keeper's own.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         limits: Limits,
         clock: Clock,
         listeners: bool,
+        priority: Option<Priority>,
     ) -> (Self, Engine) {
         let stir = Arc::new(Stir::default());
         let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
-        let shared = Arc::new(Shared::new(machine, stir));
+        let shared = Arc::new(Shared::new(machine, stir, priority));
         let keeper = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
@@ -52,7 +54,7 @@ impl Keeper {
             shared.stir.register(cx.waker());
             let called = shared.stir.is_called();
             let mut machine = shared.machine();
-            machine.turn(called);
+            shared.turn(&mut machine, called);
             let over = machine.is_over();
             let waits = timer.set(machine.sleep(), cx).is_pending();
             machine.keeper_sleeps(timer.at());

@@ -38,7 +38,7 @@ const LATE: u32 = 2;
 
 /// Names a listener. No number is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ListenerId(u64);
+pub(crate) struct ListenerId(u64);
 
 /// The store's sockets and their listeners.
 pub(super) struct Lanes {

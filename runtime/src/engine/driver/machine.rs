@@ -26,6 +26,7 @@ use crate::engine::meter;
 use crate::engine::shutdown::ShutdownReport;
 use crate::engine::slot::Slot;
 use crate::engine::ticket::{Removal, TicketId};
+use crate::seeded::seeded;
 use crate::store::{LockStore, Request, StoreEvent};
 
 /// The longest sleep of the keeper. The runtime's timers stand still while the machine is suspended
@@ -300,12 +301,6 @@ impl Machine {
         self.lanes.are_wanted(self.now())
     }
 
-    /// The runtime that was to listen cannot.
-    pub(super) fn unable(&mut self) {
-        let now = self.now();
-        self.lanes.unable(now);
-    }
-
     pub(super) fn lanes(&mut self) -> &mut Lanes {
         &mut self.lanes
     }
@@ -362,6 +357,24 @@ impl Machine {
         self.news.take()
     }
 
+    /// Calls whose commands are not taken up any more. [`stop`](Self::stop) tells them so.
+    pub(super) fn refuse(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Acquire { id, slot, .. } => {
+                    self.slots.insert(id, slot);
+                }
+                Command::AcquireAll { orders, .. } => {
+                    let slots = orders.into_iter().map(|(id, _, slot)| (id, slot));
+                    self.slots.extend(slots);
+                }
+                Command::Wake { caller, .. } => self.news.alarms.push(caller),
+                Command::ShutDown { reply, .. } => self.news.unanswered.push(reply),
+                _ => {}
+            }
+        }
+    }
+
     /// Nothing is taken up any more, and no call waits for it.
     pub(super) fn stop(&mut self, error: &LockError) {
         let slots = self.slots.drain().map(|(_, slot)| slot);
@@ -411,6 +424,14 @@ impl Machine {
                 self.shutdowns.insert(self.last_shutdown, reply);
                 self.core.shut_down(self.last_shutdown, limit, now);
             }
+            Command::ListenerEnded(listener) => {
+                // What its callers ask does not wait for it.
+                self.traffic.gathered();
+                if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
+                    self.stir.hand_over();
+                }
+            }
+            Command::ListenerUnable => self.lanes.unable(now),
             Command::Close => self.life = Life::Closed,
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),

@@ -8,18 +8,21 @@
 //!   renewals, removals. It hears of answers where no listener does, and takes over from one that
 //!   is late.
 //!
-//! A thread that has the mutex blocks on nothing and runs no code of the program. The system may
-//! still preempt it, and then all wait. What is to be told becomes [`news`], and is told once the
-//! mutex is free.
+//! A thread that has the mutex blocks on nothing and runs no code of the program. What is to be told
+//! becomes [`news`], and is told once the mutex is free. The system may preempt a thread that has
+//! the mutex, and then all wait. So a thread of lower [`priority`] than the keeper, which may wait
+//! for a processor for seconds, never takes it: its commands are [`deferred`] to the keeper.
 
 mod alarms;
 mod command;
+mod deferred;
 mod keeper;
 mod lane;
 mod machine;
 #[cfg(all(test, shuttle))]
 mod model;
 mod news;
+mod priority;
 mod shared;
 mod stir;
 mod thread;

@@ -267,7 +267,7 @@ fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
         shared.stir.register(&waker);
         let called = shared.stir.is_called();
         let mut machine = shared.machine();
-        machine.turn(called);
+        shared.turn(&mut machine, called);
         let (over, sleep) = (machine.is_over(), machine.sleep());
         let until = clock.now() + sleep;
         machine.keeper_sleeps(until);
@@ -305,16 +305,30 @@ enum Fate {
     Blocks,
 }
 
+/// The threads that poll the callers' tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Callers {
+    Usual,
+    /// Some have a lower priority than the keeper. A task goes from one to another.
+    Mixed,
+}
+
 struct World {
     engine: Engine,
     server: Arc<Server>,
     fate: Fate,
+    callers: Callers,
     runtimes: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl World {
     /// What a caller's `send` does, with the model's threads for runtimes.
     fn send(self: &Arc<Self>, command: Command) {
+        let outranked =
+            self.callers == Callers::Mixed && shuttle::rand::thread_rng().gen_ratio(1, 2);
+        if outranked {
+            return self.engine.shared.defer(command).expect("it works");
+        }
         let begun = self.engine.shared.take_up(command, || Some(()));
         let begun = begun.expect("it works");
         for (id, socket) in begun.into_iter().flat_map(|((), begun)| begun) {
@@ -392,7 +406,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
 }
 
 /// Two callers that make two calls each.
-fn model(fate: Fate, time: Time) {
+fn model(fate: Fate, time: Time, callers: Callers) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -409,18 +423,19 @@ fn model(fate: Fate, time: Time) {
     let stir = Arc::new(Stir::default());
     let limits = Limits::of_tests(LONG, 100);
     let machine = Machine::new(Box::new(store), limits, clock, true, Arc::clone(&stir));
-    let shared = Arc::new(Shared::new(machine, stir));
+    let shared = Arc::new(Shared::new(machine, stir, None));
     let world = Arc::new(World {
         engine: Engine::new(Arc::clone(&shared), clock),
         server: Arc::clone(&server),
         fate,
+        callers,
         runtimes: Mutex::default(),
     });
     let serving = Arc::clone(&server);
     let serving = thread::spawn(move || serving.serve());
     let kept = Arc::clone(&server);
     let keeping = thread::spawn(move || keep(&shared, clock, &kept, time));
-    let callers: Vec<_> = (0..2)
+    let calling: Vec<_> = (0..2)
         .map(|number| {
             let world = Arc::clone(&world);
             thread::spawn(move || {
@@ -430,7 +445,7 @@ fn model(fate: Fate, time: Time) {
             })
         })
         .collect();
-    for caller in callers {
+    for caller in calling {
         caller.join().expect("no panic");
     }
     // The engine ends when all is released.
@@ -464,21 +479,28 @@ fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn all_are_told_where_a_listener_hears() {
     check("a listener that lasts", || {
-        model(Fate::Lasts, Time::StandsStill)
+        model(Fate::Lasts, Time::StandsStill, Callers::Usual)
     });
 }
 
 #[test]
 fn all_are_told_where_listeners_end() {
     check("listeners that end", || {
-        model(Fate::Ends, Time::StandsStill)
+        model(Fate::Ends, Time::StandsStill, Callers::Usual)
     });
 }
 
 #[test]
 fn all_are_told_where_listeners_are_blocked() {
     check("listeners that are blocked", || {
-        model(Fate::Blocks, Time::Passes)
+        model(Fate::Blocks, Time::Passes, Callers::Usual)
+    });
+}
+
+#[test]
+fn all_are_told_where_priorities_differ() {
+    check("callers of low priority", || {
+        model(Fate::Lasts, Time::StandsStill, Callers::Mixed)
     });
 }
 
@@ -488,6 +510,7 @@ fn models_find_their_bugs() {
     const LASTS: &str = "all_are_told_where_a_listener_hears";
     const ENDS: &str = "all_are_told_where_listeners_end";
     const BLOCKED: &str = "all_are_told_where_listeners_are_blocked";
+    const MIXED: &str = "all_are_told_where_priorities_differ";
     for (bug, model) in [
         ("StirForgotten", BLOCKED),
         ("ListenerEndUnheard", ENDS),
@@ -495,6 +518,8 @@ fn models_find_their_bugs() {
         ("GatheredForever", LASTS),
         ("GrantUnheard", LASTS),
         ("OrphanForgotten", LASTS),
+        ("DeferredOvertaken", MIXED),
+        ("DeferredUnheard", MIXED),
     ] {
         crate::seeded::assert_found(bug, &format!("engine::driver::model::{model}"));
         println!("{bug}: found by {model}");

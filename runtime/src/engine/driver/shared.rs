@@ -6,11 +6,14 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::command::Command;
+use super::deferred::{Deferred, Locked};
 use super::lane::{self, Begun, ListenerId};
 use super::machine::Machine;
 use super::news::News;
+use super::priority::Priority;
 use super::stir::Stir;
 use crate::seeded::seeded;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{LockError, StoreError};
 
@@ -18,6 +21,11 @@ use crate::{LockError, StoreError};
 pub(super) struct Shared {
     machine: Mutex<Machine>,
     pub(super) stir: Arc<Stir>,
+    /// What threads of lower priority than the keeper's ask, as they never take the mutex.
+    deferred: Deferred,
+    /// The keeper's, if that is known.
+    priority: Option<Priority>,
+    stopped: AtomicBool,
 }
 
 /// What a listener has heard.
@@ -32,15 +40,22 @@ pub(super) enum Heard {
 }
 
 impl Shared {
-    pub(super) fn new(machine: Machine, stir: Arc<Stir>) -> Self {
+    /// `priority`: that of the keeper's thread, if it has one of its own.
+    pub(super) fn new(machine: Machine, stir: Arc<Stir>, priority: Option<Priority>) -> Self {
         Self {
             machine: Mutex::new(machine),
             stir,
+            deferred: Deferred::default(),
+            priority,
+            stopped: AtomicBool::new(false),
         }
     }
 
     /// Takes up a caller's command, unless the engine has stopped.
     pub(super) fn send(self: &Arc<Self>, command: Command) -> Result<(), LockError> {
+        if self.is_outranked() {
+            return self.defer(command);
+        }
         let runtime = || Handle::try_current().ok();
         if let Some((runtime, begun)) = self.take_up(command, runtime)? {
             for (id, socket) in begun {
@@ -58,11 +73,15 @@ impl Shared {
         command: Command,
         runtime: impl FnOnce() -> Option<R>,
     ) -> Result<Option<(R, Begun)>, LockError> {
+        let earlier = self.deferred.lock().filter(|_| !seeded!(DeferredOvertaken));
         let mut machine = self.machine();
         if machine.is_stopped() {
             return Err(stopped());
         }
-        let begun = worked(&mut machine, |machine| {
+        let begun = self.worked(&mut machine, |machine| {
+            for earlier in earlier.into_iter().flat_map(Locked::take) {
+                machine.take_up(earlier);
+            }
             machine.take_up(command);
             let runtime = machine.wants_listeners().then(runtime)??;
             Some((runtime, machine.lanes().begin()))
@@ -71,40 +90,75 @@ impl Shared {
         Ok(begun.flatten())
     }
 
+    /// Whether the present thread must not take the mutex.
+    fn is_outranked(&self) -> bool {
+        self.priority.is_some_and(Priority::outranks_this_thread)
+    }
+
+    /// Leaves a command to the keeper, unless the engine has stopped.
+    pub(super) fn defer(&self, command: Command) -> Result<(), LockError> {
+        if !self.deferred.leave(command) {
+            return Err(stopped());
+        }
+        if !seeded!(DeferredUnheard) {
+            self.stir.wake_keeper();
+        }
+        Ok(())
+    }
+
+    /// The keeper works the machine, after what was left to it.
+    pub(super) fn turn(&self, machine: &mut Machine, called: bool) {
+        for command in self.deferred.try_take() {
+            machine.take_up(command);
+        }
+        machine.turn(called);
+    }
+
     /// A listener hears that something has come.
     pub(super) fn hear(&self, listener: ListenerId) -> Heard {
+        if self.is_outranked() {
+            // Its runtime has threads that must not read.
+            self.unable();
+            return Heard::InVain;
+        }
         let mut machine = self.machine();
-        let heard = worked(&mut machine, |machine| machine.hear(listener));
+        let heard = self.worked(&mut machine, |machine| machine.hear(listener));
         self.leave(machine);
         heard.unwrap_or(Heard::InVain)
     }
 
     /// The callers that a listener has told have had their turn.
     pub(super) fn gathered(&self) {
+        if self.is_outranked() {
+            // The keeper sends what has been gathered, in its time.
+            return;
+        }
         let mut machine = self.machine();
-        worked(&mut machine, Machine::gathered);
+        self.worked(&mut machine, Machine::gathered);
         self.leave(machine);
     }
 
     /// A listener has ended.
     pub(super) fn listener_ended(&self, listener: ListenerId) {
-        let mut machine = self.machine();
-        let alone = machine.lanes().end(listener);
-        // What its callers ask does not wait for it.
-        worked(&mut machine, Machine::gathered);
-        self.leave(machine);
-        if alone && !seeded!(ListenerEndUnheard) {
-            self.stir.hand_over();
-        }
+        self.say(Command::ListenerEnded(listener));
     }
 
     /// The runtime that was to listen cannot.
     pub(super) fn unable(&self) {
-        self.machine().unable();
+        self.say(Command::ListenerUnable);
+    }
+
+    /// A listener's word to the machine. One that has stopped needs none.
+    fn say(&self, word: Command) {
+        if self.is_outranked() {
+            let _ = self.defer(word);
+        } else {
+            let _ = self.take_up(word, || None::<()>);
+        }
     }
 
     pub(super) fn has_stopped(&self) -> bool {
-        self.machine().is_stopped()
+        self.stopped.load(Ordering::SeqCst)
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
@@ -126,21 +180,25 @@ impl Shared {
     /// for ever.
     pub(super) fn stop(&self) {
         let mut machine = self.machine();
+        self.stopped.store(true, Ordering::SeqCst);
+        machine.refuse(self.deferred.close());
         machine.stop(&stopped());
         let news = machine.take_news();
         drop(machine);
         tell(news);
     }
-}
 
-/// Works the machine. A mistake of the engine's does not end a caller's thread: the engine stops.
-fn worked<T>(machine: &mut Machine, work: impl FnOnce(&mut Machine) -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
-    if done.is_err() {
-        // At once: what is half done is not to be gone on with.
-        machine.stop(&stopped());
+    /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine
+    /// stops.
+    fn worked<T>(&self, machine: &mut Machine, work: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
+        if done.is_err() {
+            // At once: what is half done is not to be gone on with.
+            self.stopped.store(true, Ordering::SeqCst);
+            machine.stop(&stopped());
+        }
+        done.ok()
     }
-    done.ok()
 }
 
 /// Tells what there is to tell, after the machine has been given up.

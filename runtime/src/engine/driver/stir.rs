@@ -1,20 +1,20 @@
 //! The waker that a store is polled with, whichever thread polls it.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
+use atomic_waker::AtomicWaker;
+
 use crate::seeded::seeded;
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{Mutex, PoisonError};
 
 /// Wakes the keeper when something stirs in the store, unless a thread is polling the store: that
 /// thread looks again.
 #[derive(Default)]
 pub(super) struct Stir {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken.
-    keeper: Mutex<Option<Waker>>,
+    /// The keeper's task, until it has been woken. No thread waits here for another.
+    keeper: AtomicWaker,
 }
 
 const CALM: u8 = 0;
@@ -28,11 +28,7 @@ const STIRRED: u8 = 3;
 impl Stir {
     /// The keeper is about to work, and is woken for what happens from now on.
     pub(super) fn register(&self, keeper: &Waker) {
-        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *place {
-            Some(place) => place.clone_from(keeper),
-            None => *place = Some(keeper.clone()),
-        }
+        self.keeper.register(keeper);
     }
 
     /// Whether something has stirred that the keeper was woken for and nobody has looked at.
@@ -69,11 +65,8 @@ impl Stir {
 
     /// Wakes the keeper to look at the time.
     pub(super) fn wake_keeper(&self) {
-        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         // Once: to wake a thread that is awake costs a system call, too.
-        if let Some(keeper) = mem::take(&mut *place) {
-            keeper.wake();
-        }
+        self.keeper.wake();
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use super::keeper::Keeper;
+use super::priority::Priority;
 use crate::LockError;
 use crate::clock::Clock;
 use crate::engine::core::Limits;
@@ -37,7 +38,7 @@ pub(crate) async fn start(
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false);
+            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false, None);
             tokio::spawn(keeper.run());
             Ok(engine)
         }
@@ -76,7 +77,8 @@ async fn start_thread(
             };
             // Whether a runtime can listen is found out by a panic, if it cannot.
             let listeners = cfg!(panic = "unwind");
-            let (keeper, engine) = Keeper::new(store, limits, clock, listeners);
+            let priority = Priority::of_this_thread();
+            let (keeper, engine) = Keeper::new(store, limits, clock, listeners, priority);
             // If nobody waits any more the engine is dropped here, and the keeper ends at once.
             let _ = started.send(Ok(engine));
             keeper.run().await;

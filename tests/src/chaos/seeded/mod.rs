@@ -494,6 +494,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "two callers are told together, and ask again",
     },
     Elsewhere {
+        bug: "DeferredOvertaken",
+        program: "models",
+        test: "all_are_told_where_priorities_differ",
+        what: "a call is given up on another thread than it began on",
+    },
+    Elsewhere {
+        bug: "DeferredUnheard",
+        program: "models",
+        test: "all_are_told_where_priorities_differ",
+        what: "a thread of low priority asks while the keeper sleeps",
+    },
+    Elsewhere {
         bug: "LaneNeverAgain",
         program: "leasehold",
         test: "engine::driver::lane::tests::another_listens_where_one_has_ended",
