@@ -2,8 +2,14 @@
 //! [`engine`](crate::engine)) that of `shuttle`, which tries the orders in which threads can run.
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
+pub(crate) use shuttle::{
+    sync::{Mutex, MutexGuard, atomic},
+    thread,
+};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+pub(crate) use std::{
+    sync::{Mutex, MutexGuard, atomic},
+    thread,
+};
 
 pub(crate) use std::sync::PoisonError;

@@ -82,6 +82,34 @@ fn threads_of_low_priority_are_served_beside_usual_ones() {
     });
 }
 
+/// Fails if a thread of low priority waits for the listener of a runtime that nothing drives.
+#[test]
+fn a_thread_of_low_priority_waits_for_no_idle_listener() {
+    /// What the keeper asks for others it looks after each 20 ms. Without that the connection's own
+    /// timers go off first, after more than a second for each pair.
+    const SLOW: Duration = Duration::from_secs(4);
+    let server = Server::start();
+    let idle = small();
+    let pool = idle.block_on(pool(&server));
+    // From now on that runtime listens, and does nothing more.
+    idle.block_on(pair(&pool, "first"));
+    let mut took = Duration::ZERO;
+    for _ in 0..5 {
+        // The keeper looks no more when nothing is under way.
+        thread::sleep(Duration::from_millis(200));
+        thread::scope(|scope| {
+            let low = scope.spawn(|| {
+                lower_this_thread();
+                let began = Instant::now();
+                small().block_on(pair(&pool, "second"));
+                began.elapsed()
+            });
+            took += low.join().expect("no panic");
+        });
+    }
+    assert!(took < SLOW, "{took:?}");
+}
+
 /// Fails if a call is taken up that a usual thread has given up after a thread of low priority began
 /// it.
 #[test]

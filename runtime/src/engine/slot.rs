@@ -21,8 +21,8 @@ const NO_FENCE: u64 = u64::MAX;
 
 /// One call's lock, from before it is taken until after it is released.
 ///
-/// The engine writes, one thread at a time, and is given whom to wake for it; the caller reads. Neither
-/// waits for the other: a thread of low priority may stand still in here, and the engine must not.
+/// The engine writes, one thread at a time, and is given whom to wake for it; the caller reads. The engine
+/// never waits for the caller, whose thread may have a low priority and stand still in here.
 ///
 /// The deadline is read before each poll of the body. That a reader may see it a moment late does no harm, since
 /// every value that it can see is an end that the store has confirmed.
@@ -204,12 +204,17 @@ impl Slot {
 
     /// Ready with what `look` finds; as long as it finds nothing, this task is woken for a change.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
-        let found = look().or_else(|| {
-            self.waker.register(cx.waker());
-            // A change before that woke none.
-            look()
-        });
-        found.map_or(Poll::Pending, Poll::Ready)
+        if let Some(found) = look() {
+            return Poll::Ready(found);
+        }
+        self.waker.register(cx.waker());
+        // A change before that woke none.
+        let Some(found) = look() else {
+            return Poll::Pending;
+        };
+        // It is the program's code, and the engine may be the last to drop this slot.
+        drop(self.waker.take());
+        Poll::Ready(found)
     }
 
     fn phase(&self) -> Phase {

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     },
     /// A listener has ended.
     ListenerEnded(ListenerId),
+    /// A listener is polled by a thread that must not take the engine's mutex.
+    ListenerOutranked(ListenerId),
     /// A runtime that was to listen cannot.
     ListenerUnable,
     /// All callers are gone.

@@ -42,8 +42,8 @@ impl Deferred {
         true
     }
 
-    /// The list, if there are commands. Waits for a thread that leaves one, so not for the keeper,
-    /// and not under the engine's mutex.
+    /// The list, if there are commands. It may have to wait for a thread that leaves one, so it is not
+    /// for the keeper, and not under the engine's mutex.
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
         let any = self.any.load(Ordering::SeqCst);
         any.then(|| {
@@ -54,8 +54,8 @@ impl Deferred {
         })
     }
 
-    /// The commands, to be taken up at once, under the engine's mutex. None while a thread leaves
-    /// one: it wakes the keeper afterwards.
+    /// The commands, to be taken up at once, under the engine's mutex. None while another thread has
+    /// the list: it wakes the keeper afterwards, or takes them up itself.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
@@ -64,7 +64,7 @@ impl Deferred {
         list.map_or_else(Vec::new, |list| Locked(self, list).take())
     }
 
-    /// From now on nothing is left here. Returns what was.
+    /// From now on nothing is left here. Returns what was. Not under the engine's mutex.
     pub(super) fn close(&self) -> Vec<Command> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.closed = true;

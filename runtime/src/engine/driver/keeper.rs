@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use super::machine::Machine;
-use super::priority::Priority;
-use super::shared::{Shared, tell};
+use super::shared::Shared;
 use super::stir::Stir;
 use super::timer::Timer;
 use crate::clock::Clock;
@@ -18,24 +17,27 @@ use crate::store::LockStore;
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     timer: Timer,
+    /// Whether it has a thread of its own, which may outrank those of callers.
+    own_thread: bool,
 }
 
 impl Keeper {
     /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
-    /// of callers may hear of answers. `priority`: that of a thread of the keeper's own.
+    /// of callers may hear of answers. `own_thread`: whether the keeper has a thread of its own.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         limits: Limits,
         clock: Clock,
         listeners: bool,
-        priority: Option<Priority>,
+        own_thread: bool,
     ) -> (Self, Engine) {
         let stir = Arc::new(Stir::default());
         let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
-        let shared = Arc::new(Shared::new(machine, stir, priority));
+        let shared = Arc::new(Shared::new(machine, stir));
         let keeper = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),
+            own_thread,
         };
         (keeper, Engine::new(shared, clock))
     }
@@ -48,11 +50,18 @@ impl Keeper {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { shared, timer } = self;
+        let Self {
+            shared,
+            timer,
+            own_thread,
+        } = self;
         loop {
             // Registered first: what stirs after the look at `is_called` wakes it.
             shared.stir.register(cx.waker());
             let called = shared.stir.is_called();
+            if *own_thread {
+                shared.kept_here();
+            }
             let mut machine = shared.machine();
             shared.turn(&mut machine, called);
             let over = machine.is_over();
@@ -60,7 +69,7 @@ impl Keeper {
             machine.keeper_sleeps(timer.at());
             let news = machine.take_news();
             drop(machine);
-            tell(news);
+            shared.keeper_tells(news);
             if over {
                 return Poll::Ready(());
             }

@@ -2,7 +2,8 @@
 //!
 //! A lane is one of the store's sockets with its listener: a task on the runtime of a caller, the
 //! first to ask while the socket has none. Every thread reads under the engine's mutex, so any
-//! thread may read. Callers of the listener's runtime are told on the thread that is awake already.
+//! thread may read that may take it. Callers of the listener's runtime are told on the thread that is
+//! awake already.
 //!
 //! A runtime may be blocked, or end. Its listener tells when it ends. While requests are under way
 //! the keeper looks every [`WATCH`] whether any was answered. Where answers lie unread it reads
@@ -25,7 +26,8 @@ pub(super) const WATCH: Duration = Duration::from_millis(20);
 /// The same while only messages may come: a process whose turn has come has a second to ask.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
-/// For so long no runtime listens after a listener was late.
+/// For so long no runtime listens after a listener was late, or was polled by a thread of low
+/// priority.
 const PENALTY: Duration = Duration::from_secs(1);
 
 /// For so long no runtime listens after one could not: it has no I/O driver, or there are too many
@@ -176,6 +178,16 @@ impl Lanes {
             return true;
         }
         false
+    }
+
+    /// A listener is polled by a thread that must not read; whether the keeper is to hear in its
+    /// place. Its runtime may have such threads and others.
+    pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
+        let heard = self.end(listener);
+        if heard {
+            self.not_before = now + PENALTY;
+        }
+        heard
     }
 
     /// A runtime could not listen.

@@ -113,9 +113,12 @@ impl Machine {
         }
     }
 
-    /// A caller's thread takes up its command.
-    pub(super) fn take_up(&mut self, command: Command) {
-        self.command(command, self.now());
+    /// Takes up these commands, in this order.
+    pub(super) fn take_up(&mut self, commands: impl Iterator<Item = Command>) {
+        let now = self.now();
+        for command in commands {
+            self.command(command, now);
+        }
         self.send_on();
         self.tell_all();
     }
@@ -183,6 +186,8 @@ impl Machine {
             self.drive(true);
         }
         self.tell_all();
+        // What the keeper has asked for others may be left to a listener.
+        self.lanes.watch_from(self.waits(), self.now());
     }
 
     /// What listeners are to hear.
@@ -357,8 +362,9 @@ impl Machine {
         self.news.take()
     }
 
-    /// Calls whose commands are not taken up any more. [`stop`](Self::stop) tells them so.
-    pub(super) fn refuse(&mut self, commands: Vec<Command>) {
+    /// Calls whose commands are not taken up any more. [`stop`](Self::stop) tells them so, after
+    /// this.
+    pub(super) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
                 Command::Acquire { id, slot, .. } => {
@@ -428,6 +434,11 @@ impl Machine {
                 // What its callers ask does not wait for it.
                 self.traffic.gathered();
                 if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
+                    self.stir.hand_over();
+                }
+            }
+            Command::ListenerOutranked(listener) => {
+                if self.lanes.outranked(listener, now) {
                     self.stir.hand_over();
                 }
             }

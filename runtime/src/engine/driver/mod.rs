@@ -10,8 +10,9 @@
 //!
 //! A thread that has the mutex blocks on nothing and runs no code of the program. What is to be told
 //! becomes [`news`], and is told once the mutex is free. The system may preempt a thread that has
-//! the mutex, and then all wait. So a thread of lower [`priority`] than the keeper, which may wait
-//! for a processor for seconds, never takes it: its commands are [`deferred`] to the keeper.
+//! the mutex, and then all wait. A thread of lower [`priority`] than the keeper may wait for a
+//! processor for seconds. So it never takes the mutex: its commands are [`deferred`] to the keeper,
+//! and the [`relay`] stands between the two.
 
 mod alarms;
 mod command;
@@ -23,6 +24,7 @@ mod machine;
 mod model;
 mod news;
 mod priority;
+mod relay;
 mod shared;
 mod stir;
 mod thread;

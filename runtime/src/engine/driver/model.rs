@@ -273,9 +273,9 @@ fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
         machine.keeper_sleeps(until);
         let news = machine.take_news();
         drop(machine);
-        super::shared::tell(news);
+        shared.keeper_tells(news);
         if over {
-            return;
+            return shared.stop();
         }
         if sleep <= WATCH && time == Time::Passes {
             if server.state().requests.is_empty() {
@@ -423,7 +423,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     let stir = Arc::new(Stir::default());
     let limits = Limits::of_tests(LONG, 100);
     let machine = Machine::new(Box::new(store), limits, clock, true, Arc::clone(&stir));
-    let shared = Arc::new(Shared::new(machine, stir, None));
+    let shared = Arc::new(Shared::new(machine, stir));
     let world = Arc::new(World {
         engine: Engine::new(Arc::clone(&shared), clock),
         server: Arc::clone(&server),
@@ -502,6 +502,14 @@ fn all_are_told_where_priorities_differ() {
     check("callers of low priority", || {
         model(Fate::Lasts, Time::StandsStill, Callers::Mixed)
     });
+}
+
+#[test]
+fn all_are_told_where_priorities_differ_and_listeners_are_blocked() {
+    check(
+        "callers of low priority, and listeners that are blocked",
+        || model(Fate::Blocks, Time::Passes, Callers::Mixed),
+    );
 }
 
 /// Fails if one of these bugs is not found. Each ends in a deadlock or leaves a key behind.

@@ -8,6 +8,7 @@
 
 #[cfg(target_os = "linux")]
 use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, Ordering};
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
@@ -15,85 +16,95 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 const KNOWN: Duration = Duration::from_millis(100);
 
-/// How late a thread gets a processor, as the kernel orders threads: a greater one runs later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Priority {
-    /// Whether it runs only when no other thread wants to (`SCHED_IDLE`).
-    idle: bool,
-    /// From -20 to 19.
-    nice: i8,
-}
-
-impl Priority {
-    /// That of the present thread. Nothing is known of it on systems other than Linux, or where
-    /// `/proc` cannot be read.
-    pub(super) fn of_this_thread() -> Option<Self> {
-        #[cfg(target_os = "linux")]
-        return recent();
-        #[cfg(not(target_os = "linux"))]
-        None
-    }
-
-    /// Whether the present thread has a lower one than this.
-    pub(super) fn outranks_this_thread(self) -> bool {
-        Self::of_this_thread().is_some_and(|other| self < other)
-    }
-}
+/// How late a thread gets a processor, as the kernel orders threads: the greater runs later. It is the
+/// nice value (-20 to 19), [`IDLE`] for a thread that runs only when no other wants to, and
+/// [`REAL_TIME`] for one that runs before all others.
+type Lateness = i32;
 
 #[cfg(target_os = "linux")]
-fn recent() -> Option<Priority> {
-    thread_local! {
-        static SEEN: Cell<Option<(Instant, Option<Priority>)>> = const { Cell::new(None) };
+const IDLE: Lateness = 100;
+#[cfg(target_os = "linux")]
+const REAL_TIME: Lateness = -100;
+
+/// The priority of a keeper's thread.
+pub(super) struct KeptPriority(AtomicI32);
+
+/// The keeper has no thread of its own, or nothing is known of it.
+const NONE: Lateness = Lateness::MAX;
+
+impl Default for KeptPriority {
+    fn default() -> Self {
+        Self(AtomicI32::new(NONE))
     }
-    let recent = |seen: &Cell<Option<(Instant, Option<Priority>)>>| {
+}
+
+impl KeptPriority {
+    /// The keeper is on this thread.
+    pub(super) fn is_of_this_thread(&self) {
+        self.0.store(recent().unwrap_or(NONE), Ordering::Relaxed);
+    }
+
+    /// Whether the present thread runs later than the keeper. `false` on systems other than Linux,
+    /// and where `/proc` cannot be read.
+    pub(super) fn outranks_this_thread(&self) -> bool {
+        let kept = self.0.load(Ordering::Relaxed);
+        kept != NONE && recent().is_some_and(|lateness| kept < lateness)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn recent() -> Option<Lateness> {
+    None
+}
+
+/// That of the present thread, within [`KNOWN`].
+#[cfg(target_os = "linux")]
+fn recent() -> Option<Lateness> {
+    type Seen = Cell<Option<(Instant, Option<Lateness>)>>;
+    thread_local! {
+        static SEEN: Seen = const { Cell::new(None) };
+    }
+    let recent = |seen: &Seen| {
         let now = Instant::now();
-        if let Some((at, priority)) = seen.get()
+        let before = seen.get();
+        if let Some((at, lateness)) = before
             && now.duration_since(at) < KNOWN
         {
-            return priority;
+            return lateness;
         }
-        let priority = read();
-        seen.set(Some((now, priority)));
-        priority
+        // There may be too many open files just now.
+        let lateness = read().or(before.and_then(|(_, lateness)| lateness));
+        seen.set(Some((now, lateness)));
+        lateness
     };
     SEEN.try_with(recent).unwrap_or_else(|_| read())
 }
 
 #[cfg(target_os = "linux")]
-fn read() -> Option<Priority> {
-    parse(&std::fs::read_to_string("/proc/thread-self/stat").ok()?)
+fn read() -> Option<Lateness> {
+    // A thread's name need not be UTF-8.
+    let stat = std::fs::read("/proc/thread-self/stat").ok()?;
+    parse(&String::from_utf8_lossy(&stat))
 }
 
 /// See `proc_pid_stat(5)`: fields 19 and 41.
 #[cfg(target_os = "linux")]
-fn parse(stat: &str) -> Option<Priority> {
-    const SCHED_IDLE: &str = "5";
+fn parse(stat: &str) -> Option<Lateness> {
     // The second field is the thread's name, which may hold anything, `)` too.
     let (_, third_on) = stat.rsplit_once(')')?;
     let mut fields = third_on.split_ascii_whitespace();
     let nice = fields.nth(19 - 3)?.parse().ok()?;
-    let idle = fields.nth(41 - 20)? == SCHED_IDLE;
-    Some(Priority { idle, nice })
+    // See `sched(7)`.
+    Some(match fields.nth(41 - 20)? {
+        "1" | "2" | "6" => REAL_TIME,
+        "5" => IDLE,
+        _ => nice,
+    })
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-
-    const USUAL: Priority = Priority {
-        idle: false,
-        nice: 0,
-    };
-
-    #[test]
-    fn a_nicer_thread_and_an_idle_one_run_later() {
-        let nice = Priority { nice: 1, ..USUAL };
-        let idle = Priority {
-            idle: true,
-            nice: -20,
-        };
-        assert!(USUAL < nice && nice < idle);
-    }
 
     /// The line of a thread as Linux 6.12 writes it.
     #[test]
@@ -104,23 +115,22 @@ mod tests {
                  0 0 0 0 0 0 17 1 0 {policy} 0 0 0 24 25 26 27 28 29 30 0"
             )
         };
-        assert_eq!(parse(&line("0", "0")), Some(USUAL));
-        let nice = Priority {
-            idle: false,
-            nice: 19,
-        };
-        assert_eq!(parse(&line("19", "3")), Some(nice));
-        let idle = Priority {
-            idle: true,
-            nice: 0,
-        };
-        assert_eq!(parse(&line("0", "5")), Some(idle));
+        assert_eq!(parse(&line("0", "0")), Some(0));
+        assert_eq!(parse(&line("19", "3")), Some(19));
+        assert_eq!(parse(&line("-20", "5")), Some(IDLE));
+        assert_eq!(parse(&line("0", "1")), Some(REAL_TIME));
         assert_eq!(parse("7 (a) R 1"), None);
     }
 
     #[test]
-    fn this_thread_has_one() {
-        let priority = Priority::of_this_thread().expect("Linux has /proc");
-        assert!(!priority.outranks_this_thread());
+    fn a_keeper_outranks_threads_that_run_later() {
+        let here = recent().expect("Linux has /proc");
+        for (kept, outranks) in [(here - 1, true), (here, false), (NONE, false)] {
+            let kept = KeptPriority(AtomicI32::new(kept));
+            assert_eq!(kept.outranks_this_thread(), outranks);
+        }
+        let kept = KeptPriority::default();
+        kept.is_of_this_thread();
+        assert_eq!(kept.0.into_inner(), here);
     }
 }

@@ -10,7 +10,8 @@ use super::deferred::{Deferred, Locked};
 use super::lane::{self, Begun, ListenerId};
 use super::machine::Machine;
 use super::news::News;
-use super::priority::Priority;
+use super::priority::KeptPriority;
+use super::relay::Relay;
 use super::stir::Stir;
 use crate::seeded::seeded;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +24,9 @@ pub(super) struct Shared {
     pub(super) stir: Arc<Stir>,
     /// What threads of lower priority than the keeper's ask, as they never take the mutex.
     deferred: Deferred,
-    /// The keeper's, if that is known.
-    priority: Option<Priority>,
+    relay: Relay,
+    /// The keeper's, if it has a thread of its own.
+    priority: KeptPriority,
     stopped: AtomicBool,
 }
 
@@ -40,13 +42,13 @@ pub(super) enum Heard {
 }
 
 impl Shared {
-    /// `priority`: that of the keeper's thread, if it has one of its own.
-    pub(super) fn new(machine: Machine, stir: Arc<Stir>, priority: Option<Priority>) -> Self {
+    pub(super) fn new(machine: Machine, stir: Arc<Stir>) -> Self {
         Self {
             machine: Mutex::new(machine),
             stir,
             deferred: Deferred::default(),
-            priority,
+            relay: Relay::default(),
+            priority: KeptPriority::default(),
             stopped: AtomicBool::new(false),
         }
     }
@@ -65,9 +67,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes up a caller's command, unless the engine has stopped. Where listeners are wanted, and
-    /// there is a `runtime` for them: those that are to be made, after this, as a runtime that ends
-    /// drops a task at once, and with it what it has.
+    /// Takes up a caller's command, unless the engine has stopped. Returns the listeners to spawn, if
+    /// some are wanted and there is a `runtime` for them. They are spawned after this: a runtime that
+    /// ends drops a task at once, and a listener that is dropped takes the mutex.
     pub(super) fn take_up<R>(
         &self,
         command: Command,
@@ -78,11 +80,9 @@ impl Shared {
         if machine.is_stopped() {
             return Err(stopped());
         }
+        let earlier = earlier.map(Locked::take).unwrap_or_default();
+        self.take_up_all(&mut machine, earlier.into_iter().chain([command]));
         let begun = self.worked(&mut machine, |machine| {
-            for earlier in earlier.into_iter().flat_map(Locked::take) {
-                machine.take_up(earlier);
-            }
-            machine.take_up(command);
             let runtime = machine.wants_listeners().then(runtime)??;
             Some((runtime, machine.lanes().begin()))
         });
@@ -90,9 +90,18 @@ impl Shared {
         Ok(begun.flatten())
     }
 
+    /// Takes up all of these, or tells their calls that the engine has stopped.
+    fn take_up_all(&self, machine: &mut Machine, mut commands: impl Iterator<Item = Command>) {
+        let done = self.worked(machine, |machine| machine.take_up(&mut commands));
+        if done.is_none() {
+            machine.refuse(commands);
+            machine.stop(&stopped());
+        }
+    }
+
     /// Whether the present thread must not take the mutex.
     fn is_outranked(&self) -> bool {
-        self.priority.is_some_and(Priority::outranks_this_thread)
+        self.priority.outranks_this_thread()
     }
 
     /// Leaves a command to the keeper, unless the engine has stopped.
@@ -100,25 +109,37 @@ impl Shared {
         if !self.deferred.leave(command) {
             return Err(stopped());
         }
-        if !seeded!(DeferredUnheard) {
+        if !seeded!(DeferredUnheard) && !self.relay.calls_keeper() {
             self.stir.wake_keeper();
         }
         Ok(())
     }
 
+    /// The keeper is on this thread, which is its own.
+    pub(super) fn kept_here(&self) {
+        self.priority.is_of_this_thread();
+    }
+
     /// The keeper works the machine, after what was left to it.
     pub(super) fn turn(&self, machine: &mut Machine, called: bool) {
-        for command in self.deferred.try_take() {
-            machine.take_up(command);
+        let deferred = self.deferred.try_take();
+        if !deferred.is_empty() {
+            self.relay.start(&self.stir);
+            self.take_up_all(machine, deferred.into_iter());
         }
         machine.turn(called);
+    }
+
+    /// The keeper tells what there is to tell, after the machine has been given up.
+    pub(super) fn keeper_tells(&self, news: Option<News>) {
+        self.relay.tell(news);
     }
 
     /// A listener hears that something has come.
     pub(super) fn hear(&self, listener: ListenerId) -> Heard {
         if self.is_outranked() {
             // Its runtime has threads that must not read.
-            self.unable();
+            self.say(Command::ListenerOutranked(listener));
             return Heard::InVain;
         }
         let mut machine = self.machine();
@@ -179,13 +200,16 @@ impl Shared {
     /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it
     /// for ever.
     pub(super) fn stop(&self) {
+        // Before the mutex, as `take_up` has both in this order.
+        let deferred = self.deferred.close();
         let mut machine = self.machine();
         self.stopped.store(true, Ordering::SeqCst);
-        machine.refuse(self.deferred.close());
+        machine.refuse(deferred.into_iter());
         machine.stop(&stopped());
         let news = machine.take_news();
         drop(machine);
         tell(news);
+        self.relay.end();
     }
 
     /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine

@@ -13,7 +13,8 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 #[derive(Default)]
 pub(super) struct Stir {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken. No thread waits here for another.
+    /// The keeper's task, until it has been woken. No thread of low priority uses this: if it stood
+    /// still in here, the next one to wake the keeper would leave that to it.
     keeper: AtomicWaker,
 }
 
@@ -65,7 +66,7 @@ impl Stir {
 
     /// Wakes the keeper to look at the time.
     pub(super) fn wake_keeper(&self) {
-        // Once: to wake a thread that is awake costs a system call, too.
+        // Takes the waker, so that the keeper is woken once: that costs a system call.
         self.keeper.wake();
     }
 }

@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use super::keeper::Keeper;
-use super::priority::Priority;
 use crate::LockError;
 use crate::clock::Clock;
 use crate::engine::core::Limits;
@@ -38,7 +37,7 @@ pub(crate) async fn start(
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false, None);
+            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false, false);
             tokio::spawn(keeper.run());
             Ok(engine)
         }
@@ -77,8 +76,7 @@ async fn start_thread(
             };
             // Whether a runtime can listen is found out by a panic, if it cannot.
             let listeners = cfg!(panic = "unwind");
-            let priority = Priority::of_this_thread();
-            let (keeper, engine) = Keeper::new(store, limits, clock, listeners, priority);
+            let (keeper, engine) = Keeper::new(store, limits, clock, listeners, true);
             // If nobody waits any more the engine is dropped here, and the keeper ends at once.
             let _ = started.send(Ok(engine));
             keeper.run().await;
