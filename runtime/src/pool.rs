@@ -47,8 +47,8 @@ const IN_FLIGHT: usize = 4096;
 /// blocked runtime leaves unread are read by the engine's thread after about 40 ms. A call never
 /// blocks its thread for an answer. It may block for the engine's mutex, usually some 10 µs, and
 /// longer if the system preempts the thread that has it. On Linux a thread of lower priority than the
-/// engine's (`nice`, `SCHED_IDLE`) leaves its requests to that thread, and so delays no other call and
-/// no renewal. The engine's thread has the priority of the thread that connects the pool.
+/// engine's (`nice`, `SCHED_IDLE`) never takes it, so that it delays no renewal: it leaves its requests
+/// to the engine's thread. That has the priority of the thread that connects the pool.
 ///
 /// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
 /// the child's own pool after the `fork`.
@@ -406,7 +406,7 @@ impl LockPoolBuilder {
     /// client that tries at least every 250 ms gets it.
     ///
     /// By default a key that is never free otherwise is left free for 300 ms of every 1.3 s, 23 %.
-    /// A call that waits then waits up to 300 ms longer (`docs/reliability.md`). A call that does
+    /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call that does
     /// not queue is refused with [`LockError::Contended`] in a pause. Where every client is
     /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.
     ///

@@ -47,11 +47,11 @@ fn tests_elsewhere_are_run_with_their_bugs() {
 /// Fails if the documentation has another table of the bugs than `scripts/chaos bugs` prints.
 #[test]
 fn the_documented_tables_are_true() {
-    let docs = include_str!("../../docs/reliability.md");
+    let docs = include_str!("../../docs/reliability/harness.md");
     let cases = CASES.iter().map(Case::row);
     for row in cases.chain(ELSEWHERE.iter().map(Elsewhere::row)) {
         let times = docs.lines().filter(|line| **line == *row).count();
-        assert_eq!(times, 1, "docs/reliability.md: {row}");
+        assert_eq!(times, 1, "docs/reliability/harness.md: {row}");
     }
 }
 

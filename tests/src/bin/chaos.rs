@@ -20,7 +20,7 @@ use leasehold_tests::oracle;
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// Faults against real servers and processes, with an oracle that watches: every requirement of
-/// docs/reliability.md with its full number. Exit code 1: a promise was broken.
+/// docs/reliability/results.md with its full number. Exit code 1: a promise was broken.
 #[derive(Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 struct Command {

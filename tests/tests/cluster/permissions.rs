@@ -20,7 +20,7 @@ fn user(cluster: &Cluster, rules: &[&str]) -> String {
 async fn the_smallest_set_can_do_everything() {
     let cluster = Setup::new().start();
     let rule = permissions_in_cluster();
-    let documented = include_str!("../../../docs/deployments.md");
+    let documented = include_str!("../../../docs/stores/redis.md");
     let of_clusters = rule.find("+asking").expect("it is asked for");
     assert!(documented.contains(&rule[of_clusters..]), "{rule}");
     let rules: Vec<_> = rule.split(' ').collect();

@@ -32,7 +32,7 @@ fn smallest() -> (&'static [&'static str], String) {
 async fn the_smallest_set_can_do_everything() {
     let server = ServerOptions::new().append_only().start();
     let (_, rule) = smallest();
-    let documented = include_str!("../../../docs/deployments.md");
+    let documented = include_str!("../../../docs/stores/redis.md");
     assert!(documented.contains(&rule), "the documentation has another");
     let rules: Vec<_> = rule.split(' ').collect();
     let url = user(&server, &rules);

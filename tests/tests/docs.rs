@@ -1,0 +1,146 @@
+//! The documentation's links and paths lead somewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All pages that people read in the repository.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "scripts/README.md",
+        "CHANGELOG.md",
+        "macros/src/attribute.md",
+    ]
+    .map(|page| root().join(page))
+    .to_vec();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+/// The text without what stands in fences.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let outside = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    outside.collect::<Vec<_>>().join("\n")
+}
+
+/// What follows `](` up to the bracket's end, for each link in a text.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+}
+
+/// What stands between single backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// The name by which a heading is linked to.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter_map(|c| match c {
+        ' ' => Some('-'),
+        '-' | '_' => Some(c),
+        _ if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+fn has_anchor(page: &str, name: &str) -> bool {
+    let prose = prose(page);
+    let mut headings = prose.lines().filter(|line| line.starts_with('#'));
+    headings.any(|line| anchor(line.trim_start_matches('#').trim()) == name)
+}
+
+/// Fails if a link between pages of the repository leads nowhere.
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let (mut broken, mut looked_at) = (Vec::new(), 0);
+    for page in pages() {
+        let text = read(&page);
+        for link in links(&prose(&text)) {
+            // Of rustdoc, or of the web.
+            let is_path = link.contains(".md") || link.contains('/') || link.starts_with('#');
+            if link.contains("://") || !is_path || link.contains("::") {
+                continue;
+            }
+            looked_at += 1;
+            let (file, name) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.with_file_name("").join(file),
+            };
+            let leads = match name {
+                "" => target.exists(),
+                name => target.exists() && has_anchor(&read(&target), name),
+            };
+            if !leads {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(40 < looked_at, "only {looked_at} links were found");
+}
+
+/// Fails if a page of `docs/` cannot be found from its index.
+#[test]
+fn the_index_names_all_pages() {
+    let docs = root().join("docs");
+    let mut indexed = Vec::new();
+    for index in ["README.md", "stores/README.md"] {
+        let index = docs.join(index);
+        for link in links(&read(&index)) {
+            indexed.extend(index.with_file_name(link).canonicalize());
+        }
+        indexed.push(index.canonicalize().expect("it was read"));
+    }
+    for page in pages() {
+        let page = page.canonicalize().expect("it was found");
+        let expected = page.starts_with(docs.canonicalize().expect("a folder"));
+        assert!(!expected || indexed.contains(&page), "{}", page.display());
+    }
+}
+
+/// Fails if a file that the architecture or the glossary names is not there.
+#[test]
+fn named_files_are_there() {
+    for (page, least) in [("docs/architecture.md", 50), ("docs/glossary.md", 30)] {
+        let text = read(&root().join(page));
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        let mut seen = 0;
+        for path in rows.flat_map(quoted).filter(|path| {
+            path.contains('/') || Path::new(path).extension().is_some_and(|end| end == "rs")
+        }) {
+            let places = [root().join(path), root().join("runtime/src").join(path)];
+            assert!(places.iter().any(|place| place.exists()), "{page}: {path}");
+            seen += 1;
+        }
+        assert!(least < seen, "{page} names {seen} files");
+    }
+}
