@@ -33,7 +33,7 @@ pub(crate) enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The page; what stands between its markers is replaced, and the plot is put beside it
-        #[arg(long, default_value = "docs/performance.md")]
+        #[arg(long, default_value = "docs/performance/results.md")]
         page: PathBuf,
     },
     /// A process that computes beside a row; the program starts these itself

@@ -9,7 +9,7 @@
 //! | `process`, `crew`, `harness` | the same seen by the harness: one process, those of one measurement, the run |
 //! | `overlap`, `figures`, `overhead` | what the records say; what needs no server |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
-//! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance.md |
+//! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance/results.md |
 
 mod args;
 mod bound;
