@@ -227,3 +227,21 @@ fn connections_are_cut_left_half_open_and_refused() {
     let refused = redis::Client::open(proxy.url()).expect("a URL");
     assert!(refused.get_connection_with_timeout(LONG).is_err());
 }
+
+/// Fails if a run that plays nothing of what was asked for passes.
+#[test]
+#[cfg(feature = "harness")]
+fn a_requirement_that_does_not_run_here_is_told() {
+    for asked in [&["--requirement", "13"][..], &["--requirement", "99"]] {
+        let chaos = std::process::Command::new(env!("CARGO_BIN_EXE_chaos"))
+            .args(asked)
+            .output()
+            .expect("it starts");
+        assert_eq!(chaos.status.code(), Some(1), "{asked:?}");
+        let said = String::from_utf8_lossy(&chaos.stderr);
+        assert!(
+            said.contains(asked[1]) && said.contains("--deployment"),
+            "{said}"
+        );
+    }
+}

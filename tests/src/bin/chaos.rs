@@ -227,6 +227,14 @@ impl Plan {
         plan
     }
 
+    /// A requirement that was asked for, and that is not planned.
+    fn unplanned<'a>(&self, asked: &'a [u8]) -> Option<&'a u8> {
+        let first = self.first.lock().expect("nobody else has it");
+        let mut planned = self.beside.iter().chain(first.iter()).chain(&self.last);
+        let planned: Vec<_> = planned.by_ref().map(|(plan, _)| plan.number).collect();
+        asked.iter().find(|number| !planned.contains(number))
+    }
+
     fn next(&self) -> Option<Part> {
         self.first
             .lock()
@@ -241,6 +249,13 @@ fn full(options: &Full) -> bool {
     let started = Instant::now();
     let time = Duration::from_secs_f64(options.minutes * 60.0);
     let plan = Plan::new(options);
+    if let Some(number) = plan.unplanned(&options.requirement) {
+        eprintln!(
+            "requirement {number} does not run here: there is none of this number, or it needs another \
+             --store or --deployment; docs/reliability/harness.md says which"
+        );
+        return false;
+    }
     let ground = |store, time| Ground {
         program: program(),
         folder: options.folder.clone(),

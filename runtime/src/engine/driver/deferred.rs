@@ -18,6 +18,8 @@ pub(super) struct Deferred {
     list: Mutex<List>,
     /// Whether there are commands. Whoever has left one sees that it is so.
     any: AtomicBool,
+    /// Whether there ever were.
+    used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -38,8 +40,14 @@ impl Deferred {
             return false;
         }
         list.commands.push(command);
+        self.used.store(true, Ordering::SeqCst);
         self.any.store(true, Ordering::SeqCst);
         true
+    }
+
+    /// Whether a thread of low priority has ever left a command.
+    pub(super) fn was_used(&self) -> bool {
+        self.used.load(Ordering::SeqCst)
     }
 
     /// The list, if there are commands. It may have to wait for a thread that leaves one, so it is not

@@ -34,6 +34,9 @@ impl Keeper {
         let stir = Arc::new(Stir::default());
         let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
         let shared = Arc::new(Shared::new(machine, stir));
+        if own_thread {
+            shared.kept_here();
+        }
         let keeper = Self {
             shared: Arc::clone(&shared),
             timer: Timer::new(clock),

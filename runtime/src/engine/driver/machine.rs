@@ -392,9 +392,11 @@ impl Machine {
         self.news.unanswered.extend(shutdowns);
         self.news.alarms.extend(self.alarms.take());
         self.lanes.follow(Vec::new());
-        self.life = Life::Stopped;
         // Its connections are of no use any more.
-        self.news.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
+        if self.life != Life::Stopped {
+            self.news.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
+        }
+        self.life = Life::Stopped;
         self.stir.hand_over();
     }
 

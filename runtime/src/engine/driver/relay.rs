@@ -1,9 +1,12 @@
-//! The relay: a thread between the keeper and threads of low priority.
+//! The relay: two threads between the keeper and threads of low priority.
 //!
 //! To wake a thread, and to wake a task on its runtime, takes locks of the library that runs them. A
 //! thread of low priority may be stopped while it has one. So such a thread does not wake the keeper,
-//! and the keeper does not wake its tasks: both leave that to the relay, which has the keeper's
-//! priority and may wait. The keeper starts it with the first command that was [`deferred`].
+//! and the keeper does not wake its tasks. Both leave that to a thread that has the keeper's priority
+//! and may wait: the *caller* wakes the keeper, and the *teller* tells its news. They are two, as a
+//! thread of low priority may also be stopped while it wakes the caller.
+//!
+//! The keeper starts both when a command was [`deferred`] for the first time.
 //!
 //! [`deferred`]: super::deferred
 
@@ -20,78 +23,97 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// What leads to the relay, before it is started too.
 #[derive(Default)]
 pub(super) struct Relay {
-    thread: OnceLock<Thread>,
+    /// Without them, where the process may have no further thread, everything is done directly.
+    threads: OnceLock<Option<Threads>>,
     tasks: Arc<Tasks>,
+}
+
+struct Threads {
+    caller: Thread,
+    teller: Thread,
 }
 
 /// What the relay is to do.
 #[derive(Default)]
 struct Tasks {
-    /// What the keeper has to tell. No thread of low priority takes this mutex.
-    news: Mutex<Vec<News>>,
     /// Whether the keeper is to be woken.
     calls: AtomicBool,
+    /// What the keeper has to tell. No thread of low priority takes this mutex.
+    news: Mutex<Vec<News>>,
     ended: AtomicBool,
 }
 
 impl Relay {
-    /// Starts the relay, on a thread that is of this one's priority. Where there can be no further
-    /// thread, everything is done without it.
+    /// Starts the relay, with this thread's priority, unless that was done or tried before. Only the
+    /// keeper does, and not under the engine's mutex.
     pub(super) fn start(&self, stir: &Arc<Stir>) {
-        if self.thread.get().is_some() {
-            return;
-        }
-        let (tasks, stir) = (Arc::clone(&self.tasks), Arc::clone(stir));
-        let started = thread::Builder::new()
-            .name("leasehold-relay".to_owned())
-            .spawn(move || tasks.run(&stir));
-        if let Ok(started) = started {
-            // Only the keeper starts it.
-            let _ = self.thread.set(started.thread().clone());
-        }
+        self.threads.get_or_init(|| {
+            let (tasks, stir) = (Arc::clone(&self.tasks), Arc::clone(stir));
+            let caller = spawn("leasehold-call", move || tasks.call(&stir))?;
+            let tasks = Arc::clone(&self.tasks);
+            let Some(teller) = spawn("leasehold-tell", move || tasks.tell()) else {
+                self.tasks.ended.store(true, Ordering::SeqCst);
+                caller.unpark();
+                return None;
+            };
+            Some(Threads { caller, teller })
+        });
+    }
+
+    fn threads(&self) -> Option<&Threads> {
+        self.threads.get()?.as_ref()
     }
 
     /// A thread of low priority wants the keeper to be woken; whether the relay will.
     pub(super) fn calls_keeper(&self) -> bool {
-        let thread = self.thread.get();
-        if let Some(thread) = thread {
+        let threads = self.threads();
+        if let Some(threads) = threads {
             self.tasks.calls.store(true, Ordering::SeqCst);
-            thread.unpark();
+            threads.caller.unpark();
         }
-        thread.is_some()
+        threads.is_some()
     }
 
     /// The keeper has something to tell.
     pub(super) fn tell(&self, news: Option<News>) {
-        let Some(news) = news else {
-            return;
-        };
-        match self.thread.get() {
-            Some(thread) => {
+        match (self.threads(), news) {
+            (Some(threads), Some(news)) => {
                 self.tasks.news().push(news);
-                thread.unpark();
+                threads.teller.unpark();
             }
-            None => tell(Some(news)),
+            (_, news) => tell(news),
         }
     }
 
     /// The relay tells what it has, and ends.
     pub(super) fn end(&self) {
         self.tasks.ended.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
+        if let Some(threads) = self.threads() {
+            threads.caller.unpark();
+            threads.teller.unpark();
         }
     }
 }
 
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Option<Thread> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.ok().map(|started| started.thread().clone())
+}
+
 impl Tasks {
-    fn run(&self, stir: &Stir) {
-        loop {
-            // Looked at first: what is left before the end is told.
-            let ended = self.ended.load(Ordering::SeqCst);
+    fn call(&self, stir: &Stir) {
+        while !self.ended.load(Ordering::SeqCst) {
             if self.calls.swap(false, Ordering::SeqCst) {
                 stir.wake_keeper();
             }
+            thread::park();
+        }
+    }
+
+    fn tell(&self) {
+        loop {
+            // Looked at first: what is left before the end is told.
+            let ended = self.ended.load(Ordering::SeqCst);
             let news = mem::take(&mut *self.news());
             for news in news {
                 tell(Some(news));

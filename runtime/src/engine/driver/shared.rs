@@ -122,9 +122,12 @@ impl Shared {
 
     /// The keeper works the machine, after what was left to it.
     pub(super) fn turn(&self, machine: &mut Machine, called: bool) {
+        // What is deferred to an engine that has stopped is refused when the keeper ends.
+        if machine.is_stopped() {
+            return;
+        }
         let deferred = self.deferred.try_take();
         if !deferred.is_empty() {
-            self.relay.start(&self.stir);
             self.take_up_all(machine, deferred.into_iter());
         }
         machine.turn(called);
@@ -132,6 +135,9 @@ impl Shared {
 
     /// The keeper tells what there is to tell, after the machine has been given up.
     pub(super) fn keeper_tells(&self, news: Option<News>) {
+        if self.deferred.was_used() {
+            self.relay.start(&self.stir);
+        }
         self.relay.tell(news);
     }
 

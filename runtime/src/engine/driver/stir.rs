@@ -13,8 +13,8 @@ use crate::sync::atomic::{AtomicU8, Ordering};
 #[derive(Default)]
 pub(super) struct Stir {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken. No thread of low priority uses this: if it stood
-    /// still in here, the next one to wake the keeper would leave that to it.
+    /// The keeper's task, until it has been woken. A thread of low priority uses this once at most, as
+    /// long as there is no relay: while it stood still in here, all would leave the wake-up to it.
     keeper: AtomicWaker,
 }
 
