@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use tokio::sync::Notify;
 
 use super::ticket::Removal;
@@ -14,6 +13,7 @@ use crate::clock::{Clock, Instant};
 use crate::full_key::FullKey;
 use crate::seeded::seeded;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use crate::sync::{Mutex, PoisonError};
 use crate::{Fence, LockError};
 
 /// No store gives this number: what it gives fits a `BIGINT`.
@@ -42,8 +42,9 @@ pub(crate) struct Slot {
     fence: AtomicU64,
     /// Whether a lock that was held alone has become a share.
     shared: AtomicBool,
-    /// The task that waits for the grant, polls the body, or waits for the release.
-    waker: AtomicWaker,
+    /// The task that waits for the grant, polls the body, or waits for the release. The engine only tries
+    /// this mutex.
+    waker: Mutex<Option<Waker>>,
     /// Whether that task has asked after the release, and not only polled the body.
     awaits_release: AtomicBool,
     /// Told once, when the lock is not held any more.
@@ -115,7 +116,7 @@ impl Slot {
             error: OnceLock::new(),
             fence: AtomicU64::new(NO_FENCE),
             shared: AtomicBool::new(false),
-            waker: AtomicWaker::new(),
+            waker: Mutex::new(None),
             awaits_release: AtomicBool::new(false),
             over: Notify::new(),
             watched: AtomicBool::new(false),
@@ -207,14 +208,36 @@ impl Slot {
         if let Some(found) = look() {
             return Poll::Ready(found);
         }
-        self.waker.register(cx.waker());
-        // A change before that woke none.
+        self.remember(cx.waker());
+        fence(Ordering::SeqCst);
+        // A change before that woke none: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // It is the program's code, and the engine may be the last to drop this slot.
-        drop(self.waker.take());
+        // The engine may be the last to drop this slot.
+        drop(self.take_waker());
         Poll::Ready(found)
+    }
+
+    /// This task is woken from now on. A waker is the program's code: to clone or drop it may use this
+    /// pool. So that happens outside of the mutex.
+    fn remember(&self, waker: &Waker) {
+        let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
+            return;
+        }
+        let waker = waker.clone();
+        let earlier = lock().replace(waker);
+        drop(earlier);
+    }
+
+    /// The waker, unless a thread that has the mutex is about to look at the phase itself.
+    fn take_waker(&self) -> Option<Waker> {
+        match self.waker.try_lock() {
+            Ok(mut waker) => waker.take(),
+            Err(TryLockError::Poisoned(waker)) => waker.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn phase(&self) -> Phase {
@@ -307,7 +330,7 @@ impl Slot {
 
     /// The caller is gone. Returns its waker, to be dropped outside of the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
-        self.waker.take().map(Parting::Drop)
+        self.take_waker().map(Parting::Drop)
     }
 
     /// The engine is gone: nothing is granted or kept any more.
@@ -325,10 +348,12 @@ impl Slot {
         self.enter(phase).map(Parting::Wake)
     }
 
-    /// The next phase. Whoever registers at the same time looks again after that.
+    /// The next phase. A caller that has the waker's mutex just now looks at the phase after that: the
+    /// fences order the phase and the mutex, so that one of the two sees the other.
     fn enter(&self, phase: Phase) -> Option<Waker> {
         self.phase.store(phase as u8, Ordering::SeqCst);
-        self.waker.take()
+        fence(Ordering::SeqCst);
+        self.take_waker()
     }
 }
 

@@ -1,21 +1,21 @@
 //! The waker that a store is polled with, whichever thread polls it.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use atomic_waker::AtomicWaker;
-
 use crate::seeded::seeded;
 use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{Mutex, PoisonError};
 
 /// Wakes the keeper when something stirs in the store, unless a thread is polling the store: that
 /// thread looks again.
 #[derive(Default)]
 pub(super) struct Stir {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken. A thread of low priority uses this once at most, as
-    /// long as there is no relay: while it stood still in here, all would leave the wake-up to it.
-    keeper: AtomicWaker,
+    /// The keeper's task, until it has been woken. Threads of low priority use this only until there is a
+    /// relay: while one stood still in here, all others would wait for it.
+    keeper: Mutex<Option<Waker>>,
 }
 
 const CALM: u8 = 0;
@@ -29,7 +29,11 @@ const STIRRED: u8 = 3;
 impl Stir {
     /// The keeper is about to work, and is woken for what happens from now on.
     pub(super) fn register(&self, keeper: &Waker) {
-        self.keeper.register(keeper);
+        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *place {
+            Some(place) => place.clone_from(keeper),
+            None => *place = Some(keeper.clone()),
+        }
     }
 
     /// Whether something has stirred that the keeper was woken for and nobody has looked at.
@@ -66,8 +70,11 @@ impl Stir {
 
     /// Wakes the keeper to look at the time.
     pub(super) fn wake_keeper(&self) {
-        // Takes the waker, so that the keeper is woken once: that costs a system call.
-        self.keeper.wake();
+        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once: to wake a thread that is awake costs a system call, too.
+        if let Some(keeper) = mem::take(&mut *place) {
+            keeper.wake();
+        }
     }
 }
 
