@@ -50,8 +50,8 @@ impl Deferred {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// The list, if there are commands. It may have to wait for a thread that leaves one, so it is not
-    /// for the keeper, and not under the engine's mutex.
+    /// The list, if there are commands. It may have to wait for a thread that leaves one. So it is
+    /// not for the keeper, and not under the engine's mutex.
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
         let any = self.any.load(Ordering::SeqCst);
         any.then(|| {
@@ -62,8 +62,8 @@ impl Deferred {
         })
     }
 
-    /// The commands, to be taken up at once, under the engine's mutex. None while another thread has
-    /// the list: it wakes the keeper afterwards, or takes them up itself.
+    /// The commands, to be taken up at once, under the engine's mutex. None while another thread
+    /// has the list: it wakes the keeper afterwards, or takes them up itself.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();

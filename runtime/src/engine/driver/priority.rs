@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 #[cfg(target_os = "linux")]
 use rustix::time::{ClockId, clock_gettime};
 
-/// For so long, in milliseconds, a thread's priority is taken to be what it was. To ask for it takes
-/// about 10 us.
+/// For so long, in milliseconds, a thread's priority is taken to be what it was. To ask for it is to
+/// read a file.
 #[cfg(target_os = "linux")]
 const KNOWN: i64 = 100;
 
@@ -82,7 +82,7 @@ fn recent() -> Option<Lateness> {
     SEEN.try_with(recent).unwrap_or_else(|_| read())
 }
 
-/// To the tick of the system, a few milliseconds, which takes 5 ns instead of 25.
+/// To the tick of the system, a few milliseconds, which is cheaper to read.
 #[cfg(target_os = "linux")]
 fn millis() -> i64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
