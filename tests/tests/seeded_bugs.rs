@@ -32,7 +32,7 @@ fn tests_elsewhere_are_run_with_their_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     for elsewhere in ELSEWHERE {
         let file = match elsewhere.program {
-            "leasehold" => tests.join("../runtime/src/seeded.rs"),
+            "leasehold" => tests.join("../runtime/src/testing/seeded_bugs.rs"),
             "models" => tests.join("../runtime/src/engine/driver/model.rs"),
             program => tests.join(format!("tests/{program}.rs")),
         };

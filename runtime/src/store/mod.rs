@@ -1,14 +1,19 @@
 //! Lock stores: the one interface that a store implements, and the stores.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::full_key::FullKey;
-use crate::token::Token;
-use crate::{Fence, LockError};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::error::LockError;
+use crate::fence::Fence;
 
+#[cfg(feature = "redis")]
+mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
 pub(crate) mod memory;
@@ -16,19 +21,7 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
-
-#[cfg(feature = "redis")]
-mod aside;
-mod target;
-
-#[cfg(any(test, feature = "__test"))]
-pub(crate) mod conformance;
-#[cfg(feature = "__test")]
-pub(crate) mod interleave;
-#[cfg(feature = "__test")]
-mod nothing;
-
-pub(crate) use target::{Options, Target};
+pub(crate) mod target;
 
 /// Where locks are kept.
 ///
@@ -62,6 +55,10 @@ pub(crate) trait LockStore: Send {
         None
     }
 }
+
+/// A store that is being connected.
+pub(crate) type Connecting =
+    Pin<Box<dyn Future<Output = Result<Box<dyn LockStore>, LockError>> + Send>>;
 
 /// A socket that answers come on.
 pub(crate) trait Socket: Send + Sync {

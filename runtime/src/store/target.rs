@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use super::Connecting;
 use super::memory::{MemoryStore, Space};
-use crate::check::{CheckReport, Finding};
-use crate::clock::Clock;
-use crate::engine::Connecting;
-use crate::reporter;
-use crate::{LockError, Replicas};
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::check_report::{CheckReport, Finding};
+use crate::error::LockError;
+use crate::replicas::Replicas;
 
 /// The stores that a URL can name.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port` or `memory://`";
@@ -23,11 +24,11 @@ pub(crate) enum Target {
     #[cfg(feature = "__test")]
     Nothing,
     #[cfg(feature = "redis")]
-    Redis(Box<super::redis::Origin>, Option<Replicas>),
+    Redis(Box<super::redis::master_address::Origin>, Option<Replicas>),
     #[cfg(feature = "redis")]
-    Cluster(Box<super::cluster::Address>),
+    Cluster(Box<super::cluster::address::Address>),
     #[cfg(feature = "redis")]
-    Redlock(Box<super::redlock::Address>),
+    Redlock(Box<super::redlock::address::Address>),
 }
 
 /// How to connect.
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     /// The most replicas that were ever seen at once.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     #[cfg(feature = "tls")]
-    pub(crate) tls: super::redis::Tls,
+    pub(crate) tls: super::redis::wire::tls::Tls,
 }
 
 impl Options {
@@ -58,7 +59,7 @@ impl Options {
             replicas: None,
             replicas_seen: Arc::default(),
             #[cfg(feature = "tls")]
-            tls: super::redis::Tls::default(),
+            tls: super::redis::wire::tls::Tls::default(),
         }
     }
 
@@ -72,7 +73,10 @@ impl Options {
             reason = "without TLS there are no certificates"
         )
     )]
-    fn secure(&self, origin: super::redis::Origin) -> Result<super::redis::Origin, LockError> {
+    fn secure(
+        &self,
+        origin: super::redis::master_address::Origin,
+    ) -> Result<super::redis::master_address::Origin, LockError> {
         #[cfg(feature = "tls")]
         let origin = origin.with_tls(&self.tls)?;
         Ok(origin)
@@ -90,8 +94,8 @@ impl Options {
     )]
     fn secure_cluster(
         &self,
-        address: super::cluster::Address,
-    ) -> Result<super::cluster::Address, LockError> {
+        address: super::cluster::address::Address,
+    ) -> Result<super::cluster::address::Address, LockError> {
         #[cfg(feature = "tls")]
         let address = address.with_tls(&self.tls)?;
         Ok(address)
@@ -144,14 +148,14 @@ impl Target {
     #[cfg(feature = "redis")]
     fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        let (origin, replicas) = super::redis::Origin::parse(url)?;
+        let (origin, replicas) = super::redis::master_address::Origin::parse(url)?;
         Ok(Self::Redis(Box::new(origin), replicas))
     }
 
     #[cfg(feature = "redis")]
     fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        super::cluster::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
+        super::cluster::address::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
     }
 
     #[cfg(not(feature = "redis"))]
@@ -161,7 +165,7 @@ impl Target {
 
     #[cfg(feature = "redis")]
     fn redlock(url: &str) -> Result<Self, LockError> {
-        super::redlock::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
+        super::redlock::address::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
     }
 
     #[cfg(not(feature = "redis"))]
@@ -199,27 +203,28 @@ impl Target {
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
             #[cfg(feature = "__test")]
-            Self::Nothing => {
-                Box::pin(async { Ok(Box::new(super::nothing::NoStore::default()) as _) })
-            }
+            Self::Nothing => Box::pin(async {
+                Ok(Box::new(crate::testing::null_store::NoStore::default()) as _)
+            }),
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
                 let origin = options.secure(*origin)?;
-                let store = super::redis::RedisStore::connect(origin, &options).await?;
+                let store = super::redis::store::RedisStore::connect(origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Cluster(address) => Box::pin(async move {
                 let options = options.or_replicas(address.replicas);
                 let address = options.secure_cluster(*address)?;
-                let store = super::cluster::ClusterStore::connect(address, &options).await?;
+                let store = super::cluster::store::ClusterStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => Box::pin(async move {
                 options.for_independent_nodes()?;
-                let store = super::redlock::RedlockStore::connect(*address, &options).await?;
+                let store =
+                    super::redlock::store::RedlockStore::connect(*address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
         }
@@ -243,25 +248,25 @@ impl Target {
             Self::Redis(origin, replicas) => {
                 let options = options.or_replicas(replicas);
                 let origin = options.secure(*origin)?;
-                super::aside::run(
-                    async move { super::redis::RedisStore::check(origin, &options).await },
-                )
+                super::background::run(async move {
+                    super::redis::store::RedisStore::check(origin, &options).await
+                })
                 .await
             }
             #[cfg(feature = "redis")]
             Self::Cluster(address) => {
                 let options = options.or_replicas(address.replicas);
                 let address = options.secure_cluster(*address)?;
-                super::aside::run(async move {
-                    super::cluster::ClusterStore::check(address, &options).await
+                super::background::run(async move {
+                    super::cluster::store::ClusterStore::check(address, &options).await
                 })
                 .await
             }
             #[cfg(feature = "redis")]
             Self::Redlock(address) => {
                 options.for_independent_nodes()?;
-                super::aside::run(async move {
-                    super::redlock::RedlockStore::check(*address, &options).await
+                super::background::run(async move {
+                    super::redlock::store::RedlockStore::check(*address, &options).await
                 })
                 .await
             }

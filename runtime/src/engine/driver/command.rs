@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::lane::ListenerId;
-use crate::clock::Instant;
-use crate::engine::shutdown::ShutdownReport;
-use crate::engine::slot::Slot;
-use crate::engine::ticket::{Order, TicketId};
+use crate::base::clock::Instant;
+use crate::engine::core::drain::ShutdownReport;
+use crate::engine::core::ticket::{Order, TicketId};
+use crate::engine::lease_cell::Slot;
 
 /// What callers and listeners ask of the engine.
 pub(crate) enum Command {

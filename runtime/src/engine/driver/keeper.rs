@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Engine;
-use super::machine::Machine;
-use super::shared::Shared;
-use super::stir::Stir;
+use super::handle::Shared;
+use super::state::Machine;
+use super::store_waker::Stir;
 use super::timer::Timer;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::engine::core::Limits;
 use crate::store::LockStore;
 

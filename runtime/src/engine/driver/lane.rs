@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::shared::{Heard, Shared};
-use crate::clock::Instant;
-use crate::seeded::seeded;
+use super::handle::{Heard, Shared};
+use crate::base::clock::Instant;
+use crate::base::seeded::seeded;
 use crate::store::{Listen, Socket};
 
 /// How often the keeper looks whether listeners are late, while requests are under way.

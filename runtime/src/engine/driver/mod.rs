@@ -15,19 +15,19 @@
 //! and the [`relay`] stands between the two.
 
 mod alarms;
-mod command;
+pub(crate) mod command;
 mod deferred;
+mod handle;
 mod keeper;
 mod lane;
-mod machine;
 #[cfg(all(test, shuttle))]
 mod model;
-mod news;
+mod notifications;
 mod priority;
 mod relay;
-mod shared;
-mod stir;
-mod thread;
+mod state;
+mod store_waker;
+pub(crate) mod thread;
 mod timer;
 mod traffic;
 
@@ -35,13 +35,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::shared::Shared;
-use super::ticket::TicketId;
-use crate::LockError;
-use crate::clock::Clock;
-
-pub(crate) use self::command::Command;
-pub(crate) use self::thread::{Connecting, Place, start};
+use self::command::Command;
+use self::handle::Shared;
+use super::core::ticket::TicketId;
+use crate::base::clock::Clock;
+use crate::error::LockError;
 
 /// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {

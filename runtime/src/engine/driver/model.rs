@@ -1,8 +1,8 @@
 //! Models: the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
 //! random orders in which threads can run. `scripts/models` runs them and says how many orders.
 //!
-//! The machine, its mutex, the lanes and the atomics of [`stir`](super::stir) and of
-//! [`slot`](crate::engine::slot) are the product's. The keeper's loop and the callers' code are
+//! The machine, its mutex, the lanes and the atomics of [`stir`](super::store_waker) and of
+//! [`slot`](crate::engine::lease_cell) are the product's. The keeper's loop and the callers' code are
 //! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands
 //! still a wake-up that is lost ends in a deadlock, which `shuttle` finds. Where it passes, the
 //! keeper has to mend what a runtime that is blocked leaves lying.
@@ -22,19 +22,19 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::Engine;
 use super::command::Command;
+use super::handle::Shared;
 use super::lane::{self, WATCH};
-use super::machine::Machine;
-use super::shared::Shared;
-use super::stir::Stir;
-use crate::clock::Clock;
+use super::state::Machine;
+use super::store_waker::Stir;
+use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
+use crate::base::lease_terms::Terms;
+use crate::base::token::{Nonce, Token};
 use crate::engine::core::Limits;
-use crate::engine::fixtures::LONG;
-use crate::engine::slot::Slot;
-use crate::engine::ticket::Order;
-use crate::full_key::FullKey;
-use crate::lease::Terms;
+use crate::engine::core::ticket::Order;
+use crate::engine::lease_cell::Slot;
 use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
-use crate::token::{Nonce, Token};
+use crate::testing::fixtures::LONG;
 
 /// Orders that each model tries, but for `LEASEHOLD_MODEL_RUNS`.
 const RUNS: usize = 2_000;
@@ -529,7 +529,7 @@ fn models_find_their_bugs() {
         ("DeferredOvertaken", MIXED),
         ("DeferredUnheard", MIXED),
     ] {
-        crate::seeded::assert_found(bug, &format!("engine::driver::model::{model}"));
+        crate::testing::seeded_bugs::assert_found(bug, &format!("engine::driver::model::{model}"));
         println!("{bug}: found by {model}");
     }
 }

@@ -13,12 +13,12 @@
 use std::mem;
 use std::sync::{Arc, OnceLock};
 
-use super::news::News;
-use super::shared::tell;
-use super::stir::Stir;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::thread::{self, Thread};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use super::handle::tell;
+use super::notifications::News;
+use super::store_waker::Stir;
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
+use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
+use crate::base::sync::{thread, thread::Thread};
 
 /// What leads to the relay, before it is started too.
 #[derive(Default)]

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
-use crate::clock::Instant;
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::lease_terms::Terms;
+use crate::base::token::Token;
 use crate::engine::core::Signal;
-use crate::engine::ticket::{Order, Share, TicketId, Watchdog};
-use crate::full_key::FullKey;
-use crate::lease::Terms;
-use crate::token::Token;
-use crate::{Fence, LockError};
+use crate::engine::core::ticket::{Order, Share, TicketId, Watchdog};
+use crate::error::LockError;
+use crate::fence::Fence;
 
 impl World {
     pub(super) fn call(&mut self, node: usize) {

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::world::{Caller, Entry, Holder, Message, SERVER_TTL_PER_MILLE, State, World};
-use crate::Fence;
-use crate::full_key::FullKey;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::store::{CLAIM, FORGOTTEN, Op, Renewal, Reply};
-use crate::token::Token;
 
 impl World {
     pub(super) fn serve(&mut self, node: usize, op: &Op) -> Reply {

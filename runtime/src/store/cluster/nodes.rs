@@ -10,7 +10,12 @@ use tokio::time::Instant;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
-use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore, Server, Told};
+use crate::store::redis::commands::key_names::Names;
+use crate::store::redis::commands::redirect::{Endpoint, Manner, Redirect};
+use crate::store::redis::master_address::Origin;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::server::Server;
+use crate::store::redis::wire::socket::Told;
 use crate::store::target::Options;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
@@ -213,10 +218,10 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::store::redis::query;
+    use crate::store::redis::url_options;
 
     fn nodes() -> Nodes {
-        let (base, query) = query::split("redis://127.0.0.1:1");
+        let (base, query) = url_options::split("redis://127.0.0.1:1");
         Nodes::new(Access {
             like: Server::parse(base, &query).expect("a URL"),
             names: Names::new("lock"),

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint, Router};
-use crate::clock::Instant;
-use crate::full_key::FullKey;
-use crate::store::redis::{Manner, reply, slot};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::store::redis::commands::redirect::Manner;
+use crate::store::redis::commands::{hash_slot, reply};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
-use crate::token::{Nonce, Token};
 
 const START: Instant = Instant::from_nanos(0);
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -21,7 +22,7 @@ const ASKING: Manner = Manner {
 /// A router whose slots are shared among three nodes by their remainder.
 fn router() -> Router {
     let mut map = Map::new();
-    for slot in 0..slot::SLOTS {
+    for slot in 0..hash_slot::SLOTS {
         map.set(slot, owner(slot));
     }
     let mut router = Router::new();
@@ -112,7 +113,7 @@ fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
 #[test]
 fn moved_is_learned_and_followed() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, acquire("k"));
     assert_eq!(sent(&mut router).node, owner(slot));
@@ -133,7 +134,7 @@ fn moved_is_learned_and_followed() {
 #[test]
 fn ask_is_followed_once() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, Op::Renew(renewals(&["k"])));
     sent(&mut router);
@@ -153,7 +154,7 @@ fn ask_is_followed_once() {
 #[test]
 fn nodes_that_disagree_end_in_an_error() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     submit(&mut router, 1, acquire("k"));
     let mut hops = 0;
     while let Some(directed) = router.take_outbox().pop() {
@@ -178,7 +179,7 @@ fn nodes_that_disagree_end_in_an_error() {
 #[test]
 fn an_acquire_that_is_undone_is_not_sent_again() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, acquire("k"));
     submit(&mut router, 2, release("k", &[1]));
@@ -234,7 +235,7 @@ fn renewals_are_split_by_slot_and_put_together() {
         let Op::Renew(renewals) = &part.request.op else {
             panic!("a renewal");
         };
-        assert_eq!(part.node, owner(slot::of(&renewals[0].key)));
+        assert_eq!(part.node, owner(hash_slot::of(&renewals[0].key)));
         let kept = renewals.iter().map(|one| &*one.key != "{b}1").collect();
         router.answer(part.request.id, Ok(Reply::Renewed(kept)), None, START);
     }
@@ -272,7 +273,7 @@ fn a_silent_node_costs_its_own_leases_only() {
 #[test]
 fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     let mut router = router();
-    let slot = slot::of("{s}1");
+    let slot = hash_slot::of("{s}1");
     submit(&mut router, 1, Op::Stay(renewals(&["{s}1", "{s}2"])));
     let both = sent(&mut router);
     router.answer(both.request.id, refused("TRYAGAIN"), None, START);
@@ -320,7 +321,7 @@ fn messages_count_from_the_node_that_has_the_key() {
 fn a_new_map_is_told_to_those_in_trouble() {
     let mut router = router();
     let mut map = router.map().clone();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     map.set(slot, 9);
     submit(&mut router, 1, acquire("k"));
     sent(&mut router);

@@ -9,17 +9,20 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::address::Address;
-use super::checkup;
+use super::check;
 use super::map::Map;
 use super::nodes::{Access, Nodes};
 use super::router::Router;
 use super::topology::Topology;
-use crate::clock::Clock;
-use crate::reporter;
-use crate::store::redis::{Names, RedisStore, Server};
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::store::redis::commands::key_names::Names;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::server::Server;
 use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
-use crate::{CheckReport, LockError};
 
 /// How often the map is read although nothing says that it has changed.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -87,7 +90,7 @@ impl ClusterStore {
             timer: Box::pin(sleep(Duration::ZERO)),
             unsent: false,
         };
-        for finding in checkup::whole(&topology) {
+        for finding in check::whole(&topology) {
             reporter::log(move || tracing::warn!(code = finding.code, "{finding}"));
         }
         store.meet(&topology).await?;
@@ -100,7 +103,7 @@ impl ClusterStore {
         address: Address,
         options: &Options,
     ) -> Result<CheckReport, LockError> {
-        checkup::check(address, options).await
+        check::check(address, options).await
     }
 
     /// Connects to the masters of `topology`.

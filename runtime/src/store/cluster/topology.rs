@@ -7,8 +7,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::slot::SLOTS;
-use crate::store::redis::{Endpoint, Info, Server, reply};
+use crate::store::redis::commands::hash_slot::SLOTS;
+use crate::store::redis::commands::redirect::Endpoint;
+use crate::store::redis::commands::reply;
+use crate::store::redis::server_info::Info;
+use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
 /// Once a node has answered, the others have this long: one of them may be the first to know of a fail-over.

@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
-use crate::Fence;
-use crate::clock::Instant;
-use crate::counted::CountedMap;
-use crate::full_key::{FullKey, KeyMap};
+use crate::base::clock::Instant;
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::id_map::CountedMap;
+use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
-use crate::token::Token;
 
 /// At least so many acquisitions go by between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
@@ -428,7 +428,7 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Nonce;
+    use crate::base::token::Nonce;
 
     #[test]
     fn expired_entries_are_swept() {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
 use super::{LockStore, Op, Reply, Request, StoreEvent};
-use crate::clock::{Clock, Instant};
+use crate::base::clock::{Clock, Instant};
 
 mod entries;
 
@@ -177,7 +177,7 @@ impl Drop for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::{self, Promises};
+    use crate::testing::conformance::{self, Promises};
 
     #[tokio::test]
     async fn conforms() {

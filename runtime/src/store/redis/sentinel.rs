@@ -12,15 +12,15 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{AsyncConnectionConfig, Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
-use super::introduction;
-use super::pump;
-use super::query::{self, Query};
-use super::redirect::Endpoint;
-use super::reply;
-use super::server::{Link, Server};
+use super::commands::redirect::Endpoint;
+use super::commands::reply;
+use super::url_options::{self, Query};
+use super::wire::introduction;
+use super::wire::io_driver;
+use super::wire::server::{Link, Server};
 #[cfg(feature = "tls")]
-use super::tls::Tls;
-use crate::LockError;
+use super::wire::tls::Tls;
+use crate::error::LockError;
 use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
@@ -163,7 +163,7 @@ impl Sentinels {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let (mut connection, mut pump) = Box::pin(pump::open(node, &settings, config))
+        let (mut connection, mut pump) = Box::pin(io_driver::open(node, &settings, config))
             .await
             .map_err(|error| reply::broken(&error))?;
         let questions = introduction::introduced(&questions(&self.master));
@@ -301,7 +301,7 @@ fn no_sentinel() -> Failure {
 
 /// Read as a single server is.
 fn server(url: &str) -> Result<Server, LockError> {
-    let (base, query) = query::split(url);
+    let (base, query) = url_options::split(url);
     Server::parse(base, &query).map_err(|_| misread())
 }
 
@@ -350,11 +350,11 @@ impl fmt::Display for Sentinels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::query;
     use super::*;
+    use crate::store::redis::url_options;
 
     fn parse(rest: &str) -> Result<Sentinels, LockError> {
-        let (base, query) = query::split(rest);
+        let (base, query) = url_options::split(rest);
         Sentinels::parse("redis", base, query)
     }
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::ballot::NodeSet;
-use super::panel::Settings;
-use crate::LockError;
-use crate::lease::{MAX_TTL, MIN_TTL};
-use crate::store::redis::Origin;
+use super::core::Settings;
+use super::question::NodeSet;
+use crate::base::lease_terms::{MAX_TTL, MIN_TTL};
+use crate::error::LockError;
+use crate::store::redis::master_address::Origin;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 

@@ -9,16 +9,20 @@ use futures_util::future::join_all;
 use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use super::address::Address;
+use super::core::Panel;
+use super::eligibility::Met;
 use super::identity::Identity;
-use super::panel::Panel;
 use super::quorum::majority;
-use super::standing::Met;
-use crate::LockError;
-use crate::check::{CheckReport, Finding};
-use crate::clock::{Clock, Instant};
-use crate::reporter;
-use crate::store::redis::{Epoch, Names, RedisStore, Told};
-use crate::store::{Failure, LockStore, Options, Request, Retry, Socket, StoreEvent};
+use crate::base::clock::{Clock, Instant};
+use crate::base::reporter;
+use crate::check_report::{CheckReport, Finding};
+use crate::error::LockError;
+use crate::store::redis::commands::key_names::Names;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::connection::Epoch;
+use crate::store::redis::wire::socket::Told;
+use crate::store::target::Options;
+use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.
 pub(crate) struct RedlockStore {
@@ -266,7 +270,7 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
         return Ok(());
     }
     let told: Vec<_> = failures.iter().map(Failure::text).collect();
-    Err(super::ballot::no_quorum(
+    Err(super::question::no_quorum(
         failures.len(),
         nodes,
         &format!("; {}", told.join("; ")),

@@ -1,0 +1,430 @@
+//! The pure core: events and the time go in, requests and signals come out.
+
+mod acquire;
+mod acquire_all;
+mod ask;
+mod downgrade;
+pub(crate) mod drain;
+mod fifo;
+mod hand_over;
+mod queue;
+mod release;
+mod renew;
+#[cfg(test)]
+mod tests;
+pub(crate) mod ticket;
+mod timers;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
+use std::time::Duration;
+
+use self::drain::{Shutdown, ShutdownReport};
+use self::queue::KeyQueue;
+use self::ticket::{Order, Removal, Stage, Ticket, TicketId};
+use self::timers::Timers;
+use crate::base::clock::Instant;
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::id_map::CountedMap;
+use crate::base::jitter::Jitter;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::store::{Failure, Op, OpId, Reply, Request};
+
+/// Space for so many requests, or signals, is kept.
+const KEPT: usize = 1024;
+
+/// So many timers without a ticket may be kept.
+const STALE_TIMERS: usize = 64;
+
+/// A pool's limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How long one request may take.
+    pub(crate) io_timeout: Duration,
+    /// How many calls may queue for one key.
+    pub(crate) max_waiters: usize,
+    /// How often a key is passed on inside the process while other processes wait for it.
+    pub(crate) max_passes: u32,
+    /// For how long, if not for a quarter of its ttl.
+    pub(crate) longest_turn: Option<Duration>,
+    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
+    /// never.
+    pub(crate) make_way_after: Duration,
+    /// How many requests may be under way before no further lock is asked for. Renewals and releases are not bounded, and must not
+    /// queue behind a hundred thousand acquires.
+    pub(crate) in_flight: usize,
+}
+
+impl Limits {
+    #[cfg(test)]
+    pub(super) fn of_tests(io_timeout: Duration, max_waiters: usize) -> Self {
+        Self {
+            io_timeout,
+            max_waiters,
+            max_passes: 16,
+            longest_turn: None,
+            make_way_after: Duration::ZERO,
+            in_flight: 8,
+        }
+    }
+}
+
+/// What a caller is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// The lock is held; the body may be polled before `deadline`.
+    Granted {
+        ticket: TicketId,
+        deadline: Instant,
+        fence: Option<Fence>,
+    },
+    /// The lease was renewed.
+    Extended { ticket: TicketId, deadline: Instant },
+    /// The lock has become a share.
+    Shared(TicketId),
+    /// The lease is over.
+    Lost(TicketId),
+    /// The lock was not taken.
+    Failed(TicketId, LockError),
+    /// The lock was not taken, and its call may ask for its locks one by one.
+    Apart(TicketId),
+    /// A release came to its end, or took too long for the caller that waits for it.
+    /// [`Removal::Gone`] is told of each release that finds the lock gone, whether or not a caller
+    /// waits.
+    Released { ticket: TicketId, removal: Removal },
+    /// The shutdown of this number is over.
+    ShutDown(u64, ShutdownReport),
+}
+
+/// A request whose reply is awaited.
+#[derive(Debug)]
+pub(super) enum Flight {
+    Acquire {
+        ticket: TicketId,
+        sent: Instant,
+    },
+    /// Of several tickets for one call.
+    AcquireAll {
+        tickets: Vec<TicketId>,
+        /// Whether the call goes on to queue if they cannot be had now.
+        waits: bool,
+        sent: Instant,
+    },
+    Renew {
+        tickets: Vec<TicketId>,
+        /// Whether they were renewed as shares.
+        shares: bool,
+        sent: Instant,
+        /// When the first of them has something to do, should there be no answer.
+        due: Instant,
+    },
+    Release {
+        ticket: TicketId,
+        /// Whether no acquire of this ticket was open when this was sent.
+        certain: bool,
+    },
+    /// A place in a store's queue that is given up; nothing follows from the reply.
+    Leave,
+}
+
+/// The state of all locks of one pool.
+#[derive(Debug)]
+pub(crate) struct Core {
+    limits: Limits,
+    tickets: CountedMap<TicketId, Ticket>,
+    queues: KeyMap<KeyQueue>,
+    flights: CountedMap<OpId, Flight>,
+    /// Keys whose turn to ask has come while too much was under way.
+    held_back: VecDeque<FullKey>,
+    shutdown: Option<Shutdown>,
+    jitter: Jitter,
+    /// See [`Watchdog::due`](self::ticket::Watchdog::due).
+    phase: Duration,
+    /// Leases that are due now; they leave together.
+    renewals: Vec<TicketId>,
+    /// Renewals that were sent, and when each is looked at if it has not been answered by then.
+    unanswered: BTreeSet<(Instant, OpId)>,
+    timers: Timers,
+    requests: Vec<Request>,
+    signals: Vec<Signal>,
+    last_op: u64,
+    #[cfg(any(test, all(feature = "__test", debug_assertions)))]
+    bug: Option<crate::testing::seeded_bugs::Bug>,
+}
+
+impl Core {
+    pub(crate) fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            limits,
+            tickets: CountedMap::default(),
+            queues: KeyMap::default(),
+            flights: CountedMap::default(),
+            held_back: VecDeque::new(),
+            shutdown: None,
+            jitter: Jitter::new(seed),
+            phase: Duration::from_nanos(seed % 10_000_000),
+            renewals: Vec::new(),
+            unanswered: BTreeSet::new(),
+            timers: Timers::default(),
+            requests: Vec::new(),
+            signals: Vec::new(),
+            last_op: 0,
+            #[cfg(any(test, all(feature = "__test", debug_assertions)))]
+            bug: crate::testing::seeded_bugs::active(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_bug(self, bug: Option<crate::testing::seeded_bugs::Bug>) -> Self {
+        Self { bug, ..self }
+    }
+
+    /// Takes a new order; answered by `Granted` or `Failed`.
+    pub(crate) fn acquire(&mut self, id: TicketId, order: Order, now: Instant) {
+        self.enter(id, order, now);
+    }
+
+    /// Releases a held lock, at once or after `keep`; answered by `Released`.
+    pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
+        if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
+            // A body may return between the loss that was told early and the end of the lease.
+            && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
+            && ticket.order.share.is_none()
+        {
+            ticket.kept_until = Some(now + keep);
+        }
+        self.leave(id, true, now);
+    }
+
+    /// The caller is gone, whatever state the ticket is in. Not answered.
+    pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
+        self.leave(id, false, now);
+    }
+
+    /// A request came to its end.
+    pub(crate) fn reply(&mut self, op: OpId, result: Result<Reply, Failure>, now: Instant) {
+        match self.flights.remove(&op) {
+            Some(Flight::Acquire { ticket, sent }) => {
+                self.acquire_replied(op, ticket, sent, result, now);
+            }
+            Some(Flight::AcquireAll {
+                tickets,
+                waits,
+                sent,
+            }) => self.acquire_all_replied(op, &tickets, waits, sent, result, now),
+            Some(Flight::Renew {
+                tickets,
+                shares,
+                sent,
+                due,
+            }) => {
+                self.unanswered.remove(&(due, op));
+                self.renew_replied(&tickets, shares, sent, result, now);
+            }
+            Some(Flight::Release { ticket, certain }) => {
+                self.release_replied(ticket, certain, result, now);
+            }
+            Some(Flight::Leave) | None => {}
+        }
+        self.resume(now);
+    }
+
+    /// A key was handed to this process.
+    pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
+        self.turn(key, now);
+    }
+
+    /// Another process queues for a key.
+    pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
+        self.wanted(key, now);
+    }
+
+    /// The store can be reached again.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        let ids: Vec<_> = self.tickets.keys().copied().collect();
+        for id in ids {
+            self.retry_now(id, now);
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some((at, id)) = self.timers.pop(now) {
+            let Some(ticket) = self.tickets.get_mut(&id) else {
+                continue;
+            };
+            if ticket.armed != Some(at) {
+                continue;
+            }
+            ticket.armed = None;
+            self.due(id, now);
+            self.arm(id);
+        }
+        // After those whose time to wait is over: none of them is to be asked for because a lease is.
+        while let Some((due, op)) = self.unanswered.first().copied()
+            && due <= now
+        {
+            self.unanswered.pop_first();
+            self.batch_due(op, now);
+        }
+        self.shutdown_due(now);
+    }
+
+    /// When to call [`tick`](Self::tick) next.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let timer = self.timers.next();
+        let unanswered = self.unanswered.first().map(|(due, _)| *due);
+        let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
+        earlier(earlier(timer, unanswered), shutdown)
+    }
+
+    /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
+    /// wait for a process that is gone.
+    pub(crate) fn is_idle(&self) -> bool {
+        let leaving = |flight: &Flight| matches!(flight, Flight::Leave);
+        self.tickets.is_empty() && !self.flights.values().any(leaving)
+    }
+
+    /// The token under which a ticket holds its key.
+    #[cfg(test)]
+    pub(super) fn token_of(&self, id: TicketId) -> Option<crate::base::token::Token> {
+        self.tickets.get(&id).map(|ticket| ticket.order.token)
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows_token(&self, token: crate::base::token::Token) -> bool {
+        self.tickets
+            .values()
+            .any(|ticket| ticket.order.token == token)
+    }
+
+    #[cfg(test)]
+    pub(super) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// Whether there is anything to send.
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty() || !self.renewals.is_empty()
+    }
+
+    /// How many requests have no answer yet, or one that has not been heard.
+    pub(crate) fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// What to send now, in this order.
+    pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
+        self.send_renewals(now);
+        mem::take(&mut self.requests)
+    }
+
+    /// What to tell callers now.
+    pub(crate) fn take_signals(&mut self) -> Vec<Signal> {
+        mem::take(&mut self.signals)
+    }
+
+    /// Takes back the space of requests that have been sent.
+    pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
+        reuse(&mut self.requests, space);
+    }
+
+    /// Takes back the space of signals that have been told.
+    pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
+        reuse(&mut self.signals, space);
+    }
+
+    pub(super) fn signal(&mut self, signal: Signal) {
+        self.signals.push(signal);
+    }
+
+    pub(super) fn send(&mut self, op: Op, patience: Duration, flight: Flight) -> OpId {
+        self.last_op += 1;
+        let id = OpId(self.last_op);
+        self.flights.insert(id, flight);
+        self.requests.push(Request { id, op, patience });
+        id
+    }
+
+    fn due(&mut self, id: TicketId, now: Instant) {
+        match self.tickets[&id].stage {
+            Stage::Queued | Stage::Asking { .. } => self.acquire_due(id, now),
+            Stage::Held(_) => self.hold_due(id, now),
+            Stage::Releasing(_) => self.release_due(id, now),
+            Stage::Lost => {}
+        }
+    }
+
+    /// Sets the ticket's timer to its next due time.
+    pub(super) fn arm(&mut self, id: TicketId) {
+        let Some(ticket) = self.tickets.get(&id) else {
+            return;
+        };
+        let due = match &ticket.stage {
+            Stage::Queued => Some(self.queued_due(id, ticket)),
+            Stage::Asking { until, .. } => Some(ticket.budget.min(*until)),
+            // It leaves now, and the timer of its batch is its own.
+            Stage::Held(lease) if lease.leaving => None,
+            Stage::Held(lease) => Some(ticket.next_due(lease)),
+            Stage::Releasing(cleanup) => {
+                let next = cleanup.next_try.min(cleanup.until);
+                Some(cleanup.awaited.map_or(next, |awaited| next.min(awaited)))
+            }
+            Stage::Lost => None,
+        };
+        let earlier = |due: &Instant| ticket.armed.is_none_or(|armed| *due < armed);
+        if let Some(due) = due.filter(earlier)
+            && let Some(ticket) = self.tickets.get_mut(&id)
+        {
+            ticket.armed = Some(due);
+            self.timers.push((due, id));
+            self.drop_stale_timers();
+        }
+    }
+
+    /// A timer of a ticket that is gone stays until its time. Where most are such, they go at once: a caller that may wait for
+    /// an hour is usually served in a moment.
+    fn drop_stale_timers(&mut self) {
+        if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
+            return;
+        }
+        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed.map(|at| (at, *id));
+        self.timers = self.tickets.iter().filter_map(armed).collect();
+    }
+
+    fn retry_now(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(&id) else {
+            return;
+        };
+        match &mut ticket.stage {
+            // What was asked before may have gone into the void; with the same token asking twice does no harm.
+            Stage::Queued | Stage::Asking { .. } => self.ask_again(id, now),
+            // The server may have come back empty: better to know that now.
+            Stage::Held(lease) => {
+                if let Some(renew_at) = &mut lease.renew_at {
+                    *renew_at = now;
+                }
+                lease.leaving = false;
+            }
+            Stage::Releasing(cleanup) => cleanup.next_try = now,
+            Stage::Lost => {}
+        }
+        self.arm(id);
+    }
+}
+
+/// The earlier of two that there may be.
+pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
+/// Puts the space of a list that has been carried out in the place of one that is empty.
+fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
+    if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
+        *list = space;
+    }
+}
