@@ -93,6 +93,14 @@ fn system_nanos() -> u64 {
     nanos(start.elapsed() + Duration::from_secs(1))
 }
 
+/// The earlier of two that there may be.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,8 @@
 //! What every other room uses, and what uses none of them.
 
 pub(crate) mod clock;
+#[cfg(feature = "metrics")]
+pub(crate) mod counts;
 pub(crate) mod full_key;
 pub(crate) mod id_map;
 pub(crate) mod jitter;

@@ -22,7 +22,7 @@ use tracing::dispatcher::{get_default, with_default};
 use tracing::level_filters::LevelFilter;
 
 #[cfg(feature = "metrics")]
-use crate::engine::metrics::tell_counts;
+use super::counts::tell_counts;
 
 /// So many reports may wait.
 const MOST: usize = 1024;

@@ -8,14 +8,15 @@ use std::time::Duration;
 use super::{Inner, LockPool, PoolId};
 use crate::base::clock::Clock;
 use crate::base::token::Nonce;
-use crate::engine::core::Limits;
+use crate::engine::core::signal::Limits;
 use crate::engine::driver::thread::{self, Place};
 use crate::error::LockError;
 use crate::key;
 use crate::replicas::Replicas;
+use crate::store::options::Options;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;
-use crate::store::target::{Options, Target};
+use crate::store::target::Target;
 
 const DEFAULT_NAMESPACE: &str = "lock";
 const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);

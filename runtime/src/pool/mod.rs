@@ -18,10 +18,11 @@ use crate::base::reporter;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::engine::core::drain::ShutdownReport;
-use crate::engine::driver::Engine;
 use crate::engine::driver::command::Command;
+use crate::engine::driver::handle::Engine;
 use crate::error::LockError;
-use crate::store::target::{Options, Target};
+use crate::store::options::Options;
+use crate::store::target::Target;
 
 /// So long a shutdown waits for the log at most, beyond its own limit.
 const LOG_LIMIT: Duration = Duration::from_millis(100);

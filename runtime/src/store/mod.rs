@@ -17,6 +17,7 @@ mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
 pub(crate) mod memory;
+pub(crate) mod options;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]

@@ -13,7 +13,8 @@ use crate::engine::driver::command::Command;
 use crate::lock::guard::LockHandle;
 use crate::pool::LockPool;
 use crate::store::LockStore;
-use crate::store::target::{Options, Target};
+use crate::store::options::Options;
+use crate::store::target::Target;
 
 /// Runs the conformance suite of lock stores against the store at `url`.
 ///

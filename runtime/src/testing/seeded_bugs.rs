@@ -236,11 +236,11 @@ mod tests {
         ),
         (
             "LaneNeverAgain",
-            "engine::driver::lane::tests::another_listens_where_one_has_ended",
+            "engine::driver::lanes::tests::another_listens_where_one_has_ended",
         ),
         (
             "NoTakeOver",
-            "engine::driver::lane::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+            "engine::driver::lanes::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
         ),
     ];
 

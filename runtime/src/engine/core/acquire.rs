@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::Core;
 use super::queue::{KeyQueue, Passing, Place};
+use super::signal::Signal;
 use super::ticket::{Lease, Order, Share, Stage, Ticket, TicketId};
-use super::{Core, Signal};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -14,7 +15,7 @@ use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
     pub(super) fn enter(&mut self, id: TicketId, order: Order, now: Instant) {
-        if self.shutdown.is_some() {
+        if self.drain.is_some() {
             self.signal(Signal::Failed(id, LockError::ShuttingDown));
             return;
         }

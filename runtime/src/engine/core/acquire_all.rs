@@ -10,9 +10,10 @@
 
 use std::time::Duration;
 
+use super::Core;
 use super::queue::KeyQueue;
+use super::signal::{Flight, Signal};
 use super::ticket::{Order, Stage, Ticket, TicketId};
-use super::{Core, Flight, Signal};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
@@ -27,7 +28,7 @@ impl Core {
         wait: Duration,
         now: Instant,
     ) {
-        if self.shutdown.is_some() {
+        if self.drain.is_some() {
             for (id, _) in orders {
                 self.signal(Signal::Failed(id, LockError::ShuttingDown));
             }

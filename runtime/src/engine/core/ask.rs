@@ -1,8 +1,9 @@
 //! Asking the store for a lock: whose turn it is, here and among the processes.
 
+use super::Core;
 use super::queue::{MOST_SPARE, Place};
+use super::signal::Flight;
 use super::ticket::{Stage, TicketId};
-use super::{Core, Flight};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::store::Op;

@@ -4,8 +4,9 @@
 //! repeated like any renewal until the answer is known or the lease is over; from the first request on the call counts as a reader, so
 //! that whatever the outcome is, its renewals and its removal fit.
 
+use super::Core;
+use super::signal::Signal;
 use super::ticket::{Share, Stage, TicketId};
-use super::{Core, Signal};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 

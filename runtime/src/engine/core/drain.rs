@@ -1,13 +1,6 @@
-//! Ending a pool in an orderly way.
+//! A shutdown under way, and its report.
 
-use std::time::Duration;
-
-use super::ticket::{Stage, Ticket, TicketId};
-use super::{Core, Signal};
 use crate::base::clock::Instant;
-use crate::base::seeded::seeded;
-use crate::engine::metrics;
-use crate::error::LockError;
 
 /// What a shutdown found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,76 +18,46 @@ pub struct ShutdownReport {
 
 /// Shutdowns under way.
 #[derive(Debug, Default)]
-pub(super) struct Shutdown {
-    /// Who waits for a report, and until when.
+pub(super) struct Drain {
+    /// The number of each shutdown that is not reported yet, and when it is at the latest.
     waiting: Vec<(u64, Instant)>,
     released: usize,
     expired: usize,
 }
 
-impl Shutdown {
+impl Drain {
+    /// A further shutdown, which is reported at `limit` at the latest.
+    pub(super) fn add(&mut self, number: u64, limit: Instant) {
+        self.waiting.push((number, limit));
+    }
+
+    /// A release has come to its end: confirmed by the store, or not.
+    pub(super) fn count_release(&mut self, confirmed: bool) {
+        if confirmed {
+            self.released += 1;
+        } else {
+            self.expired += 1;
+        }
+    }
+
+    /// When the next shutdown is reported at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.iter().map(|(_, deadline)| *deadline).min()
     }
-}
 
-impl Core {
-    /// Takes no new orders, refuses those that wait, and reports when all locks are released or
-    /// after `limit`. Several shutdowns are one, each with its own limit.
-    pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
-        let shutdown = self.shutdown.get_or_insert_default();
-        shutdown.waiting.push((number, now + limit));
-        let waiting = |stage: &Stage| matches!(stage, Stage::Queued | Stage::Asking { .. });
-        let refused: Vec<TicketId> = self
-            .tickets
-            .iter()
-            .filter(|(_, ticket)| waiting(&ticket.stage))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in refused {
-            self.fail(id, LockError::ShuttingDown, now);
-        }
-        self.shutdown_due(now);
+    /// The shutdowns that are over, to be reported now: all of them if nothing is left to release.
+    pub(super) fn take_over(&mut self, nothing_left: bool, now: Instant) -> Vec<u64> {
+        let over = |(_, deadline): &mut (u64, Instant)| nothing_left || *deadline <= now;
+        let over = self.waiting.extract_if(.., over);
+        over.map(|(number, _)| number).collect()
     }
 
-    pub(super) fn count_release(&mut self, confirmed: bool) {
-        metrics::released(confirmed);
-        if let Some(shutdown) = &mut self.shutdown {
-            if confirmed {
-                shutdown.released += 1;
-            } else {
-                shutdown.expired += 1;
-            }
-        }
-    }
-
-    pub(super) fn shutdown_due(&mut self, now: Instant) {
-        let left = |ticket: &Ticket| {
-            !(seeded!(self, ShutdownHurries) && matches!(ticket.stage, Stage::Releasing(_)))
-        };
-        let empty = !self.tickets.values().any(left);
-        let Some(shutdown) = &mut self.shutdown else {
-            return;
-        };
-        let due = |(_, deadline): &mut (u64, Instant)| empty || *deadline <= now;
-        let over: Vec<(u64, Instant)> = shutdown.waiting.extract_if(.., due).collect();
-        if over.is_empty() {
-            return;
-        }
-        let (released, expired) = (shutdown.released, shutdown.expired);
-        let held = |stage: &Stage| matches!(stage, Stage::Held(_));
-        let still_held = self
-            .tickets
-            .values()
-            .filter(|ticket| held(&ticket.stage))
-            .count();
-        let report = ShutdownReport {
-            released,
+    /// What there is to report while so many locks are held, and so many are on their way out.
+    pub(super) fn report(&self, still_held: usize, leaving: usize) -> ShutdownReport {
+        ShutdownReport {
+            released: self.released,
             still_held,
-            unconfirmed: self.tickets.len() - still_held + expired,
-        };
-        for (number, _) in over {
-            self.signal(Signal::ShutDown(number, report));
+            unconfirmed: leaving + self.expired,
         }
     }
 }

@@ -8,9 +8,10 @@
 //! may begin on a lease that is lost: with fences below that of a new holder, and as long as half
 //! of the ttl is left. Where any of this is not so, the lock is released and asked for anew.
 
+use super::Core;
 use super::queue::KeyQueue;
+use super::signal::Signal;
 use super::ticket::{Removal, Stage, Ticket, TicketId};
-use super::{Core, Signal};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;

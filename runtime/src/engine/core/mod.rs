@@ -10,6 +10,8 @@ mod hand_over;
 mod queue;
 mod release;
 mod renew;
+mod shut_down;
+pub(crate) mod signal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod ticket;
@@ -19,16 +21,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use self::drain::{Shutdown, ShutdownReport};
+use self::drain::Drain;
 use self::queue::KeyQueue;
-use self::ticket::{Order, Removal, Stage, Ticket, TicketId};
+use self::signal::{Flight, Limits, Signal};
+use self::ticket::{Order, Stage, Ticket, TicketId};
 use self::timers::Timers;
-use crate::base::clock::Instant;
+use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::CountedMap;
 use crate::base::jitter::Jitter;
-use crate::error::LockError;
-use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 
 /// Space for so many requests, or signals, is kept.
@@ -36,97 +37,6 @@ const KEPT: usize = 1024;
 
 /// So many timers without a ticket may be kept.
 const STALE_TIMERS: usize = 64;
-
-/// A pool's limits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// How long one request may take.
-    pub(crate) io_timeout: Duration,
-    /// How many calls may queue for one key.
-    pub(crate) max_waiters: usize,
-    /// How often a key is passed on inside the process while other processes wait for it.
-    pub(crate) max_passes: u32,
-    /// For how long, if not for a quarter of its ttl.
-    pub(crate) longest_turn: Option<Duration>,
-    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
-    /// never.
-    pub(crate) make_way_after: Duration,
-    /// How many requests may be under way before no further lock is asked for. Renewals and releases are not bounded, and must not
-    /// queue behind a hundred thousand acquires.
-    pub(crate) in_flight: usize,
-}
-
-impl Limits {
-    #[cfg(test)]
-    pub(super) fn of_tests(io_timeout: Duration, max_waiters: usize) -> Self {
-        Self {
-            io_timeout,
-            max_waiters,
-            max_passes: 16,
-            longest_turn: None,
-            make_way_after: Duration::ZERO,
-            in_flight: 8,
-        }
-    }
-}
-
-/// What a caller is told.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// The lock is held; the body may be polled before `deadline`.
-    Granted {
-        ticket: TicketId,
-        deadline: Instant,
-        fence: Option<Fence>,
-    },
-    /// The lease was renewed.
-    Extended { ticket: TicketId, deadline: Instant },
-    /// The lock has become a share.
-    Shared(TicketId),
-    /// The lease is over.
-    Lost(TicketId),
-    /// The lock was not taken.
-    Failed(TicketId, LockError),
-    /// The lock was not taken, and its call may ask for its locks one by one.
-    Apart(TicketId),
-    /// A release came to its end, or took too long for the caller that waits for it.
-    /// [`Removal::Gone`] is told of each release that finds the lock gone, whether or not a caller
-    /// waits.
-    Released { ticket: TicketId, removal: Removal },
-    /// The shutdown of this number is over.
-    ShutDown(u64, ShutdownReport),
-}
-
-/// A request whose reply is awaited.
-#[derive(Debug)]
-pub(super) enum Flight {
-    Acquire {
-        ticket: TicketId,
-        sent: Instant,
-    },
-    /// Of several tickets for one call.
-    AcquireAll {
-        tickets: Vec<TicketId>,
-        /// Whether the call goes on to queue if they cannot be had now.
-        waits: bool,
-        sent: Instant,
-    },
-    Renew {
-        tickets: Vec<TicketId>,
-        /// Whether they were renewed as shares.
-        shares: bool,
-        sent: Instant,
-        /// When the first of them has something to do, should there be no answer.
-        due: Instant,
-    },
-    Release {
-        ticket: TicketId,
-        /// Whether no acquire of this ticket was open when this was sent.
-        certain: bool,
-    },
-    /// A place in a store's queue that is given up; nothing follows from the reply.
-    Leave,
-}
 
 /// The state of all locks of one pool.
 #[derive(Debug)]
@@ -137,7 +47,7 @@ pub(crate) struct Core {
     flights: CountedMap<OpId, Flight>,
     /// Keys whose turn to ask has come while too much was under way.
     held_back: VecDeque<FullKey>,
-    shutdown: Option<Shutdown>,
+    drain: Option<Drain>,
     jitter: Jitter,
     /// See [`Watchdog::due`](self::ticket::Watchdog::due).
     phase: Duration,
@@ -161,7 +71,7 @@ impl Core {
             queues: KeyMap::default(),
             flights: CountedMap::default(),
             held_back: VecDeque::new(),
-            shutdown: None,
+            drain: None,
             jitter: Jitter::new(seed),
             phase: Duration::from_nanos(seed % 10_000_000),
             renewals: Vec::new(),
@@ -176,7 +86,7 @@ impl Core {
     }
 
     #[cfg(test)]
-    pub(super) fn with_bug(self, bug: Option<crate::testing::seeded_bugs::Bug>) -> Self {
+    pub(in crate::engine) fn with_bug(self, bug: Option<crate::testing::seeded_bugs::Bug>) -> Self {
         Self { bug, ..self }
     }
 
@@ -275,7 +185,7 @@ impl Core {
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let timer = self.timers.next();
         let unanswered = self.unanswered.first().map(|(due, _)| *due);
-        let shutdown = self.shutdown.as_ref().and_then(Shutdown::deadline);
+        let shutdown = self.drain.as_ref().and_then(Drain::deadline);
         earlier(earlier(timer, unanswered), shutdown)
     }
 
@@ -288,19 +198,19 @@ impl Core {
 
     /// The token under which a ticket holds its key.
     #[cfg(test)]
-    pub(super) fn token_of(&self, id: TicketId) -> Option<crate::base::token::Token> {
+    pub(in crate::engine) fn token_of(&self, id: TicketId) -> Option<crate::base::token::Token> {
         self.tickets.get(&id).map(|ticket| ticket.order.token)
     }
 
     #[cfg(test)]
-    pub(super) fn knows_token(&self, token: crate::base::token::Token) -> bool {
+    pub(in crate::engine) fn knows_token(&self, token: crate::base::token::Token) -> bool {
         self.tickets
             .values()
             .any(|ticket| ticket.order.token == token)
     }
 
     #[cfg(test)]
-    pub(super) fn timers(&self) -> usize {
+    fn timers(&self) -> usize {
         self.timers.len()
     }
 
@@ -335,11 +245,11 @@ impl Core {
         reuse(&mut self.signals, space);
     }
 
-    pub(super) fn signal(&mut self, signal: Signal) {
+    fn signal(&mut self, signal: Signal) {
         self.signals.push(signal);
     }
 
-    pub(super) fn send(&mut self, op: Op, patience: Duration, flight: Flight) -> OpId {
+    fn send(&mut self, op: Op, patience: Duration, flight: Flight) -> OpId {
         self.last_op += 1;
         let id = OpId(self.last_op);
         self.flights.insert(id, flight);
@@ -357,7 +267,7 @@ impl Core {
     }
 
     /// Sets the ticket's timer to its next due time.
-    pub(super) fn arm(&mut self, id: TicketId) {
+    fn arm(&mut self, id: TicketId) {
         let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
@@ -411,14 +321,6 @@ impl Core {
             Stage::Lost => {}
         }
         self.arm(id);
-    }
-}
-
-/// The earlier of two that there may be.
-pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        _ => one.or(other),
     }
 }
 

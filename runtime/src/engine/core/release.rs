@@ -10,8 +10,9 @@
 
 use std::time::Duration;
 
+use super::Core;
+use super::signal::{Flight, Signal};
 use super::ticket::{Cleanup, Origin, Removal, Stage, TicketId};
-use super::{Core, Flight, Signal};
 use crate::base::clock::Instant;
 use crate::base::reporter;
 use crate::base::seeded::seeded;

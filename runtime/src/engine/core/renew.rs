@@ -3,8 +3,9 @@
 use std::iter;
 use std::time::Duration;
 
+use super::Core;
+use super::signal::{Flight, Signal};
 use super::ticket::{Stage, Ticket, TicketId};
-use super::{Core, Flight, Signal};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::earlier;
 use super::ticket::TicketId;
-use crate::base::clock::Instant;
+use crate::base::clock::{Instant, earlier};
 
 /// How much time a bin spans, in nanoseconds.
 const BIN: u64 = 1_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::ListenerId;
+use super::lanes::ListenerId;
 use crate::base::clock::Instant;
 use crate::engine::core::drain::ShutdownReport;
 use crate::engine::core::ticket::{Order, TicketId};

@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Engine;
-use super::handle::Shared;
+use super::handle::Engine;
+use super::shared::Shared;
 use super::state::Machine;
 use super::store_waker::Stir;
 use super::timer::Timer;
 use crate::base::clock::Clock;
-use crate::engine::core::Limits;
+use crate::engine::core::signal::Limits;
 use crate::store::LockStore;
 
 /// The engine's own task.

@@ -20,17 +20,18 @@ use shuttle::rand::Rng;
 use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use shuttle::thread::{self, JoinHandle};
 
-use super::Engine;
 use super::command::Command;
-use super::handle::Shared;
-use super::lane::{self, WATCH};
+use super::handle::Engine;
+use super::lanes::WATCH;
+use super::listener;
+use super::shared::Shared;
 use super::state::Machine;
 use super::store_waker::Stir;
 use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::{Nonce, Token};
-use crate::engine::core::Limits;
+use crate::engine::core::signal::Limits;
 use crate::engine::core::ticket::Order;
 use crate::engine::lease_cell::Slot;
 use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
@@ -332,7 +333,7 @@ impl World {
         let begun = self.engine.shared.take_up(command, || Some(()));
         let begun = begun.expect("it works");
         for (id, socket) in begun.into_iter().flat_map(|((), begun)| begun) {
-            let listening = lane::listen(&self.engine.shared, id, &socket);
+            let listening = listener::listen(&self.engine.shared, id, &socket);
             let (fate, server) = (self.fate, Arc::clone(&self.server));
             let running = thread::spawn(move || run(listening, fate, &server));
             self.runtimes().push(running);

@@ -72,6 +72,13 @@ impl News {
     }
 }
 
+/// Tells what there is to tell, after the machine has been given up.
+pub(super) fn tell(news: Option<News>) {
+    if let Some(news) = news {
+        news.tell();
+    }
+}
+
 /// Wakes somebody, whatever the waker does.
 fn guarded(tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {

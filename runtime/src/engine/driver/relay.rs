@@ -13,8 +13,7 @@
 use std::mem;
 use std::sync::{Arc, OnceLock};
 
-use super::handle::tell;
-use super::notifications::News;
+use super::notifications::{News, tell};
 use super::store_waker::Stir;
 use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};

@@ -13,17 +13,18 @@ use tokio::task::unconstrained;
 
 use super::alarms::Alarms;
 use super::command::Command;
-use super::handle::Heard;
-use super::lane::{Lanes, ListenerId, Waits, Watched};
+use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::News;
 use super::store_waker::Stir;
 use super::traffic::Traffic;
+use crate::base::clock::earlier;
 use crate::base::clock::{Clock, Instant};
 use crate::base::id_map::CountedMap;
 use crate::base::seeded::seeded;
+use crate::engine::core::Core;
 use crate::engine::core::drain::ShutdownReport;
+use crate::engine::core::signal::{Limits, Signal};
 use crate::engine::core::ticket::{Removal, TicketId};
-use crate::engine::core::{Core, Limits, Signal, earlier};
 use crate::engine::lease_cell::Slot;
 use crate::engine::metrics;
 use crate::error::LockError;
@@ -49,6 +50,17 @@ const MOST_ROUNDS: usize = 16;
 
 /// Space for so many events is kept.
 const KEPT: usize = 1024;
+
+/// What a listener has heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Another hears of answers from now on.
+    InVain,
+    /// At most one task was told.
+    One,
+    /// Several were told, and what they ask gathers until they have had their turn.
+    Several,
+}
 
 /// An engine's state. One thread at a time has it.
 pub(super) struct Machine {

@@ -2,11 +2,11 @@
 
 use tokio::sync::oneshot;
 
-use super::Engine;
+use super::handle::Engine;
 use super::keeper::Keeper;
 use crate::base::clock::Clock;
 use crate::base::reporter;
-use crate::engine::core::Limits;
+use crate::engine::core::signal::Limits;
 use crate::error::LockError;
 use crate::store::Connecting;
 

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::lane::WATCH;
+use super::lanes::WATCH;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{OpId, Request};

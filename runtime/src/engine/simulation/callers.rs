@@ -7,7 +7,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
-use crate::engine::core::Signal;
+use crate::engine::core::signal::Signal;
 use crate::engine::core::ticket::{Order, Share, TicketId, Watchdog};
 use crate::error::LockError;
 use crate::fence::Fence;

@@ -8,10 +8,10 @@ use super::topology::Topology;
 use crate::check_report::CheckReport;
 use crate::check_report::Finding;
 use crate::error::LockError;
+use crate::store::options::Options;
 use crate::store::redis::commands::key_names::Names;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::redis::store::RedisStore;
-use crate::store::target::Options;
 
 /// What is wrong with the cluster as a whole.
 pub(super) fn whole(topology: &Topology) -> Vec<Finding> {

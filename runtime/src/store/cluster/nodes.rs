@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
+use crate::store::options::Options;
 use crate::store::redis::commands::key_names::Names;
 use crate::store::redis::commands::redirect::{Endpoint, Manner, Redirect};
 use crate::store::redis::master_address::Origin;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
 use crate::store::redis::wire::socket::Told;
-use crate::store::target::Options;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
 /// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.

@@ -18,10 +18,10 @@ use crate::base::clock::Clock;
 use crate::base::reporter;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
+use crate::store::options::Options;
 use crate::store::redis::commands::key_names::Names;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
-use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// How often the map is read although nothing says that it has changed.

@@ -1,4 +1,4 @@
-//! What a [`Space`](super::Space) keeps: the locks, the queues, and a mailbox for each pool.
+//! What a [`Space`](super::space::Space) keeps: the locks, the queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;

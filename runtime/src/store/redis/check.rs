@@ -12,13 +12,13 @@ use super::commands::{reply, scripts};
 use super::master_address::Origin;
 use super::replication::Copies;
 use super::server_info::{Info, Role};
-use super::wire::server::Link;
+use super::wire::connect::Link;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::check_report::{Finding, Severity};
 use crate::error::LockError;
-use crate::store::target::Options;
+use crate::store::options::Options;
 use crate::store::{Failure, Op, Renewal};
 
 /// Until then the key has expired should its removal not be permitted.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::sentinel::Sentinels;
 use super::url_options;
-use super::wire::server::{Link, Server};
+use super::wire::connect::Link;
+use super::wire::server::Server;
 #[cfg(feature = "tls")]
 use super::wire::tls::Tls;
 use crate::error::LockError;

@@ -13,7 +13,7 @@ use redis::{Cmd, Value, cmd};
 use super::commands::reply;
 use super::server_info::Role;
 use crate::replicas::Replicas;
-use crate::store::target::Options;
+use crate::store::options::Options;
 use crate::store::{Failure, Op, Reply, Retry};
 
 /// The longest that a `WAIT` may take, as a part of the pool's `io_timeout`: half of what a connection may be silent for while

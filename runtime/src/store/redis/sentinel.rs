@@ -15,9 +15,10 @@ use tokio::time::{Instant, timeout_at};
 use super::commands::redirect::Endpoint;
 use super::commands::reply;
 use super::url_options::{self, Query};
+use super::wire::connect::Link;
 use super::wire::introduction;
-use super::wire::io_driver;
-use super::wire::server::{Link, Server};
+use super::wire::open;
+use super::wire::server::Server;
 #[cfg(feature = "tls")]
 use super::wire::tls::Tls;
 use crate::error::LockError;
@@ -163,7 +164,7 @@ impl Sentinels {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let (mut connection, mut pump) = Box::pin(io_driver::open(node, &settings, config))
+        let (mut connection, mut pump) = Box::pin(open::open(node, &settings, config))
             .await
             .map_err(|error| reply::broken(&error))?;
         let questions = introduction::introduced(&questions(&self.master));

@@ -17,11 +17,11 @@ use crate::base::clock::{Clock, Instant};
 use crate::base::reporter;
 use crate::check_report::{CheckReport, Finding};
 use crate::error::LockError;
+use crate::store::options::Options;
 use crate::store::redis::commands::key_names::Names;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::connection::Epoch;
 use crate::store::redis::wire::socket::Told;
-use crate::store::target::Options;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, asked, enter, held, silent};
 use crate::base::clock::Instant;
+use crate::engine::core::Core;
+use crate::engine::core::signal::{Limits, Signal};
 use crate::engine::core::ticket::TicketId;
-use crate::engine::core::{Core, Limits, Signal};
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, PAUSE, Reply};

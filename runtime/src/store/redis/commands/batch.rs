@@ -7,9 +7,9 @@
 
 use std::mem;
 
+use super::in_flight::Sent;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::store::Op;
-use crate::store::redis::wire::connection::Sent;
 
 /// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
 pub(crate) const MOST: usize = 32;

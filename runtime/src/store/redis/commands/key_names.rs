@@ -10,7 +10,7 @@ use super::hash_slot;
 use super::reply::Scripts;
 use crate::base::token::{Nonce, Token};
 use crate::key::RESERVED;
-use crate::store::target::Options;
+use crate::store::options::Options;
 
 /// The longest record of an owner, in bytes.
 const OWNER_LEN: usize = 120;

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod hash_slot;
+pub(crate) mod in_flight;
 pub(crate) mod key_names;
 pub(crate) mod redirect;
 pub(crate) mod reply;

@@ -5,10 +5,11 @@ use redis::{Cmd, Pipeline, Value, cmd};
 use super::RedisStore;
 use crate::base::seeded::seeded;
 use crate::store::redis::commands::batch::{self, Bundle, Packer};
+use crate::store::redis::commands::in_flight::Sent;
 use crate::store::redis::commands::redirect::{Manner, Redirect};
 use crate::store::redis::commands::{reply, script_sources, scripts};
 use crate::store::redis::replication::{self, Copies};
-use crate::store::redis::wire::connection::{self, Batch, Content, Epoch, Line, Sent, Stamp};
+use crate::store::redis::wire::connection::{self, Batch, Content, Epoch, Line, Stamp};
 use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::{RedisStore, not_sent, reach};
 use crate::base::reporter;
+use crate::store::redis::wire::connect::Link;
 use crate::store::redis::wire::connection::{Epoch, Line};
-use crate::store::redis::wire::server::Link;
 use crate::store::{Failure, StoreEvent};
 
 /// The pause after the first failure to connect; it doubles with each.

@@ -1,7 +1,6 @@
 //! One connection: what is under way on it, and for how long it may stay silent.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
@@ -11,15 +10,13 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::io_driver::Pump;
-use super::server::Link;
+use super::connect::Link;
+use super::io_driver::{Boxed, Pump};
 use super::socket::Wire;
 use crate::store::redis::commands::batch::Bundle;
-use crate::store::redis::commands::redirect::Manner;
 use crate::store::redis::commands::script_sources::Memory;
 use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
-use crate::store::{Op, OpId, Reply};
 
 /// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
 /// silent for so long now and then.
@@ -31,8 +28,6 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 /// A connection that is idle for this long is asked whether it still works. Firewalls forget idle connections
 /// without telling either end, and the next caller should not be the one to find out.
 const IDLE: Duration = Duration::from_secs(15);
-
-pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Counts connections.
 pub(crate) type Epoch = u64;
@@ -60,40 +55,6 @@ pub(crate) struct Line {
     /// How many pipelines have been sent.
     sent: u64,
     memory: Memory,
-}
-
-/// A request that went out.
-pub(crate) struct Sent {
-    pub(crate) id: OpId,
-    pub(crate) op: Op,
-    /// How it was put to a node of a cluster.
-    pub(crate) manner: Manner,
-    /// For a removal: whether its acquires went before it on the same connection.
-    pub(crate) ordered: bool,
-    /// Whether the connection listened for what other processes have to say.
-    pub(crate) listening: bool,
-}
-
-impl Sent {
-    /// Fills in what the answer does not say.
-    pub(crate) fn complete(&self, reply: Reply) -> Reply {
-        match reply {
-            Reply::Released { found, .. } => Reply::Released {
-                found,
-                ordered: self.ordered,
-            },
-            // One that will not be told of others must not keep the lock among its own calls as if there were none.
-            Reply::Acquired { fence, spare, .. } if !self.listening => Reply::Acquired {
-                fence,
-                spare,
-                wanted: Some(true),
-            },
-            Reply::AcquiredAll(all) => {
-                Reply::AcquiredAll(all.into_iter().map(|one| self.complete(one)).collect())
-            }
-            reply => reply,
-        }
-    }
 }
 
 /// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
