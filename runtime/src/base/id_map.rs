@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by such a number. Nobody else chooses its keys, so it need not guard against chosen ones, which is what makes
 /// the standard hasher slow: it was a twelfth of the engine's time.
-pub(crate) type CountedMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
 /// Spreads numbers, and leaves sixteen that follow each other together: what was asked for together is renewed together, and is found
 /// with fewer looks at memory that no cache holds.

@@ -8,13 +8,13 @@ use std::vec;
 
 /// A list that needs no memory of its own for one element: nearly every call has one lock.
 #[derive(Debug, Clone)]
-pub(crate) enum Few<T> {
+pub(crate) enum OneOrMany<T> {
     One(T),
     /// None, or any number.
     Many(Vec<T>),
 }
 
-impl<T> Few<T> {
+impl<T> OneOrMany<T> {
     pub(crate) fn push(&mut self, next: T) {
         *self = match std::mem::take(self) {
             Self::Many(many) if many.is_empty() => Self::One(next),
@@ -36,13 +36,13 @@ impl<T> Few<T> {
     }
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for OneOrMany<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -53,7 +53,7 @@ impl<T> Deref for Few<T> {
     }
 }
 
-impl<T> DerefMut for Few<T> {
+impl<T> DerefMut for OneOrMany<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(one) => slice::from_mut(one),
@@ -62,7 +62,7 @@ impl<T> DerefMut for Few<T> {
     }
 }
 
-impl<T> FromIterator<T> for Few<T> {
+impl<T> FromIterator<T> for OneOrMany<T> {
     fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
         let mut all = all.into_iter();
         let Some(first) = all.next() else {
@@ -75,7 +75,7 @@ impl<T> FromIterator<T> for Few<T> {
     }
 }
 
-impl<T> IntoIterator for Few<T> {
+impl<T> IntoIterator for OneOrMany<T> {
     type Item = T;
     type IntoIter = Chain<option::IntoIter<T>, vec::IntoIter<T>>;
 
@@ -97,7 +97,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_list(first in prop::collection::vec(0_u8..4, 0..4), steps in prop::collection::vec((any::<bool>(), 0_u8..4), 0..12)) {
-            let mut few: Few<u8> = first.iter().copied().collect();
+            let mut few: OneOrMany<u8> = first.iter().copied().collect();
             let mut list = first;
             for (adds, number) in steps {
                 if adds {

@@ -29,7 +29,7 @@ const NO_FENCE: u64 = u64::MAX;
 ///
 /// The deadline is read before each poll of the body. That a reader may see it a moment late does no harm, since
 /// every value that it can see is an end that the store has confirmed.
-pub(crate) struct Slot {
+pub(crate) struct LeaseCell {
     key: FullKey,
     clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
@@ -106,7 +106,7 @@ impl Phase {
     }
 }
 
-impl Slot {
+impl LeaseCell {
     /// `clock`: the one that the deadline is on.
     pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
@@ -360,7 +360,7 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot")
             .field("key", &self.key.name())
@@ -377,10 +377,10 @@ mod tests {
     use super::*;
     use crate::testing::fixtures::{LONG, counting};
 
-    fn held() -> Arc<Slot> {
-        let slot = Slot::new("key".into(), Clock::System);
-        assert!(slot.grant(Clock::System.now() + LONG, None).is_none());
-        slot
+    fn held() -> Arc<LeaseCell> {
+        let cell = LeaseCell::new("key".into(), Clock::System);
+        assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
+        cell
     }
 
     /// Fails if a caller that is about to ask after its release is woken for it, or one that has asked is not.
@@ -399,7 +399,7 @@ mod tests {
         assert!(asleep.poll_released(&cx).is_pending());
         let released = asleep.release(Removal::Confirmed);
         assert!(matches!(released, Some(Parting::Wake(_))));
-        let refused = Slot::new("key".into(), Clock::System);
+        let refused = LeaseCell::new("key".into(), Clock::System);
         assert!(refused.poll_granted(&cx).is_pending());
         let told = refused.release(Removal::Unknown);
         assert!(
@@ -422,17 +422,17 @@ mod tests {
     /// Fails if those that watch for the end are forgotten because nobody did at first.
     #[test]
     fn all_that_watch_are_told_of_the_end() {
-        let slot = held();
+        let cell = held();
         let (task, woken) = counting();
         let mut cx = Context::from_waker(&task);
-        let (mut one, mut other) = (Box::pin(slot.over()), Box::pin(slot.over()));
+        let (mut one, mut other) = (Box::pin(cell.over()), Box::pin(cell.over()));
         assert!(one.as_mut().poll(&mut cx).is_pending());
         assert!(other.as_mut().poll(&mut cx).is_pending());
-        slot.close();
+        cell.close();
         assert_eq!(woken(), 2);
         assert!(one.as_mut().poll(&mut cx).is_ready());
         assert!(other.as_mut().poll(&mut cx).is_ready());
-        let mut late = Box::pin(slot.over());
+        let mut late = Box::pin(cell.over());
         assert!(late.as_mut().poll(&mut cx).is_ready());
     }
 }

@@ -9,18 +9,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::call_site::At;
-use super::held::{Place, Taken, Turn};
-use super::leases::{Lease, Lock, Locks};
+use super::held::{HeldLock, HeldLocks, NestedPermit};
+use super::leases::{LeaseRef, Lock, Locks};
 use super::nesting::{self, Standing};
-use super::pending::Hold;
+use super::pending::PendingLock;
 use super::settings::{Plan, Settings};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
-use crate::base::one_or_many::Few;
+use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
-use crate::engine::core::ticket::Order;
+use crate::engine::core::ticket::Acquire;
 use crate::engine::driver::command::Command;
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::pool::LockPool;
 use crate::pool::PoolId;
@@ -28,14 +28,14 @@ use crate::pool::PoolId;
 /// A call that has begun to take its locks.
 pub(crate) enum Begun {
     /// It has one, nothing stood in the way of asking for it, and it has been asked for: what nearly every call comes to.
-    Asked(Hold, Mark),
+    Asked(PendingLock, LeaseOrigin),
     /// Boxed: it would be a part of the future of every annotated function.
     Wanted(Box<Wanted>),
 }
 
 /// What is written down about the leases of a call.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct LeaseOrigin {
     pool: PoolId,
     at: At,
     shared: bool,
@@ -44,8 +44,8 @@ pub(crate) struct Mark {
 /// A call before it has asked for anything.
 pub(crate) struct Wanted {
     taking: Taking,
-    wants: Few<Want>,
-    mark: Mark,
+    wants: OneOrMany<Want>,
+    mark: LeaseOrigin,
 }
 
 /// Begins to take or enter every lock; to be followed by [`taken`](Begun::taken), and by nothing before that.
@@ -59,16 +59,16 @@ pub(crate) fn begin(
     let wants = locks
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
-    let wants: Few<Want> = wants.collect::<Result<_, _>>()?;
-    let mark = Mark {
+    let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
+    let mark = LeaseOrigin {
         pool: pool.id(),
         at,
         shared: plan.share.is_some(),
     };
     let wants = match wants {
-        Few::One(Want { key, holder: None }) => {
-            let order = order(key, &pool, &plan, at.function(), plan.wait);
-            return Ok(Begun::Asked(Hold::ask(pool, order)?, mark));
+        OneOrMany::One(Want { key, holder: None }) => {
+            let acquire = acquire(key, &pool, &plan, at.function(), plan.wait);
+            return Ok(Begun::Asked(PendingLock::ask(pool, acquire)?, mark));
         }
         wants => wants,
     };
@@ -89,34 +89,34 @@ impl Begun {
     /// Takes or enters every lock.
     ///
     /// Cancel safety: what was got is let go when this future is dropped.
-    pub(crate) async fn taken(self, locks: Locks) -> Result<Taken, LockError> {
+    pub(crate) async fn taken(self, locks: Locks) -> Result<HeldLocks, LockError> {
         match self {
             Self::Asked(hold, mark) => {
                 let hold = hold.taken().await?;
-                locks.fill([mark.lease(hold.slot())]);
-                Ok(Taken::new(locks, Few::One(Place::Held(hold))))
+                locks.fill([mark.lease(hold.cell())]);
+                Ok(HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(hold))))
             }
             Self::Wanted(wanted) => Box::pin(wanted.taken(locks)).await,
         }
     }
 }
 
-impl Mark {
-    fn lease(self, slot: &Arc<Slot>) -> Lease {
-        Lease::new(self.pool, Arc::clone(slot), self.at, self.shared)
+impl LeaseOrigin {
+    fn lease(self, cell: &Arc<LeaseCell>) -> LeaseRef {
+        LeaseRef::new(self.pool, Arc::clone(cell), self.at, self.shared)
     }
 }
 
 impl Wanted {
-    async fn taken(self: Box<Self>, locks: Locks) -> Result<Taken, LockError> {
+    async fn taken(self: Box<Self>, locks: Locks) -> Result<HeldLocks, LockError> {
         let (taking, wants) = (&self.taking, &*self.wants);
         let places = taking.all(wants).await?;
         let leases = wants.iter().zip(places.iter());
         locks.fill(leases.map(|(want, place)| match &want.holder {
             Some(holder) => holder.entered(),
-            None => self.mark.lease(place.slot()),
+            None => self.mark.lease(place.cell()),
         }));
-        Ok(Taken::new(locks, places))
+        Ok(HeldLocks::new(locks, places))
     }
 }
 
@@ -124,7 +124,7 @@ impl Wanted {
 struct Want {
     key: FullKey,
     /// The lease of the call further out that holds it.
-    holder: Option<Box<Lease>>,
+    holder: Option<Box<LeaseRef>>,
 }
 
 /// Why not all locks could be had.
@@ -169,14 +169,14 @@ impl Want {
     }
 }
 
-fn order(
+fn acquire(
     key: FullKey,
     pool: &LockPool,
     plan: &Plan,
     function: &'static str,
     budget: Duration,
-) -> Order {
-    Order {
+) -> Acquire {
+    Acquire {
         key,
         token: pool.token(),
         function,
@@ -188,7 +188,7 @@ fn order(
 }
 
 impl Taking {
-    async fn all(&self, wants: &[Want]) -> Result<Few<Place>, LockError> {
+    async fn all(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, LockError> {
         if let Some(places) = self.at_once(wants).await? {
             return Ok(places);
         }
@@ -202,13 +202,13 @@ impl Taking {
     }
 
     /// In one request, where nothing stands in the way of that: nobody has one of the keys, and the store can take all in one step.
-    async fn at_once(&self, wants: &[Want]) -> Result<Option<Few<Place>>, LockError> {
+    async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
         }
-        let orders = wants.iter().map(|want| self.order(want, Duration::ZERO));
-        match Hold::take_all(&self.pool, orders, self.plan.wait).await {
-            Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(Place::Held).collect())),
+        let acquires = wants.iter().map(|want| self.acquire(want, Duration::ZERO));
+        match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
+            Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
             // One by one they can wait for what is away or held.
             Err(_) if !self.left().is_zero() => Ok(None),
@@ -222,39 +222,39 @@ impl Taking {
 
     /// In the order of the keys. If one of them cannot be had, those before it are let go: a release that is asked for now is
     /// carried out before whatever this process asks for next.
-    async fn one_by_one(&self, wants: &[Want]) -> Result<Few<Place>, Setback> {
-        let mut places = Few::default();
+    async fn one_by_one(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, Setback> {
+        let mut places = OneOrMany::default();
         for want in wants {
             let place = match &want.holder {
-                Some(holder) => Place::Entered(self.turn(want, holder).await?),
-                None => Place::Held(self.one(want, &places).await?),
+                Some(holder) => HeldLock::Entered(self.turn(want, holder).await?),
+                None => HeldLock::Held(self.one(want, &places).await?),
             };
             places.push(place);
         }
-        match places.iter().find(|place| !place.slot().is_live()) {
+        match places.iter().find(|place| !place.cell().is_live()) {
             None => Ok(places),
-            Some(lost) if self.left().is_zero() => Err(lost.slot().lost_error().into()),
+            Some(lost) if self.left().is_zero() => Err(lost.cell().lost_error().into()),
             Some(_) => Err(Setback::Stale),
         }
     }
 
     /// The turn of a nested call, within the call's budget if it has one.
-    async fn turn(&self, want: &Want, holder: &Lease) -> Result<Turn, LockError> {
+    async fn turn(&self, want: &Want, holder: &LeaseRef) -> Result<NestedPermit, LockError> {
         let Some(budget) = self.plan.turn else {
-            let turn = Turn::wait(holder, pending()).await?;
+            let turn = NestedPermit::wait(holder, pending()).await?;
             return turn.ok_or_else(|| self.timed_out(want));
         };
-        holder.slot.check()?;
-        if let Some(turn) = Turn::at_once(holder) {
+        holder.cell.check()?;
+        if let Some(turn) = NestedPermit::at_once(holder) {
             return Ok(turn);
         }
         if budget.is_zero() {
             return Err(LockError::Contended {
                 key: want.key.name().to_owned(),
-                retry_after: Some(holder.slot.remaining()),
+                retry_after: Some(holder.cell.remaining()),
             });
         }
-        let turn = Turn::wait(holder, self.end_of(budget)).await?;
+        let turn = NestedPermit::wait(holder, self.end_of(budget)).await?;
         turn.ok_or_else(|| self.timed_out(want))
     }
 
@@ -275,7 +275,7 @@ impl Taking {
         .await;
     }
 
-    async fn one(&self, want: &Want, before: &[Place]) -> Result<Hold, Setback> {
+    async fn one(&self, want: &Want, before: &[HeldLock]) -> Result<PendingLock, Setback> {
         let (left, fresh) = (self.left(), self.fresh(before));
         let waits = !self.plan.wait.is_zero();
         if waits && left.is_zero() {
@@ -284,7 +284,7 @@ impl Taking {
         if waits && fresh.is_zero() {
             return Err(Setback::Stale);
         }
-        let asked = Hold::ask(self.pool.clone(), self.order(want, left.min(fresh)))?;
+        let asked = PendingLock::ask(self.pool.clone(), self.acquire(want, left.min(fresh)))?;
         match asked.taken().await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
             Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
@@ -292,9 +292,9 @@ impl Taking {
         }
     }
 
-    fn order(&self, want: &Want, budget: Duration) -> Order {
+    fn acquire(&self, want: &Want, budget: Duration) -> Acquire {
         let (pool, plan) = (&self.pool, &self.plan);
-        order(want.key.clone(), pool, plan, self.function, budget)
+        acquire(want.key.clone(), pool, plan, self.function, budget)
     }
 
     /// What is left of the call's one budget.
@@ -312,11 +312,11 @@ impl Taking {
 
     /// How long the leases that the call has by now may still age: nobody renews them without a watchdog, and the body is to
     /// begin with at least half a ttl.
-    fn fresh(&self, places: &[Place]) -> Duration {
+    fn fresh(&self, places: &[HeldLock]) -> Duration {
         let own = places
             .iter()
-            .filter(|place| matches!(place, Place::Held(_)));
-        let least = own.map(|place| place.slot().remaining()).min();
+            .filter(|place| matches!(place, HeldLock::Held(_)));
+        let least = own.map(|place| place.cell().remaining()).min();
         match least {
             Some(least) if self.plan.watchdog.is_none() => {
                 least.saturating_sub(self.plan.terms.ttl() / 2)

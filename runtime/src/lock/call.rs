@@ -9,7 +9,7 @@ use super::call_site::{At, Site};
 use super::detach::run_detached;
 use super::gate::{Keep, OnLost, run_inside};
 use super::guard::LockHandle;
-use super::held::Taken;
+use super::held::HeldLocks;
 use super::leases::Locks;
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
@@ -217,7 +217,7 @@ impl Call {
         Some(Keep { hold, good })
     }
 
-    async fn take(self) -> Result<Taken, LockError> {
+    async fn take(self) -> Result<HeldLocks, LockError> {
         let Self { parts, locks } = self;
         // Before the await, which what has been said of the call is then no part of.
         let begun = parts.begin(&locks)?;

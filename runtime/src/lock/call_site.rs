@@ -6,7 +6,7 @@ use std::panic::Location;
 /// Where an annotated function stands.
 #[derive(Debug)]
 pub struct Site {
-    /// Its path, `shop::orders::create_order`.
+    /// Its path, `shop::acquires::create_order`.
     pub function: &'static str,
     /// `file!()`.
     pub file: &'static str,

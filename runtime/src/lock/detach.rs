@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
 use super::gate::{Keep, OnLost, run_inside};
-use super::held::Taken;
+use super::held::HeldLocks;
 use crate::error::LockError;
 use crate::pool::installed;
 
@@ -20,7 +20,7 @@ use crate::pool::installed;
 /// A call that is nested in the holder of a lock is a part of that body: a task of its own could outlive the lock that it
 /// runs inside of.
 pub(crate) async fn run_detached<F>(
-    taking: impl Future<Output = Result<Taken, LockError>>,
+    taking: impl Future<Output = Result<HeldLocks, LockError>>,
     body: F,
     on_lost: OnLost,
     keep: Option<Keep<F::Output>>,

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::held::Taken;
+use super::held::HeldLocks;
 use super::nesting;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
@@ -26,7 +26,7 @@ enum End<T> {
 ///
 /// The body is dropped before the release, however it ends; if this future is dropped, likewise.
 pub(crate) async fn run_inside<F: Future>(
-    taken: Taken,
+    taken: HeldLocks,
     body: Pin<&mut Option<F>>,
     on_lost: OnLost,
     keep: Option<Keep<F::Output>>,
@@ -97,7 +97,7 @@ impl<F> Drop for Body<'_, F> {
 
 async fn poll_while_live<F: Future>(
     body: &mut Body<'_, F>,
-    taken: &Taken,
+    taken: &HeldLocks,
     on_lost: OnLost,
 ) -> Result<End<F::Output>, LockError> {
     let locks = taken.locks();

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::Taken;
+use super::held::HeldLocks;
 use super::leases::Locks;
 use crate::base::lease_terms;
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::fence::Fence;
 
@@ -18,11 +18,11 @@ use crate::fence::Fence;
 /// [`LockRequest::run`](crate::LockRequest::run) or the attribute, which do it for you.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    taken: Taken,
+    taken: HeldLocks,
 }
 
 impl LockGuard {
-    pub(crate) fn new(taken: Taken) -> Self {
+    pub(crate) fn new(taken: HeldLocks) -> Self {
         Self { taken }
     }
 
@@ -96,8 +96,8 @@ pub struct LockHandle {
 }
 
 /// An error for the lock that a release did not find.
-fn not_gone(gone: Option<Arc<Slot>>) -> Result<(), LockError> {
-    gone.map_or(Ok(()), |slot| Err(slot.lost_error()))
+fn not_gone(gone: Option<Arc<LeaseCell>>) -> Result<(), LockError> {
+    gone.map_or(Ok(()), |cell| Err(cell.lost_error()))
 }
 
 impl LockHandle {

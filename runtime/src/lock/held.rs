@@ -8,51 +8,51 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::leases::{Lease, Locks, any_over};
-use super::pending::Hold;
-use crate::base::one_or_many::Few;
+use super::leases::{LeaseRef, Locks, any_over};
+use super::pending::PendingLock;
+use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 
 /// The locks of a call, held. Dropping it releases those that the call has taken itself.
-pub(crate) struct Taken {
+pub(crate) struct HeldLocks {
     locks: Locks,
-    places: Few<Place>,
+    places: OneOrMany<HeldLock>,
 }
 
 /// How a call came to one of its locks.
-pub(crate) enum Place {
+pub(crate) enum HeldLock {
     /// It took the lock.
-    Held(Hold),
+    Held(PendingLock),
     /// It is nested in a call that holds the lock, and it is its turn.
-    Entered(Turn),
+    Entered(NestedPermit),
 }
 
 /// The turn of a nested call, given back when this is dropped.
-pub(crate) struct Turn {
-    slot: Arc<Slot>,
+pub(crate) struct NestedPermit {
+    cell: Arc<LeaseCell>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Turn {
+impl NestedPermit {
     /// It, if nobody has it.
-    pub(crate) fn at_once(holder: &Lease) -> Option<Self> {
+    pub(crate) fn at_once(holder: &LeaseRef) -> Option<Self> {
         let permit = holder.turns().try_acquire_owned().ok()?;
         Some(Self::of(holder, permit))
     }
 
     /// Waits for it, as long as the lease lasts and `ended` has not. Nothing is returned if that ends first.
     pub(crate) async fn wait(
-        holder: &Lease,
+        holder: &LeaseRef,
         ended: impl Future<Output = ()>,
     ) -> Result<Option<Self>, LockError> {
         let mut turn = pin!(holder.turns().acquire_owned());
-        let mut over = pin!(holder.slot.over());
+        let mut over = pin!(holder.cell.over());
         let mut ended = pin!(ended);
         let permit = poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Err(holder.slot.lost_error()));
+                return Poll::Ready(Err(holder.cell.lost_error()));
             }
             // Before the turn: what comes after the budget is not taken.
             if ended.as_mut().poll(cx).is_ready() {
@@ -65,25 +65,25 @@ impl Turn {
         Ok(permit.map(|permit| Self::of(holder, permit)))
     }
 
-    fn of(holder: &Lease, permit: OwnedSemaphorePermit) -> Self {
+    fn of(holder: &LeaseRef, permit: OwnedSemaphorePermit) -> Self {
         Self {
-            slot: Arc::clone(&holder.slot),
+            cell: Arc::clone(&holder.cell),
             _permit: permit,
         }
     }
 }
 
-impl Place {
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
+impl HeldLock {
+    pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
         match self {
-            Self::Held(hold) => hold.slot(),
-            Self::Entered(turn) => &turn.slot,
+            Self::Held(hold) => hold.cell(),
+            Self::Entered(turn) => &turn.cell,
         }
     }
 }
 
-impl Taken {
-    pub(crate) fn new(locks: Locks, places: Few<Place>) -> Self {
+impl HeldLocks {
+    pub(crate) fn new(locks: Locks, places: OneOrMany<HeldLock>) -> Self {
         Self { locks, places }
     }
 
@@ -105,8 +105,8 @@ impl Taken {
             self.places.len()
         };
         for place in self.places.iter().take(watched) {
-            if let Place::Held(hold) = place {
-                held &= hold.slot().register(cx);
+            if let HeldLock::Held(hold) = place {
+                held &= hold.cell().register(cx);
             }
         }
         held
@@ -118,15 +118,15 @@ impl Taken {
         if !self.is_nested() {
             return None;
         }
-        Some(Box::pin(any_over(self.entered().map(|turn| &turn.slot))))
+        Some(Box::pin(any_over(self.entered().map(|turn| &turn.cell))))
     }
 
     /// Makes shares of the locks.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         for place in self.places.iter() {
             match place {
-                Place::Held(hold) => hold.downgrade().await?,
-                Place::Entered(_) => {
+                HeldLock::Held(hold) => hold.downgrade().await?,
+                HeldLock::Entered(_) => {
                     return Err(LockError::config(
                         "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
                          take the lock where it is to be downgraded",
@@ -151,12 +151,15 @@ impl Taken {
 
     /// As [`release`](Self::release). Returns the lock that the store did not have any more: its
     /// lease was lost. Of several it is the first.
-    pub(crate) async fn release_and_tell(mut self, keep: Option<Duration>) -> Option<Arc<Slot>> {
+    pub(crate) async fn release_and_tell(
+        mut self,
+        keep: Option<Duration>,
+    ) -> Option<Arc<LeaseCell>> {
         self.begin_release(keep);
         let mut gone = None;
         for hold in self.held() {
             if hold.released().await {
-                gone = Some(Arc::clone(hold.slot()));
+                gone = Some(Arc::clone(hold.cell()));
             }
         }
         gone
@@ -164,30 +167,30 @@ impl Taken {
 
     fn begin_release(&mut self, keep: Option<Duration>) {
         let held = self.places.iter_mut().filter_map(|place| match place {
-            Place::Held(hold) => Some(hold),
-            Place::Entered(turn) => {
+            HeldLock::Held(hold) => Some(hold),
+            HeldLock::Entered(turn) => {
                 if seeded!(InnerEndReleases) {
-                    turn.slot.close();
+                    turn.cell.close();
                 }
                 None
             }
         });
-        Hold::begin_release_all(held, keep);
+        PendingLock::begin_release_all(held, keep);
     }
 
     /// The last one first, as the caller of the last release may be chosen to look for the answers
     /// of all.
-    fn held(&self) -> impl Iterator<Item = &Hold> {
+    fn held(&self) -> impl Iterator<Item = &PendingLock> {
         self.places.iter().rev().filter_map(|place| match place {
-            Place::Held(hold) => Some(hold),
-            Place::Entered(_) => None,
+            HeldLock::Held(hold) => Some(hold),
+            HeldLock::Entered(_) => None,
         })
     }
 
-    fn entered(&self) -> impl Iterator<Item = &Turn> {
+    fn entered(&self) -> impl Iterator<Item = &NestedPermit> {
         self.places.iter().filter_map(|place| match place {
-            Place::Entered(turn) => Some(turn),
-            Place::Held(_) => None,
+            HeldLock::Entered(turn) => Some(turn),
+            HeldLock::Held(_) => None,
         })
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::call_site::At;
 use crate::base::seeded::seeded;
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::fence::Fence;
 use crate::key;
@@ -28,14 +28,14 @@ pub(crate) struct Locks(Arc<[Lock]>);
 pub(crate) struct Lock {
     name: String,
     /// Filled in when all keys of the call are held.
-    lease: OnceLock<Lease>,
+    lease: OnceLock<LeaseRef>,
 }
 
 /// A call's lease on one key: its own, or that of a call further out, which it has entered.
 #[derive(Clone)]
-pub(crate) struct Lease {
+pub(crate) struct LeaseRef {
     pub(crate) pool: PoolId,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) cell: Arc<LeaseCell>,
     /// Where the lock was taken.
     pub(crate) at: At,
     /// Whether it is a share of the lock.
@@ -72,7 +72,7 @@ impl Locks {
     }
 
     /// All leases are there: what the views show from now on.
-    pub(crate) fn fill(&self, leases: impl IntoIterator<Item = Lease>) {
+    pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
             // A call takes its locks once.
             let _ = lock.lease.set(lease);
@@ -111,13 +111,13 @@ impl Locks {
     /// The end of the lease that ends first, for the oracle of the tests; zero when it is over.
     #[cfg(feature = "__test")]
     pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
-        self.first(Slot::deadline)
+        self.first(LeaseCell::deadline)
     }
 
     /// The same, also when it is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
-        self.first(Slot::confirmed)
+        self.first(LeaseCell::confirmed)
     }
 
     /// The same, for one of the keys.
@@ -126,15 +126,18 @@ impl Locks {
         let lock = self.iter().find(|lock| lock.name == name);
         let lease = lock.and_then(Lock::lease);
         lease.map_or(crate::base::clock::Instant::ZERO, |lease| {
-            lease.slot.confirmed()
+            lease.cell.confirmed()
         })
     }
 
     #[cfg(feature = "__test")]
-    fn first(&self, end: fn(&Slot) -> crate::base::clock::Instant) -> crate::base::clock::Instant {
+    fn first(
+        &self,
+        end: fn(&LeaseCell) -> crate::base::clock::Instant,
+    ) -> crate::base::clock::Instant {
         let ends = self.iter().map(|lock| {
             let lease = lock.lease();
-            lease.map_or(crate::base::clock::Instant::ZERO, |lease| end(&lease.slot))
+            lease.map_or(crate::base::clock::Instant::ZERO, |lease| end(&lease.cell))
         });
         ends.min().unwrap_or(crate::base::clock::Instant::ZERO)
     }
@@ -161,20 +164,20 @@ impl Locks {
 
     /// Ends when one of the leases is over, or where none is held.
     pub(crate) async fn over(&self) {
-        let leases: Option<Vec<&Lease>> = self.iter().map(Lock::lease).collect();
+        let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {
             None => {}
-            Some([lease]) => lease.slot.over().await,
-            Some(leases) => any_over(leases.iter().map(|lease| &lease.slot)).await,
+            Some([lease]) => lease.cell.over().await,
+            Some(leases) => any_over(leases.iter().map(|lease| &lease.cell)).await,
         }
     }
 }
 
 /// Ends when one of these leases is over.
-pub(crate) async fn any_over(slots: impl Iterator<Item = &Arc<Slot>>) {
+pub(crate) async fn any_over(cells: impl Iterator<Item = &Arc<LeaseCell>>) {
     type Over<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-    let mut all: Vec<Over<'_>> = slots
-        .map(|slot| Box::pin(slot.over()) as Over<'_>)
+    let mut all: Vec<Over<'_>> = cells
+        .map(|cell| Box::pin(cell.over()) as Over<'_>)
         .collect();
     poll_fn(|cx| {
         let over = all.iter_mut().any(|over| over.as_mut().poll(cx).is_ready());
@@ -195,21 +198,21 @@ impl Lock {
         &self.name
     }
 
-    pub(crate) fn lease(&self) -> Option<&Lease> {
+    pub(crate) fn lease(&self) -> Option<&LeaseRef> {
         self.lease.get()
     }
 
     fn fence(&self) -> Option<Fence> {
-        self.lease().and_then(|lease| lease.slot.fence())
+        self.lease().and_then(|lease| lease.cell.fence())
     }
 
     fn remaining(&self) -> Duration {
         self.lease()
-            .map_or(Duration::ZERO, |lease| lease.slot.remaining())
+            .map_or(Duration::ZERO, |lease| lease.cell.remaining())
     }
 
     fn is_live(&self) -> bool {
-        self.lease().is_some_and(|lease| lease.slot.is_live())
+        self.lease().is_some_and(|lease| lease.cell.is_live())
     }
 
     fn lost_error(&self) -> LockError {
@@ -220,11 +223,11 @@ impl Lock {
     }
 }
 
-impl Lease {
-    pub(crate) fn new(pool: PoolId, slot: Arc<Slot>, at: At, shared: bool) -> Self {
+impl LeaseRef {
+    pub(crate) fn new(pool: PoolId, cell: Arc<LeaseCell>, at: At, shared: bool) -> Self {
         Self {
             pool,
-            slot,
+            cell,
             at,
             shared,
             turns: OnceLock::new(),
@@ -240,7 +243,7 @@ impl Lease {
 
     /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
     pub(crate) fn entered(&self) -> Self {
-        Self::new(self.pool, Arc::clone(&self.slot), self.at, self.shared)
+        Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
     }
 
     /// One permit: the nested calls directly inside this one take turns.

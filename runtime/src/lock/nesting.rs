@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use super::leases::{Lease, Lock, Locks};
+use super::leases::{LeaseRef, Lock, Locks};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
@@ -38,7 +38,7 @@ pub(crate) enum Standing {
     /// The path does not hold it.
     Outside,
     /// The innermost call on the path that holds it has this lease.
-    Inside(Box<Lease>),
+    Inside(Box<LeaseRef>),
     /// A call on the path held it, and its lease is over.
     Lost(LockError),
 }
@@ -50,11 +50,11 @@ pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
 }
 
 fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
-    let same = |lease: &&Lease| lease.pool == pool && lease.slot.key() == key;
+    let same = |lease: &&LeaseRef| lease.pool == pool && lease.cell.key() == key;
     let inwards = path.iter().rev().flat_map(Locks::iter);
     let mut lost = None;
     for lease in inwards.filter_map(Lock::lease).filter(same) {
-        match lease.slot.check() {
+        match lease.cell.check() {
             Ok(()) => return Standing::Inside(Box::new(lease.view())),
             Err(error) => lost = lost.or(Some(error)),
         }

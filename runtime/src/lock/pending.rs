@@ -8,30 +8,30 @@ use std::time::Duration;
 use tokio::task::coop;
 
 use crate::base::seeded::seeded;
-use crate::engine::core::ticket::{Order, Removal, TicketId};
+use crate::engine::core::ticket::{Acquire, Removal, TicketId};
 use crate::engine::driver::command::Command;
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::pool::LockPool;
 
 /// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
 /// whatever it stands for: a place in the queue, an acquire on its way, a lock.
-pub(crate) struct Hold {
+pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
-    slot: Arc<Slot>,
+    cell: Arc<LeaseCell>,
     let_go: bool,
 }
 
-impl Hold {
+impl PendingLock {
     /// Asks for the lock; to be followed by [`taken`](Self::taken).
-    pub(crate) fn ask(pool: LockPool, order: Order) -> Result<Self, LockError> {
-        let slot = Slot::new(order.key.clone(), pool.engine().clock());
-        let hold = Self::new(pool, slot);
+    pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
+        let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+        let hold = Self::new(pool, cell);
         hold.tell(Command::Acquire {
             id: hold.id,
-            order,
-            slot: Arc::clone(&hold.slot),
+            acquire,
+            cell: Arc::clone(&hold.cell),
         })?;
         Ok(hold)
     }
@@ -46,7 +46,7 @@ impl Hold {
         self.let_go = granted.is_err();
         granted?;
         // This task may have slept past the lease's end before it heard of the grant.
-        self.slot.check()?;
+        self.cell.check()?;
         Ok(self)
     }
 
@@ -56,32 +56,32 @@ impl Hold {
     /// Cancel safety: as [`taken`](Self::taken), for each of them.
     pub(crate) async fn take_all(
         pool: &LockPool,
-        wanted: impl ExactSizeIterator<Item = Order>,
+        wanted: impl ExactSizeIterator<Item = Acquire>,
         wait: Duration,
     ) -> Result<Option<Vec<Self>>, LockError> {
         let mut holds = Vec::with_capacity(wanted.len());
-        let mut orders = Vec::with_capacity(wanted.len());
-        for order in wanted {
-            let slot = Slot::new(order.key.clone(), pool.engine().clock());
-            let hold = Self::new(pool.clone(), slot);
-            orders.push((hold.id, order, Arc::clone(&hold.slot)));
+        let mut acquires = Vec::with_capacity(wanted.len());
+        for acquire in wanted {
+            let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+            let hold = Self::new(pool.clone(), cell);
+            acquires.push((hold.id, acquire, Arc::clone(&hold.cell)));
             holds.push(hold);
         }
-        pool.engine().send(Command::AcquireAll { orders, wait })?;
+        pool.engine().send(Command::AcquireAll { acquires, wait })?;
         for hold in &mut holds {
             let granted = hold.granted().await;
             hold.let_go = granted.is_err();
             granted?;
         }
-        let held = holds.iter().all(|hold| hold.slot.is_live());
+        let held = holds.iter().all(|hold| hold.cell.is_live());
         Ok(held.then_some(holds))
     }
 
-    fn new(pool: LockPool, slot: Arc<Slot>) -> Self {
+    fn new(pool: LockPool, cell: Arc<LeaseCell>) -> Self {
         Self {
             id: pool.engine().next_ticket(),
             pool,
-            slot,
+            cell,
             let_go: false,
         }
     }
@@ -91,32 +91,32 @@ impl Hold {
     async fn granted(&self) -> Result<(), LockError> {
         poll_fn(|cx| {
             let turn = ready!(coop::poll_proceed(cx));
-            let granted = ready!(self.slot.poll_granted(cx));
+            let granted = ready!(self.cell.poll_granted(cx));
             turn.made_progress();
             Poll::Ready(granted)
         })
         .await
     }
 
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.slot
+    pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
+        &self.cell
     }
 
     /// Lets readers in beside this call.
     ///
     /// Cancel safe: the engine goes on with it.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
-        self.slot.check()?;
+        self.cell.check()?;
         self.tell(Command::Downgrade(self.id))?;
-        if poll_fn(|cx| self.slot.poll_shared(cx)).await {
+        if poll_fn(|cx| self.cell.poll_shared(cx)).await {
             return Ok(());
         }
-        Err(self.slot.lost_error())
+        Err(self.cell.lost_error())
     }
 
     /// Asks for the release, now or after `keep`, without waiting for it.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
-        self.slot.close();
+        self.cell.close();
         // If the engine is gone, the lock expires after its ttl; otherwise it has heard of this.
         self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
     }
@@ -134,9 +134,9 @@ impl Hold {
             return first.begin_release(keep);
         }
         let mut ids = vec![first.id];
-        first.slot.close();
+        first.cell.close();
         for hold in &others {
-            hold.slot.close();
+            hold.cell.close();
             if !seeded!(SecondKeyKept) {
                 ids.push(hold.id);
             }
@@ -155,7 +155,7 @@ impl Hold {
         if !self.let_go {
             return false;
         }
-        poll_fn(|cx| self.slot.poll_released(cx)).await == Removal::Gone
+        poll_fn(|cx| self.cell.poll_released(cx)).await == Removal::Gone
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {
@@ -163,11 +163,11 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for PendingLock {
     fn drop(&mut self) {
-        let forgotten = seeded!(DropForgotten) && self.slot.is_live();
+        let forgotten = seeded!(DropForgotten) && self.cell.is_live();
         if !self.let_go && !forgotten {
-            self.slot.close();
+            self.cell.close();
             // If the engine is gone, the lock expires after its ttl.
             let _ = self.tell(Command::Abandon(self.id));
         }

@@ -10,7 +10,7 @@ use super::call_site::At;
 use super::detach::run_detached;
 use super::gate::{Keep, OnLost, run_inside};
 use super::guard::LockGuard;
-use super::held::Taken;
+use super::held::HeldLocks;
 use super::leases::Locks;
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
@@ -211,7 +211,7 @@ impl LockRequest {
         run_detached(self.take(), body, OnLost::Cancel, None).await
     }
 
-    async fn take(self) -> Result<Taken, LockError> {
+    async fn take(self) -> Result<HeldLocks, LockError> {
         let locks = Locks::checked(self.keys)?;
         let begun = begin(self.pool, &locks, &self.settings, At::Call(self.at))?;
         begun.taken(locks).await

@@ -109,7 +109,7 @@ pub(crate) enum Op {
         /// Whether this process wants a place in the key's queue if another has the key.
         queue: bool,
         /// So many fences after the first are kept for calls to which the key is passed on.
-        spare: u32,
+        reserved_fences: u32,
     },
     /// Take all of these keys or none, each as [`Op::Acquire`] does: without a place in its queue, and with no fences kept. Answered
     /// with [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or [`Reply::Apart`].
@@ -161,14 +161,14 @@ impl Op {
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions {
-        let (time, function, flag, spare) = match self {
+        let (time, function, flag, reserved_fences) = match self {
             Self::Acquire {
                 ttl,
                 function,
                 queue,
-                spare,
+                reserved_fences,
                 ..
-            } => (Some(*ttl), *function, *queue, *spare),
+            } => (Some(*ttl), *function, *queue, *reserved_fences),
             Self::Release {
                 keep, makes_way, ..
             } => (*keep, "", *makes_way, 0),
@@ -178,7 +178,7 @@ impl Op {
             time,
             function,
             flag,
-            spare,
+            reserved_fences,
         }
     }
 }
@@ -191,7 +191,7 @@ pub(crate) struct Conditions {
     function: &'static str,
     /// Whether an acquire queues, or a release makes way.
     flag: bool,
-    spare: u32,
+    reserved_fences: u32,
 }
 
 /// For so long a key is left free for clients that know no queue. One that tries every 250 ms finds
@@ -219,7 +219,7 @@ pub(crate) enum Reply {
     Acquired {
         fence: Option<Fence>,
         /// So many fences after it are kept for this token.
-        spare: u32,
+        reserved_fences: u32,
         /// Whether other processes queue for the key, where the store has queues.
         wanted: Option<bool>,
     },

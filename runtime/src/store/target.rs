@@ -9,7 +9,7 @@ use super::memory::MemoryStore;
 use super::memory::space::Space;
 use super::options::Options;
 #[cfg(feature = "redis")]
-use super::redis::master_address::Origin;
+use super::redis::master_address::MasterAddress;
 #[cfg(feature = "redis")]
 use super::redis::store::RedisStore;
 #[cfg(feature = "redis")]
@@ -32,7 +32,7 @@ pub(crate) enum Target {
     #[cfg(feature = "__test")]
     Nothing,
     #[cfg(feature = "redis")]
-    Redis(Box<Origin>, Option<Replicas>),
+    Redis(Box<MasterAddress>, Option<Replicas>),
     #[cfg(feature = "redis")]
     Cluster(Box<cluster::address::Address>),
     #[cfg(feature = "redis")]
@@ -49,7 +49,7 @@ pub(crate) enum Target {
         reason = "without TLS there are no certificates"
     )
 )]
-fn secured(origin: Origin, options: &Options) -> Result<Origin, LockError> {
+fn secured(origin: MasterAddress, options: &Options) -> Result<MasterAddress, LockError> {
     #[cfg(feature = "tls")]
     let origin = origin.with_tls(&options.tls)?;
     Ok(origin)
@@ -100,7 +100,7 @@ impl Target {
     #[cfg(feature = "redis")]
     fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        let (origin, replicas) = Origin::parse(url)?;
+        let (origin, replicas) = MasterAddress::parse(url)?;
         Ok(Self::Redis(Box::new(origin), replicas))
     }
 

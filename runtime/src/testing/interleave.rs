@@ -107,7 +107,7 @@ impl Model {
                 ttl: TTL,
                 function: "interleaved",
                 queue: false,
-                spare: 0,
+                reserved_fences: 0,
             },
             1 => Op::Renew(vec![Renewal {
                 key,

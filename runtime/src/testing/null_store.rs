@@ -14,7 +14,7 @@ pub(crate) struct NoStore {
 
 const GRANTED: Reply = Reply::Acquired {
     fence: Some(Fence::new(1)),
-    spare: 0,
+    reserved_fences: 0,
     wanted: None,
 };
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Core;
-use super::queue::{KeyQueue, Passing, Place};
+use super::queue::{KeyQueue, Place, Tenure};
 use super::signal::Signal;
-use super::ticket::{Lease, Order, Share, Stage, Ticket, TicketId};
+use super::ticket::{Acquire, Lease, Share, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -14,19 +14,19 @@ use crate::fence::Fence;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
-    pub(super) fn enter(&mut self, id: TicketId, order: Order, now: Instant) {
+    pub(super) fn enter(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
         if self.drain.is_some() {
             self.signal(Signal::Failed(id, LockError::ShuttingDown));
             return;
         }
-        if let Some(error) = self.refusal(&order, now) {
+        if let Some(error) = self.refusal(&acquire, now) {
             self.signal(Signal::Failed(id, error));
             return;
         }
-        let key = order.key.clone();
+        let key = acquire.key.clone();
         // A single try must still be able to cross the network.
-        let budget = if order.waits() {
-            order.wait
+        let budget = if acquire.waits() {
+            acquire.wait
         } else {
             self.limits.io_timeout
         };
@@ -36,36 +36,37 @@ impl Core {
             budget
         };
         let queue = self.queues.entry(key.clone()).or_insert_with(KeyQueue::new);
-        queue.push(id, &order);
+        queue.push(id, &acquire);
         self.tickets
-            .insert(id, Ticket::new(order, now, now + budget));
+            .insert(id, Ticket::new(acquire, now, now + budget));
         if self.pump(&key, now) != Some(id) {
             self.arm(id);
         }
     }
 
     /// What can be answered without asking the store.
-    fn refusal(&self, order: &Order, now: Instant) -> Option<LockError> {
-        let queue = self.queues.get(&order.key)?;
-        if order.waits() {
+    fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
+        let queue = self.queues.get(&acquire.key)?;
+        if acquire.waits() {
             let limit = self.limits.max_waiters;
             let full = queue.waiting.len() >= limit;
             return full.then(|| LockError::QueueFull {
-                key: order.key.name().to_owned(),
+                key: acquire.key.name().to_owned(),
                 limit,
             });
         }
         if queue.holder.is_some() {
-            return Some(order.contended(self.holder_left(queue, now)));
+            return Some(acquire.contended(self.holder_left(queue, now)));
         }
-        if order.share.is_some() {
+        if acquire.share.is_some() {
             // What kept another out need not keep this one out; one that waits to be alone does.
             let alone = |id: &TicketId| {
                 let ticket = self.tickets.get(id);
-                ticket.is_some_and(|ticket| ticket.order.waits() && ticket.order.share.is_none())
+                ticket
+                    .is_some_and(|ticket| ticket.acquire.waits() && ticket.acquire.share.is_none())
             };
             let behind = queue.waiting.iter().any(alone);
-            return behind.then(|| order.contended(queue.held_for(now)));
+            return behind.then(|| acquire.contended(queue.held_for(now)));
         }
         // While the head asks, its answer will serve this call as well.
         let head = queue
@@ -74,7 +75,7 @@ impl Core {
             .and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(|head| matches!(head.stage, Stage::Asking { .. }));
         let left = queue.held_for(now).filter(|_| !asking)?;
-        Some(order.contended(Some(left)))
+        Some(acquire.contended(Some(left)))
     }
 
     /// How long the lease of this process's holder still runs.
@@ -111,20 +112,20 @@ impl Core {
         match result {
             Ok(Reply::Acquired {
                 fence,
-                spare,
+                reserved_fences,
                 wanted,
-            }) if in_time && now < ticket.order.terms.soft(sent) => {
-                let order = &ticket.order;
-                if let Some(queue) = self.queues.get_mut(&order.key) {
-                    queue.passing = Passing::begin(fence, spare, wanted, now);
-                    queue.granted(id, order.share.is_some(), now);
+            }) if in_time && now < ticket.acquire.terms.soft(sent) => {
+                let acquire = &ticket.acquire;
+                if let Some(queue) = self.queues.get_mut(&acquire.key) {
+                    queue.tenure = Tenure::begin(fence, reserved_fences, wanted, now);
+                    queue.granted(id, acquire.share.is_some(), now);
                 }
                 self.grant(id, sent, fence, now);
             }
             // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Limited(limit)) if current => {
-                let error = ticket.order.limited(limit);
+                let error = ticket.acquire.limited(limit);
                 self.fail(id, error, now);
             }
             Ok(Reply::Held { left, queued }) if current => self.contended(id, left, queued, now),
@@ -144,7 +145,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let watchdog = ticket.order.watchdog;
+        let watchdog = ticket.acquire.watchdog;
         let sent = if seeded!(self, CountedFromReply) {
             now
         } else {
@@ -165,7 +166,7 @@ impl Core {
             leaving: false,
         };
         let deadline = if seeded!(self, NoMargin) {
-            sent + ticket.order.terms.ttl()
+            sent + ticket.acquire.terms.ttl()
         } else {
             ticket.deadline(&lease)
         };
@@ -175,7 +176,7 @@ impl Core {
             deadline,
             fence,
         });
-        let (key, share) = (&ticket.order.key, ticket.order.share);
+        let (key, share) = (&ticket.acquire.key, ticket.acquire.share);
         let queue = self.queues.get(key);
         // Mostly nobody else wants it.
         if share.is_some() || queue.is_some_and(|queue| !queue.waiting.is_empty()) {
@@ -195,7 +196,7 @@ impl Core {
     pub(super) fn ask_again(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get_mut(&id) {
             ticket.stage = Stage::Queued;
-            let key = ticket.order.key.clone();
+            let key = ticket.acquire.key.clone();
             self.hurry(&key, now);
         }
     }
@@ -206,7 +207,7 @@ impl Core {
             return;
         };
         ticket.stage = Stage::Queued;
-        let (key, share) = (ticket.order.key.clone(), ticket.order.share);
+        let (key, share) = (ticket.acquire.key.clone(), ticket.acquire.share);
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.held(left, queued, now, |pause| self.jitter.around(pause));
             if queued && seeded!(self, MessageBelieved) {
@@ -242,8 +243,8 @@ impl Core {
             let Some(ticket) = tickets.get(id) else {
                 return false;
             };
-            let waits = ticket.order.waits();
-            let stays = waits || !answer.refuses(&ticket.order);
+            let waits = ticket.acquire.waits();
+            let stays = waits || !answer.refuses(&ticket.acquire);
             single_tries += usize::from(stays && !waits);
             if !stays {
                 refused.push(*id);
@@ -252,7 +253,7 @@ impl Core {
         });
         queue.single_tries = single_tries;
         for id in refused {
-            let error = self.tickets[&id].order.contended(left);
+            let error = self.tickets[&id].acquire.contended(left);
             self.fail(id, error, now);
         }
     }
@@ -262,7 +263,7 @@ impl Core {
             return;
         };
         ticket.stage = Stage::Queued;
-        let key = ticket.order.key.clone();
+        let key = ticket.acquire.key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
             // Once: what comes back at once would come back at the speed of the network.
@@ -282,7 +283,7 @@ impl Core {
     }
 
     pub(super) fn queued_due(&self, id: TicketId, ticket: &Ticket) -> Instant {
-        let Some(queue) = self.queues.get(&ticket.order.key) else {
+        let Some(queue) = self.queues.get(&ticket.acquire.key) else {
             return ticket.budget;
         };
         let may_ask = queue.holder.is_none() && !queue.held_back;
@@ -300,7 +301,7 @@ impl Core {
             self.fail(id, error, now);
             return;
         }
-        let key = ticket.order.key.clone();
+        let key = ticket.acquire.key.clone();
         if let Stage::Asking { until, .. } = ticket.stage
             && until <= now
         {
@@ -318,17 +319,17 @@ impl Core {
     /// Whether the time went by in the queue or because the store did not answer.
     fn out_of_time(&self, ticket: &Ticket, now: Instant) -> LockError {
         let waited = now.since(ticket.since);
-        let queue = self.queues.get(&ticket.order.key);
+        let queue = self.queues.get(&ticket.acquire.key);
         if let Some(trouble) = queue.and_then(|queue| queue.trouble.clone()) {
             return trouble;
         }
         let alone = matches!(ticket.stage, Stage::Asking { .. })
             && queue.is_some_and(|queue| !queue.answered);
-        if alone || !ticket.order.waits() {
+        if alone || !ticket.acquire.waits() {
             return unanswered(waited);
         }
         LockError::TimedOut {
-            key: ticket.order.key.name().to_owned(),
+            key: ticket.acquire.key.name().to_owned(),
             waited,
         }
     }
@@ -350,8 +351,8 @@ struct Answer {
 
 impl Answer {
     /// Whether a call that tries once would be refused, too.
-    fn refuses(self, order: &Order) -> bool {
-        match order.share {
+    fn refuses(self, acquire: &Acquire) -> bool {
+        match acquire.share {
             None => true,
             share if self.granted => self.share.is_none() && share.is_some(),
             share => self.share == share,

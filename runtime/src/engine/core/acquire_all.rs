@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Core;
 use super::queue::KeyQueue;
 use super::signal::{Flight, Signal};
-use super::ticket::{Order, Stage, Ticket, TicketId};
+use super::ticket::{Acquire, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
@@ -24,41 +24,41 @@ impl Core {
     /// `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
-        orders: Vec<(TicketId, Order)>,
+        acquires: Vec<(TicketId, Acquire)>,
         wait: Duration,
         now: Instant,
     ) {
         if self.drain.is_some() {
-            for (id, _) in orders {
+            for (id, _) in acquires {
                 self.signal(Signal::Failed(id, LockError::ShuttingDown));
             }
             return;
         }
-        let known = |(_, order): &(TicketId, Order)| self.queues.contains_key(&order.key);
-        if self.limits.in_flight <= self.flights.len() || orders.iter().any(known) {
-            for (id, _) in orders {
+        let known = |(_, acquire): &(TicketId, Acquire)| self.queues.contains_key(&acquire.key);
+        if self.limits.in_flight <= self.flights.len() || acquires.iter().any(known) {
+            for (id, _) in acquires {
                 self.signal(Signal::Apart(id));
             }
             return;
         }
-        self.ask_for_all(orders, wait, now);
+        self.ask_for_all(acquires, wait, now);
     }
 
-    fn ask_for_all(&mut self, orders: Vec<(TicketId, Order)>, wait: Duration, now: Instant) {
-        let Some((_, first)) = orders.first() else {
+    fn ask_for_all(&mut self, acquires: Vec<(TicketId, Acquire)>, wait: Duration, now: Instant) {
+        let Some((_, first)) = acquires.first() else {
             return;
         };
         let (io_timeout, ttl) = (self.limits.io_timeout, first.terms.ttl());
         let request = Op::AcquireAll {
-            keys: orders
+            keys: acquires
                 .iter()
-                .map(|(_, order)| (order.key.clone(), order.token))
+                .map(|(_, acquire)| (acquire.key.clone(), acquire.token))
                 .collect(),
             ttl,
             function: first.function,
         };
         let flight = Flight::AcquireAll {
-            tickets: orders.iter().map(|(id, _)| *id).collect(),
+            tickets: acquires.iter().map(|(id, _)| *id).collect(),
             waits: !wait.is_zero(),
             sent: now,
         };
@@ -68,15 +68,15 @@ impl Core {
         } else {
             wait.min(io_timeout)
         };
-        for (place, (id, order)) in orders.into_iter().enumerate() {
+        for (place, (id, acquire)) in acquires.into_iter().enumerate() {
             let mut queue = KeyQueue::new();
-            queue.push(id, &order);
-            self.queues.insert(order.key.clone(), queue);
+            queue.push(id, &acquire);
+            self.queues.insert(acquire.key.clone(), queue);
             let stage = Stage::Asking {
                 op,
                 until: now + io_timeout,
             };
-            let mut ticket = Ticket::new(order, now, now + budget);
+            let mut ticket = Ticket::new(acquire, now, now + budget);
             ticket.stage = stage;
             if place == 0 || !seeded!(self, SecondKeyOrphaned) {
                 ticket.open.push(op);

@@ -1,7 +1,7 @@
 //! Asking the store for a lock: whose turn it is, here and among the processes.
 
 use super::Core;
-use super::queue::{MOST_SPARE, Place};
+use super::queue::{MOST_RESERVED_FENCES, Place};
 use super::signal::Flight;
 use super::ticket::{Stage, TicketId};
 use crate::base::clock::Instant;
@@ -46,7 +46,7 @@ impl Core {
         let Some(&head) = queue.waiting.front() else {
             return;
         };
-        if self.tickets[&head].order.share.is_some() {
+        if self.tickets[&head].acquire.share.is_some() {
             for id in self.asking_together(key) {
                 self.ask(id, now);
             }
@@ -72,7 +72,7 @@ impl Core {
     fn asking_together(&self, key: &FullKey) -> Vec<TicketId> {
         let queue = self.queues.get(key).map(|queue| queue.waiting.iter());
         let first = queue.into_iter().flatten().copied().take(MOST_TOGETHER);
-        let share = first.take_while(|id| self.tickets[id].order.share.is_some());
+        let share = first.take_while(|id| self.tickets[id].acquire.share.is_some());
         share.filter(|id| self.is_queued(*id)).collect()
     }
 
@@ -105,7 +105,7 @@ impl Core {
     /// The store says that another process queues for a key that this process has, or had.
     pub(super) fn wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.passing.wanted(now);
+            queue.tenure.wanted(now);
         }
     }
 
@@ -119,21 +119,21 @@ impl Core {
     fn ask(&mut self, id: TicketId, now: Instant) {
         // A silent connection is replaced, and the question asked again on the new one, before the time is up.
         let patience = self.limits.io_timeout / 4;
-        let order = &self.tickets[&id].order;
-        let queue = order.waits();
-        let mut spare = 0;
-        if let Some(local) = self.queues.get_mut(&order.key) {
+        let acquire = &self.tickets[&id].acquire;
+        let queue = acquire.waits();
+        let mut reserved_fences = 0;
+        if let Some(local) = self.queues.get_mut(&acquire.key) {
             // From here on the store may have a place for us, until it says otherwise.
             local.place = if queue || local.place != Place::None {
                 Place::Queued
             } else {
                 Place::None
             };
-            spare =
-                u32::try_from(local.waiting.len() - 1).map_or(MOST_SPARE, |n| n.min(MOST_SPARE));
+            reserved_fences = u32::try_from(local.waiting.len() - 1)
+                .map_or(MOST_RESERVED_FENCES, |n| n.min(MOST_RESERVED_FENCES));
         }
-        let (key, token, ttl) = (order.key.clone(), order.token, order.terms.ttl());
-        let op = match order.share {
+        let (key, token, ttl) = (acquire.key.clone(), acquire.token, acquire.terms.ttl());
+        let op = match acquire.share {
             Some(kind) => Op::Join {
                 key,
                 token,
@@ -145,9 +145,9 @@ impl Core {
                 key,
                 token,
                 ttl,
-                function: order.function,
+                function: acquire.function,
                 queue,
-                spare,
+                reserved_fences,
             },
         };
         let flight = Flight::Acquire {

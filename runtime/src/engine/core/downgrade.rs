@@ -19,10 +19,10 @@ impl Core {
         if !matches!(ticket.stage, Stage::Held(_)) {
             return;
         }
-        if ticket.order.share.is_some() {
+        if ticket.acquire.share.is_some() {
             return self.signal(Signal::Shared(id));
         }
-        ticket.order.share = Some(Share::Reader);
+        ticket.acquire.share = Some(Share::Reader);
         if seeded!(self, MaxHoldForgotten)
             && let Stage::Held(lease) = &mut ticket.stage
         {
@@ -37,11 +37,11 @@ impl Core {
         let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
-        let key = ticket.order.key.clone();
+        let key = ticket.acquire.key.clone();
         let queue = self.queues.get_mut(&key);
         let queue = queue.filter(|queue| queue.holder == Some(id));
         if let Some(queue) = queue
-            && ticket.order.share.is_some()
+            && ticket.acquire.share.is_some()
         {
             queue.shared();
             self.signal(Signal::Shared(id));

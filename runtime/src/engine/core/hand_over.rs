@@ -20,7 +20,7 @@ use crate::engine::metrics;
 impl Core {
     /// Passes the lock that `id` holds to the next call that waits for it; whether there was one that may have it.
     pub(super) fn pass_on(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
-        let Some(heir) = self.heir(id, now) else {
+        let Some(successor) = self.successor(id, now) else {
             return false;
         };
         let Some(holder) = self.tickets.remove(&id) else {
@@ -30,18 +30,18 @@ impl Core {
             return false;
         };
         metrics::released(true);
-        let key = holder.order.key;
+        let key = holder.acquire.key;
         let Some(queue) = self.queues.get_mut(&key) else {
             return false;
         };
-        let fence = match queue.passing.next_fence() {
+        let fence = match queue.tenure.next_fence() {
             _ if seeded!(self, FencePassedOn) => lease.fence,
             fence => fence,
         };
-        queue.remove(heir);
-        queue.holder = Some(heir);
-        if let Some(ticket) = self.tickets.get_mut(&heir) {
-            ticket.order.token = holder.order.token;
+        queue.remove(successor);
+        queue.holder = Some(successor);
+        if let Some(ticket) = self.tickets.get_mut(&successor) {
+            ticket.acquire.token = holder.acquire.token;
             ticket.taken = true;
         }
         if awaited {
@@ -55,9 +55,9 @@ impl Core {
         } else {
             lease.sent
         };
-        self.grant(heir, sent, fence, now);
+        self.grant(successor, sent, fence, now);
         if seeded!(self, HeirNotRenewed)
-            && let Some(ticket) = self.tickets.get_mut(&heir)
+            && let Some(ticket) = self.tickets.get_mut(&successor)
             && let Stage::Held(lease) = &mut ticket.stage
         {
             lease.renew_at = None;
@@ -66,39 +66,37 @@ impl Core {
     }
 
     /// The next call in the queue, if the lock of `id` may be passed on to it.
-    fn heir(&self, id: TicketId, now: Instant) -> Option<TicketId> {
+    fn successor(&self, id: TicketId, now: Instant) -> Option<TicketId> {
         let holder = self.tickets.get(&id)?;
         let Stage::Held(lease) = &holder.stage else {
             return None;
         };
-        let terms = holder.order.terms;
-        let queue = self.queues.get(&holder.order.key)?;
+        let terms = holder.acquire.terms;
+        let queue = self.queues.get(&holder.acquire.key)?;
         let longest = self.limits.longest_turn.unwrap_or(terms.ttl() / 4);
-        let heir = *queue.waiting.front()?;
-        let ticket = self.tickets.get(&heir)?;
+        let successor = *queue.waiting.front()?;
+        let ticket = self.tickets.get(&successor)?;
         // At least half of the ttl is left, so that the next call is not worse off than with a lock of its own.
         let enough = now + terms.ttl() / 2 <= terms.soft(lease.sent)
-            && queue
-                .passing
-                .may_go_on(self.limits.max_passes, longest, now);
+            && queue.tenure.may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
             && !self.makes_way(queue, now)
             && (enough || seeded!(self, PassedOnWithoutEnd))
-            && ticket.order.terms.ttl() == terms.ttl()
+            && ticket.acquire.terms.ttl() == terms.ttl()
             && now < ticket.budget
             && (holder.kept_until.is_none() || seeded!(self, KeptPassedOn))
-            && holder.order.share.is_none()
-            && ticket.order.share.is_none()
+            && holder.acquire.share.is_none()
+            && ticket.acquire.share.is_none()
             && is_settled(holder)
             && !lease.renewing
             && is_untried(ticket);
-        may.then_some(heir)
+        may.then_some(successor)
     }
 
     /// Whether the key of `id`, if that holds it alone and does not keep it, is to be left free for clients that know no queue.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(&id);
-        let whole = |ticket: &Ticket| ticket.order.share.is_none() && ticket.kept_until.is_none();
+        let whole = |ticket: &Ticket| ticket.acquire.share.is_none() && ticket.kept_until.is_none();
         let queue = self.queues.get(key);
         let queue = queue.filter(|queue| queue.holder == Some(id) && ticket.is_some_and(whole));
         queue.is_some_and(|queue| self.makes_way(queue, now))

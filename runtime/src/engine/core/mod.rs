@@ -24,11 +24,11 @@ use std::time::Duration;
 use self::drain::Drain;
 use self::queue::KeyQueue;
 use self::signal::{Flight, Limits, Signal};
-use self::ticket::{Order, Stage, Ticket, TicketId};
+use self::ticket::{Acquire, Stage, Ticket, TicketId};
 use self::timers::Timers;
 use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::{FullKey, KeyMap};
-use crate::base::id_map::CountedMap;
+use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 
@@ -42,9 +42,9 @@ const STALE_TIMERS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Core {
     limits: Limits,
-    tickets: CountedMap<TicketId, Ticket>,
+    tickets: IdMap<TicketId, Ticket>,
     queues: KeyMap<KeyQueue>,
-    flights: CountedMap<OpId, Flight>,
+    flights: IdMap<OpId, Flight>,
     /// Keys whose turn to ask has come while too much was under way.
     held_back: VecDeque<FullKey>,
     drain: Option<Drain>,
@@ -67,9 +67,9 @@ impl Core {
     pub(crate) fn new(limits: Limits, seed: u64) -> Self {
         Self {
             limits,
-            tickets: CountedMap::default(),
+            tickets: IdMap::default(),
             queues: KeyMap::default(),
-            flights: CountedMap::default(),
+            flights: IdMap::default(),
             held_back: VecDeque::new(),
             drain: None,
             jitter: Jitter::new(seed),
@@ -91,8 +91,8 @@ impl Core {
     }
 
     /// Takes a new order; answered by `Granted` or `Failed`.
-    pub(crate) fn acquire(&mut self, id: TicketId, order: Order, now: Instant) {
-        self.enter(id, order, now);
+    pub(crate) fn acquire(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
+        self.enter(id, acquire, now);
     }
 
     /// Releases a held lock, at once or after `keep`; answered by `Released`.
@@ -100,7 +100,7 @@ impl Core {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
             // A body may return between the loss that was told early and the end of the lease.
             && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
-            && ticket.order.share.is_none()
+            && ticket.acquire.share.is_none()
         {
             ticket.kept_until = Some(now + keep);
         }
@@ -199,14 +199,14 @@ impl Core {
     /// The token under which a ticket holds its key.
     #[cfg(test)]
     pub(in crate::engine) fn token_of(&self, id: TicketId) -> Option<crate::base::token::Token> {
-        self.tickets.get(&id).map(|ticket| ticket.order.token)
+        self.tickets.get(&id).map(|ticket| ticket.acquire.token)
     }
 
     #[cfg(test)]
     pub(in crate::engine) fn knows_token(&self, token: crate::base::token::Token) -> bool {
         self.tickets
             .values()
-            .any(|ticket| ticket.order.token == token)
+            .any(|ticket| ticket.acquire.token == token)
     }
 
     #[cfg(test)]

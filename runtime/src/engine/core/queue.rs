@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::fifo::Fifo;
-use super::ticket::{Order, TicketId};
+use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -36,7 +36,7 @@ const LONGEST_TURN: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
 /// So many fences are kept for calls to which the key may be passed on.
-pub(super) const MOST_SPARE: u32 = 64;
+pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 
 /// One key's queue. Only its head asks the store.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) struct KeyQueue {
     /// Whether asking waits until less is under way.
     pub(super) held_back: bool,
     /// What is left of the present turn.
-    pub(super) passing: Passing,
+    pub(super) tenure: Tenure,
     /// Looks or failures in a row; the pause between them grows with it.
     tries: u32,
 }
@@ -84,7 +84,7 @@ impl KeyQueue {
             free_until: Instant::ZERO,
             place: Place::None,
             held_back: false,
-            passing: Passing::default(),
+            tenure: Tenure::default(),
             tries: 0,
         }
     }
@@ -94,8 +94,8 @@ impl KeyQueue {
     }
 
     /// A call joins the queue.
-    pub(super) fn push(&mut self, ticket: TicketId, order: &Order) {
-        self.single_tries += usize::from(!order.waits());
+    pub(super) fn push(&mut self, ticket: TicketId, acquire: &Acquire) {
+        self.single_tries += usize::from(!acquire.waits());
         self.waiting.push_back(ticket);
     }
 
@@ -117,7 +117,7 @@ impl KeyQueue {
         let pause = spread(if queued {
             SLOW_POLL
         } else {
-            let longest = if self.passing.fair {
+            let longest = if self.tenure.fair {
                 LONGEST_POLL_AMONG_QUEUES
             } else {
                 LONGEST_POLL
@@ -179,7 +179,7 @@ impl KeyQueue {
             self.free_until = now + PAUSE;
             self.ask_at = self.free_until;
             self.held_until = Some(self.free_until);
-        } else if !self.passing.fair
+        } else if !self.tenure.fair
             && self
                 .turn
                 .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
@@ -192,7 +192,7 @@ impl KeyQueue {
     /// Whether the key has been in use so long that it is to be left free, at a store with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |turn| after <= now.since(turn);
-        self.passing.fair && !after.is_zero() && self.turn.is_some_and(long)
+        self.tenure.fair && !after.is_zero() && self.turn.is_some_and(long)
     }
 
     /// The holder shares the lock from now on.
@@ -233,7 +233,7 @@ pub(super) enum Place {
 
 /// What a process may still pass on of the turn that it has.
 #[derive(Debug, Default)]
-pub(super) struct Passing {
+pub(super) struct Tenure {
     /// Whether the store has a queue, so that whoever waits is served after us.
     pub(super) fair: bool,
     /// How often the key has been passed on since another process was known to wait.
@@ -241,15 +241,15 @@ pub(super) struct Passing {
     /// Since when.
     pub(super) wanted: Option<Instant>,
     /// The fences that are left.
-    spare: u32,
+    reserved_fences: u32,
     fence: Option<Fence>,
 }
 
-impl Passing {
+impl Tenure {
     /// A turn begins.
     pub(super) fn begin(
         fence: Option<Fence>,
-        spare: u32,
+        reserved_fences: u32,
         wanted: Option<bool>,
         now: Instant,
     ) -> Self {
@@ -257,7 +257,7 @@ impl Passing {
             fair: wanted.is_some(),
             passed: 0,
             wanted: wanted.unwrap_or_default().then_some(now),
-            spare,
+            reserved_fences,
             fence,
         }
     }
@@ -272,7 +272,7 @@ impl Passing {
 
     /// Whether the turn goes on: as long as nobody else waits, and for so many calls and so long after that.
     pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
-        0 < self.spare
+        0 < self.reserved_fences
             && self
                 .wanted
                 .is_none_or(|wanted| self.passed < most && now.since(wanted) < longest)
@@ -281,7 +281,7 @@ impl Passing {
     /// The fence for the next call; greater than all before.
     pub(super) fn next_fence(&mut self) -> Option<Fence> {
         self.passed += 1;
-        self.spare = self.spare.saturating_sub(1);
+        self.reserved_fences = self.reserved_fences.saturating_sub(1);
         self.fence = self.fence.map(Fence::next);
         self.fence
     }

@@ -30,7 +30,7 @@ impl Core {
         let Some(ticket) = self.tickets.get(&id) else {
             return;
         };
-        let key = ticket.order.key.clone();
+        let key = ticket.acquire.key.clone();
         match &ticket.stage {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
@@ -58,7 +58,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let terms = ticket.order.terms;
+        let terms = ticket.acquire.terms;
         let origin = match &ticket.stage {
             Stage::Held(lease) => Origin::Live {
                 fence: lease.fence,
@@ -92,7 +92,7 @@ impl Core {
             return;
         };
         let patience = ticket
-            .order
+            .acquire
             .terms
             .attempt()
             .max(FIRST_RETRY)
@@ -103,9 +103,9 @@ impl Core {
         cleanup.next_try = now + patience + self.jitter.around(pause);
         let makes_way = cleanup.makes_way;
         let (key, token, share) = (
-            ticket.order.key.clone(),
-            ticket.order.token,
-            ticket.order.share,
+            ticket.acquire.key.clone(),
+            ticket.acquire.token,
+            ticket.acquire.share,
         );
         let certain = ticket.open.is_empty();
         let after = if seeded!(self, OrderForgotten) {
@@ -195,7 +195,7 @@ impl Core {
         }
         if cleanup.until <= now {
             if cleanup.origin != Origin::Abandoned && !cleanup.removed {
-                let (key, tries) = (ticket.order.key.clone(), cleanup.tries);
+                let (key, tries) = (ticket.acquire.key.clone(), cleanup.tries);
                 reporter::log(move || {
                     tracing::warn!(
                         key = ?key.name(),
@@ -216,7 +216,7 @@ impl Core {
             && let Stage::Releasing(cleanup) = &ticket.stage
             && let Origin::Live { fence, .. } = cleanup.origin
         {
-            let key = ticket.order.key.clone();
+            let key = ticket.acquire.key.clone();
             reporter::log(move || {
                 tracing::warn!(
                     key = ?key.name(),

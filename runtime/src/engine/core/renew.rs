@@ -36,7 +36,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let terms = ticket.order.terms;
+        let terms = ticket.acquire.terms;
         if let Stage::Held(lease) = &mut ticket.stage {
             lease.renewing = true;
             lease.renew_at = Some(now + terms.attempt() + self.jitter.around(terms.retry()));
@@ -103,7 +103,7 @@ impl Core {
 
     fn is_share(&self, id: TicketId) -> bool {
         let ticket = self.tickets.get(&id);
-        ticket.is_some_and(|ticket| ticket.order.share.is_some())
+        ticket.is_some_and(|ticket| ticket.acquire.share.is_some())
     }
 
     fn send_batches(&mut self, due: &[TicketId], shares: bool, now: Instant) {
@@ -123,11 +123,11 @@ impl Core {
                 first = first.min(ticket.next_due(lease));
                 tickets.push(*id);
                 renewals.push(Renewal {
-                    key: ticket.order.key.clone(),
-                    token: ticket.order.token,
-                    ttl: ticket.order.terms.ttl(),
+                    key: ticket.acquire.key.clone(),
+                    token: ticket.acquire.token,
+                    ttl: ticket.acquire.terms.ttl(),
                 });
-                patience = patience.min(ticket.order.terms.attempt());
+                patience = patience.min(ticket.acquire.terms.attempt());
             }
             if !renewals.is_empty() {
                 let flight = Flight::Renew {
@@ -223,7 +223,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let watchdog = ticket.order.watchdog;
+        let watchdog = ticket.acquire.watchdog;
         let Stage::Held(lease) = &mut ticket.stage else {
             return;
         };
@@ -248,7 +248,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        let terms = ticket.order.terms;
+        let terms = ticket.acquire.terms;
         let Stage::Held(lease) = &mut ticket.stage else {
             return;
         };
@@ -274,7 +274,7 @@ impl Core {
             return;
         };
         let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
-        let (key, fence) = (ticket.order.key.clone(), lease.fence);
+        let (key, fence) = (ticket.acquire.key.clone(), lease.fence);
         let (lost, held_for) = (key.clone(), now.since(lease.since));
         reporter::log(move || {
             tracing::warn!(

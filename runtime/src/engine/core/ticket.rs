@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
-use crate::base::one_or_many::Few;
+use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -41,7 +41,7 @@ impl Watchdog {
 
 /// What a caller wants.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
@@ -77,13 +77,13 @@ impl Share {
 /// An order on its way.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    pub(super) order: Order,
+    pub(super) acquire: Acquire,
     pub(super) since: Instant,
     /// When acquiring must end.
     pub(super) budget: Instant,
     pub(super) stage: Stage,
     /// Acquires whose outcome is not known: in flight, or sent on a connection that broke.
-    pub(super) open: Few<OpId>,
+    pub(super) open: OneOrMany<OpId>,
     /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
     pub(super) taken: bool,
     /// How long the key stays after the release.
@@ -169,7 +169,7 @@ pub(crate) enum Removal {
     Gone,
 }
 
-impl Order {
+impl Acquire {
     /// Whether the caller queues for a lock that is held.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
@@ -194,13 +194,13 @@ impl Order {
 }
 
 impl Ticket {
-    pub(super) fn new(order: Order, since: Instant, budget: Instant) -> Self {
+    pub(super) fn new(acquire: Acquire, since: Instant, budget: Instant) -> Self {
         Self {
-            order,
+            acquire,
             since,
             budget,
             stage: Stage::Queued,
-            open: Few::default(),
+            open: OneOrMany::default(),
             taken: false,
             kept_until: None,
             armed: None,
@@ -215,7 +215,7 @@ impl Ticket {
 
     /// The end of the lease as the body sees it.
     pub(super) fn deadline(&self, lease: &Lease) -> Instant {
-        let hard = self.order.terms.hard(lease.sent);
+        let hard = self.acquire.terms.hard(lease.sent);
         lease.ceiling.map_or(hard, |ceiling| hard.min(ceiling))
     }
 
@@ -227,7 +227,7 @@ impl Ticket {
 
     /// When the caller is told that the lease is over.
     pub(super) fn end(&self, lease: &Lease) -> Instant {
-        let soft = self.order.terms.soft(lease.sent);
+        let soft = self.acquire.terms.soft(lease.sent);
         lease.ceiling.map_or(soft, |ceiling| soft.min(ceiling))
     }
 }

@@ -8,19 +8,19 @@ use tokio::sync::oneshot;
 use super::lanes::ListenerId;
 use crate::base::clock::Instant;
 use crate::engine::core::drain::ShutdownReport;
-use crate::engine::core::ticket::{Order, TicketId};
-use crate::engine::lease_cell::Slot;
+use crate::engine::core::ticket::{Acquire, TicketId};
+use crate::engine::lease_cell::LeaseCell;
 
 /// What callers and listeners ask of the engine.
 pub(crate) enum Command {
     Acquire {
         id: TicketId,
-        order: Order,
-        slot: Arc<Slot>,
+        acquire: Acquire,
+        cell: Arc<LeaseCell>,
     },
     /// The locks of one call, at once.
     AcquireAll {
-        orders: Vec<(TicketId, Order, Arc<Slot>)>,
+        acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
         /// How long the call queues if they cannot be had now.
         wait: Duration,
     },

@@ -15,7 +15,7 @@ use crate::error::LockError;
 
 /// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
 pub(crate) struct Engine {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     clock: Clock,
     last_ticket: AtomicU64,
 }

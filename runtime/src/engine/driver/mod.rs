@@ -1,6 +1,6 @@
 //! The threads that work the engine: callers, listeners and the keeper, around one mutex.
 //!
-//! An engine's state is a [`machine`] behind one mutex. Any thread may work it:
+//! An engine's state is a [`state`] behind one mutex. Any thread may work it:
 //! - *A caller* takes up its own command, and writes what that asks of the store.
 //! - *A listener* hears of answers on a caller's runtime. Its callers are told on the thread that
 //!   is awake already; those of other runtimes wake theirs. See [`lanes`].
@@ -9,7 +9,7 @@
 //!   is late.
 //!
 //! A thread that has the mutex blocks on nothing and runs no code of the program. What is to be told
-//! becomes [`news`], and is told once the mutex is free. The system may preempt a thread that has
+//! becomes [`notifications`], and is told once the mutex is free. The system may preempt a thread that has
 //! the mutex, and then all wait. A thread of lower [`priority`] than the keeper may wait for a
 //! processor for seconds. So it never takes the mutex: its commands are [`deferred`] to the keeper,
 //! and the [`relay`] stands between the two.

@@ -8,15 +8,15 @@ use tokio::sync::oneshot;
 
 use crate::base::reporter;
 use crate::engine::core::drain::ShutdownReport;
-use crate::engine::lease_cell::{Parting, Slot};
+use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::store::LockStore;
 
 /// Whom to wake, and what for.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Notifications {
     pub(super) wakers: Vec<Parting>,
     /// Locks that are not held any more, which more than one task may watch.
-    pub(super) over: Vec<Arc<Slot>>,
+    pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
     /// Shutdowns that nobody will report: their askers are told by the drop.
@@ -25,7 +25,7 @@ pub(super) struct News {
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 
-impl News {
+impl Notifications {
     /// What there is to tell, which is nothing after most commands of callers that do not wait.
     pub(super) fn take(&mut self) -> Option<Self> {
         let none = self.wakers.is_empty()
@@ -52,8 +52,8 @@ impl News {
                 Parting::Drop(waker) => drop(waker),
             });
         }
-        for slot in self.over {
-            guarded(|| slot.tell_over());
+        for cell in self.over {
+            guarded(|| cell.tell_over());
         }
         for caller in self.alarms {
             // The caller may be gone.
@@ -73,9 +73,9 @@ impl News {
 }
 
 /// Tells what there is to tell, after the machine has been given up.
-pub(super) fn tell(news: Option<News>) {
-    if let Some(news) = news {
-        news.tell();
+pub(super) fn tell(notifications: Option<Notifications>) {
+    if let Some(notifications) = notifications {
+        notifications.tell();
     }
 }
 

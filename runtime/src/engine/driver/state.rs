@@ -14,18 +14,18 @@ use tokio::task::unconstrained;
 use super::alarms::Alarms;
 use super::command::Command;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
-use super::notifications::News;
-use super::store_waker::Stir;
+use super::notifications::Notifications;
+use super::store_waker::StoreWaker;
 use super::traffic::Traffic;
 use crate::base::clock::earlier;
 use crate::base::clock::{Clock, Instant};
-use crate::base::id_map::CountedMap;
+use crate::base::id_map::IdMap;
 use crate::base::seeded::seeded;
 use crate::engine::core::Core;
 use crate::engine::core::drain::ShutdownReport;
 use crate::engine::core::signal::{Limits, Signal};
 use crate::engine::core::ticket::{Removal, TicketId};
-use crate::engine::lease_cell::Slot;
+use crate::engine::lease_cell::LeaseCell;
 use crate::engine::metrics;
 use crate::error::LockError;
 use crate::store::{LockStore, Request, StoreEvent};
@@ -63,26 +63,26 @@ pub(super) enum Heard {
 }
 
 /// An engine's state. One thread at a time has it.
-pub(super) struct Machine {
+pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
     events: Vec<StoreEvent>,
-    slots: CountedMap<TicketId, Arc<Slot>>,
+    cells: IdMap<TicketId, Arc<LeaseCell>>,
     shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
     last_shutdown: u64,
     alarms: Alarms,
     life: Life,
     traffic: Traffic,
     lanes: Lanes,
-    stir: Arc<Stir>,
+    store_waker: Arc<StoreWaker>,
     /// The same, as the store is polled with it.
     waker: Waker,
     /// The one that the store is connected in.
     runtime: Handle,
     /// When the keeper looks by itself.
     keeper_looks_at: Instant,
-    news: News,
+    notifications: Notifications,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ enum Life {
     Stopped,
 }
 
-impl Machine {
+impl EngineState {
     /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
     /// of callers may hear of answers.
     pub(super) fn new(
@@ -102,7 +102,7 @@ impl Machine {
         limits: Limits,
         clock: Clock,
         listeners: bool,
-        stir: Arc<Stir>,
+        store_waker: Arc<StoreWaker>,
     ) -> Self {
         let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
         Self {
@@ -110,18 +110,18 @@ impl Machine {
             store,
             clock,
             events: Vec::new(),
-            slots: CountedMap::default(),
+            cells: IdMap::default(),
             shutdowns: HashMap::new(),
             last_shutdown: 0,
             alarms: Alarms::default(),
             life: Life::Open,
             traffic: Traffic::default(),
             lanes: Lanes::new(listeners),
-            waker: Waker::from(Arc::clone(&stir)),
-            stir,
+            waker: Waker::from(Arc::clone(&store_waker)),
+            store_waker,
             runtime: Handle::current(),
             keeper_looks_at: Instant::ZERO,
-            news: News::default(),
+            notifications: Notifications::default(),
         }
     }
 
@@ -142,7 +142,7 @@ impl Machine {
         }
         self.drive(false);
         self.tell_all();
-        if self.news.wakes() < 2 {
+        if self.notifications.wakes() < 2 {
             self.send_on();
             self.tell_all();
             return Heard::One;
@@ -191,7 +191,7 @@ impl Machine {
         }
         // An answer that has come since then may prolong what has become due since then.
         self.core.tick(began);
-        self.news.alarms.extend(self.alarms.due(began));
+        self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
             // What is due does not gather.
             self.submit();
@@ -228,7 +228,7 @@ impl Machine {
     /// `sends` nothing that follows is sent.
     fn drive(&mut self, sends: bool) {
         if is_torn_down() {
-            return self.stir.hand_over();
+            return self.store_waker.hand_over();
         }
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
@@ -242,11 +242,11 @@ impl Machine {
             if more && self.traffic.may_send(self.now()) {
                 continue;
             }
-            if self.stir.end() {
+            if self.store_waker.end() {
                 return self.follow_sockets();
             }
         }
-        self.stir.hand_over();
+        self.store_waker.hand_over();
         self.follow_sockets();
     }
 
@@ -262,11 +262,11 @@ impl Machine {
     }
 
     /// Takes all that the store has to say. Where something stirs in its last answer, that there is
-    /// no more, [`Stir::end`] tells.
+    /// no more, [`StoreWaker::end`] tells.
     fn poll_store(&mut self) {
         let Self {
             store,
-            stir,
+            store_waker,
             waker,
             events,
             ..
@@ -275,7 +275,7 @@ impl Machine {
         uncounted(|| {
             loop {
                 // What stirred before this is seen by it.
-                stir.begin();
+                store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),
                     Poll::Pending => break,
@@ -370,8 +370,8 @@ impl Machine {
 
     /// What to tell when the mutex has been given up, and not before: those that are told will want
     /// it, and what a waker does is not the engine's business.
-    pub(super) fn take_news(&mut self) -> Option<News> {
-        self.news.take()
+    pub(super) fn take_notifications(&mut self) -> Option<Notifications> {
+        self.notifications.take()
     }
 
     /// Calls whose commands are not taken up any more. [`stop`](Self::stop) tells them so, after
@@ -379,15 +379,15 @@ impl Machine {
     pub(super) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
-                Command::Acquire { id, slot, .. } => {
-                    self.slots.insert(id, slot);
+                Command::Acquire { id, cell, .. } => {
+                    self.cells.insert(id, cell);
                 }
-                Command::AcquireAll { orders, .. } => {
-                    let slots = orders.into_iter().map(|(id, _, slot)| (id, slot));
-                    self.slots.extend(slots);
+                Command::AcquireAll { acquires, .. } => {
+                    let cells = acquires.into_iter().map(|(id, _, cell)| (id, cell));
+                    self.cells.extend(cells);
                 }
-                Command::Wake { caller, .. } => self.news.alarms.push(caller),
-                Command::ShutDown { reply, .. } => self.news.unanswered.push(reply),
+                Command::Wake { caller, .. } => self.notifications.alarms.push(caller),
+                Command::ShutDown { reply, .. } => self.notifications.unanswered.push(reply),
                 _ => {}
             }
         }
@@ -395,36 +395,36 @@ impl Machine {
 
     /// Nothing is taken up any more, and no call waits for it.
     pub(super) fn stop(&mut self, error: &LockError) {
-        let slots = self.slots.drain().map(|(_, slot)| slot);
-        for slot in slots {
-            self.news.wakers.extend(slot.orphan(error.clone()));
-            self.news.over.push(slot);
+        let cells = self.cells.drain().map(|(_, cell)| cell);
+        for cell in cells {
+            self.notifications.wakers.extend(cell.orphan(error.clone()));
+            self.notifications.over.push(cell);
         }
         let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
-        self.news.unanswered.extend(shutdowns);
-        self.news.alarms.extend(self.alarms.take());
+        self.notifications.unanswered.extend(shutdowns);
+        self.notifications.alarms.extend(self.alarms.take());
         self.lanes.follow(Vec::new());
         // Its connections are of no use any more.
         if self.life != Life::Stopped {
-            self.news.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
+            self.notifications.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
         }
         self.life = Life::Stopped;
-        self.stir.hand_over();
+        self.store_waker.hand_over();
     }
 
     fn command(&mut self, command: Command, now: Instant) {
         match command {
-            Command::Acquire { id, order, slot } => {
-                self.slots.insert(id, slot);
-                self.core.acquire(id, order, now);
+            Command::Acquire { id, acquire, cell } => {
+                self.cells.insert(id, cell);
+                self.core.acquire(id, acquire, now);
             }
-            Command::AcquireAll { orders, wait } => {
-                let orders = orders.into_iter().map(|(id, order, slot)| {
-                    self.slots.insert(id, slot);
-                    (id, order)
+            Command::AcquireAll { acquires, wait } => {
+                let acquires = acquires.into_iter().map(|(id, acquire, cell)| {
+                    self.cells.insert(id, cell);
+                    (id, acquire)
                 });
-                let orders = orders.collect();
-                self.core.acquire_all(orders, wait, now);
+                let acquires = acquires.collect();
+                self.core.acquire_all(acquires, wait, now);
             }
             Command::Release { id, keep } => self.core.release(id, keep, now),
             Command::ReleaseAll { ids, keep } => {
@@ -433,12 +433,17 @@ impl Machine {
                 }
             }
             Command::Abandon(id) => {
-                let slot = self.slots.remove(&id);
-                self.news.wakers.extend(slot.and_then(|slot| slot.forget()));
+                let cell = self.cells.remove(&id);
+                self.notifications
+                    .wakers
+                    .extend(cell.and_then(|cell| cell.forget()));
                 self.core.abandon(id, now);
             }
             Command::Downgrade(id) => self.core.downgrade(id, now),
-            Command::Wake { at, caller } => self.news.alarms.extend(self.alarms.set(at, caller)),
+            Command::Wake { at, caller } => self
+                .notifications
+                .alarms
+                .extend(self.alarms.set(at, caller)),
             Command::ShutDown { limit, reply } => {
                 self.last_shutdown += 1;
                 self.shutdowns.insert(self.last_shutdown, reply);
@@ -448,12 +453,12 @@ impl Machine {
                 // What its callers ask does not wait for it.
                 self.traffic.gathered();
                 if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
-                    self.stir.hand_over();
+                    self.store_waker.hand_over();
                 }
             }
             Command::ListenerOutranked(listener) => {
                 if self.lanes.outranked(listener, now) {
-                    self.stir.hand_over();
+                    self.store_waker.hand_over();
                 }
             }
             Command::ListenerUnable => self.lanes.unable(now),
@@ -479,38 +484,40 @@ impl Machine {
                 deadline,
                 fence,
             } => self
-                .slots
+                .cells
                 .get(&ticket)
-                .and_then(|slot| slot.grant(deadline, fence)),
+                .and_then(|cell| cell.grant(deadline, fence)),
             Signal::Extended { ticket, deadline } => {
-                if let Some(slot) = self.slots.get(&ticket) {
-                    slot.extend(deadline);
+                if let Some(cell) = self.cells.get(&ticket) {
+                    cell.extend(deadline);
                 }
                 None
             }
-            Signal::Shared(ticket) => self.slots.get(&ticket).and_then(|slot| slot.share()),
-            Signal::Lost(ticket) => self.slots.get(&ticket).and_then(|slot| {
-                self.news.over.push(Arc::clone(slot));
-                slot.lose()
+            Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
+            Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
+                self.notifications.over.push(Arc::clone(cell));
+                cell.lose()
             }),
             Signal::Failed(ticket, error) => {
-                self.slots.remove(&ticket).and_then(|slot| slot.fail(error))
+                self.cells.remove(&ticket).and_then(|cell| cell.fail(error))
             }
             Signal::Apart(ticket) => self
-                .slots
+                .cells
                 .remove(&ticket)
-                .and_then(|slot| slot.release(Removal::Unknown)),
+                .and_then(|cell| cell.release(Removal::Unknown)),
             Signal::Released { ticket, removal } => self
-                .slots
+                .cells
                 .remove(&ticket)
-                .and_then(|slot| slot.release(removal)),
+                .and_then(|cell| cell.release(removal)),
             Signal::ShutDown(number, report) => {
                 let reply = self.shutdowns.remove(&number);
-                self.news.reports.extend(reply.map(|reply| (reply, report)));
+                self.notifications
+                    .reports
+                    .extend(reply.map(|reply| (reply, report)));
                 None
             }
         };
-        self.news.wakers.extend(waker);
+        self.notifications.wakers.extend(waker);
     }
 }
 

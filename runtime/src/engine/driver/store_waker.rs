@@ -11,7 +11,7 @@ use crate::base::sync::{atomic::AtomicU8, atomic::Ordering};
 /// Wakes the keeper when something stirs in the store, unless a thread is polling the store: that
 /// thread looks again.
 #[derive(Default)]
-pub(super) struct Stir {
+pub(super) struct StoreWaker {
     state: AtomicU8,
     /// The keeper's task, until it has been woken. Threads of low priority use this only until there is a
     /// relay: while one stood still in here, all others would wait for it.
@@ -26,7 +26,7 @@ const POLLED: u8 = 2;
 /// The same, and something has stirred since it began.
 const STIRRED: u8 = 3;
 
-impl Stir {
+impl StoreWaker {
     /// The keeper is about to work, and is woken for what happens from now on.
     pub(super) fn register(&self, keeper: &Waker) {
         let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Stir {
     }
 }
 
-impl Wake for Stir {
+impl Wake for StoreWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -105,22 +105,22 @@ mod tests {
 
     #[test]
     fn what_stirs_while_a_thread_polls_is_for_that_thread_and_else_for_the_keeper() {
-        let stir = Arc::new(Stir::default());
+        let store_waker = Arc::new(StoreWaker::default());
         let (keeper, woken) = counting();
-        stir.register(&keeper);
-        stir.begin();
-        stir.wake_by_ref();
-        assert!(!stir.end(), "something has stirred");
-        assert!(stir.end());
-        assert!(woken() == 0 && !stir.is_called());
-        stir.wake_by_ref();
-        stir.wake_by_ref();
+        store_waker.register(&keeper);
+        store_waker.begin();
+        store_waker.wake_by_ref();
+        assert!(!store_waker.end(), "something has stirred");
+        assert!(store_waker.end());
+        assert!(woken() == 0 && !store_waker.is_called());
+        store_waker.wake_by_ref();
+        store_waker.wake_by_ref();
         assert_eq!(woken(), 1, "once until it looks again");
-        assert!(stir.is_called());
-        stir.register(&keeper);
-        stir.begin();
-        stir.hand_over();
+        assert!(store_waker.is_called());
+        store_waker.register(&keeper);
+        store_waker.begin();
+        store_waker.hand_over();
         assert_eq!(woken(), 2);
-        assert!(stir.is_called());
+        assert!(store_waker.is_called());
     }
 }

@@ -6,7 +6,7 @@ use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
-use crate::engine::core::ticket::{Order, TicketId, Watchdog};
+use crate::engine::core::ticket::{Acquire, TicketId, Watchdog};
 use crate::store::{Op, Reply};
 
 impl World {
@@ -30,11 +30,11 @@ impl World {
         let first = self.nodes[node].next_ticket;
         self.nodes[node].next_ticket += KEYS;
         let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
-        let mut orders = Vec::new();
+        let mut acquires = Vec::new();
         for (number, id) in mates.iter().enumerate() {
             let key = FullKey::from(format!("key{number}"));
             let token = Token::fixed(u128::from(self.random.next()));
-            let order = Order {
+            let acquire = Acquire {
                 key: key.clone(),
                 token,
                 function: "simulation",
@@ -43,7 +43,7 @@ impl World {
                 wait: Duration::ZERO,
                 share: None,
             };
-            orders.push((*id, order));
+            acquires.push((*id, acquire));
             let caller = Caller {
                 key,
                 token,
@@ -58,7 +58,7 @@ impl World {
             };
             self.nodes[node].callers.insert(*id, caller);
         }
-        self.nodes[node].core.acquire_all(orders, wait, self.now);
+        self.nodes[node].core.acquire_all(acquires, wait, self.now);
         if self.random.one_in(6) {
             // The future is dropped, at whatever stage.
             let at = self.now + self.random.millis(0, 400);
@@ -128,7 +128,7 @@ impl World {
                 ttl,
                 function,
                 queue: false,
-                spare: 0,
+                reserved_fences: 0,
             };
             self.serve_acquire(node, &op)
         });

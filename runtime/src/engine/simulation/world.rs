@@ -91,7 +91,7 @@ pub(super) enum Holder {
     Token {
         token: Token,
         fence: Fence,
-        spare: u32,
+        reserved_fences: u32,
     },
     /// Handed to the node, which has not confirmed.
     Handed,

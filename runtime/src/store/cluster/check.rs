@@ -9,7 +9,7 @@ use crate::check_report::CheckReport;
 use crate::check_report::Finding;
 use crate::error::LockError;
 use crate::store::options::Options;
-use crate::store::redis::commands::key_names::Names;
+use crate::store::redis::commands::key_names::KeyNames;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::redis::store::RedisStore;
 
@@ -45,7 +45,7 @@ pub(super) async fn check(address: Address, options: &Options) -> Result<CheckRe
     let mut findings = whole(&topology);
     let access = Access {
         like: address.like,
-        names: Names::of(options),
+        names: KeyNames::of(options),
         options: options.clone(),
     };
     let seats = topology.seats();

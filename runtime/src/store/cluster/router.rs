@@ -9,7 +9,7 @@ use super::split_renewals::{Part, Wholes};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::store::redis::commands::redirect::Manner;
+use crate::store::redis::commands::redirect::RequestFlags;
 use crate::store::redis::commands::{hash_slot, reply};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
@@ -21,7 +21,7 @@ const MOST_HOPS: u32 = 5;
 pub(super) struct Directed {
     pub(super) node: NodeId,
     pub(super) request: Request,
-    pub(super) manner: Manner,
+    pub(super) manner: RequestFlags,
 }
 
 /// A node's hint where a slot is.
@@ -37,7 +37,7 @@ pub(super) struct Hint {
 struct Errand {
     request: Request,
     slot: u16,
-    manner: Manner,
+    manner: RequestFlags,
     hops: u32,
     /// Its removal was sent, so it must not be sent again behind that.
     given_up: bool,
@@ -49,7 +49,7 @@ impl Errand {
         Self {
             request,
             slot,
-            manner: Manner::default(),
+            manner: RequestFlags::default(),
             hops: 0,
             given_up: false,
             part,
@@ -224,10 +224,10 @@ impl Router {
                 self.take_apart(errand, now);
             }
             (None, "TRYAGAIN", Op::Stay(_)) if !errand.manner.without_queue && owner.is_some() => {
-                errand.manner = Manner {
+                errand.manner = RequestFlags {
                     without_queue: true,
                     asking: false,
-                    ..Manner::default()
+                    ..RequestFlags::default()
                 };
                 self.start(errand);
             }

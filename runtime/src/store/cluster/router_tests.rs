@@ -7,13 +7,13 @@ use super::router::{Directed, Hint, Router};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
-use crate::store::redis::commands::redirect::Manner;
+use crate::store::redis::commands::redirect::RequestFlags;
 use crate::store::redis::commands::{hash_slot, reply};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 const START: Instant = Instant::from_nanos(0);
 const PATIENCE: Duration = Duration::from_millis(200);
-const ASKING: Manner = Manner {
+const ASKING: RequestFlags = RequestFlags {
     asking: true,
     without_queue: false,
     alone: false,
@@ -54,7 +54,7 @@ fn acquire(text: &str) -> Op {
         ttl: Duration::from_secs(2),
         function: "test",
         queue: false,
-        spare: 0,
+        reserved_fences: 0,
     }
 }
 
@@ -124,7 +124,7 @@ fn moved_is_learned_and_followed() {
         START,
     );
     let again = sent(&mut router);
-    assert_eq!((again.node, again.manner), (new, Manner::default()));
+    assert_eq!((again.node, again.manner), (new, RequestFlags::default()));
     assert!(router.take_stale(), "the map is to be read");
     submit(&mut router, 2, acquire("k"));
     assert_eq!(sent(&mut router).node, new, "it was learned");
@@ -148,7 +148,10 @@ fn ask_is_followed_once() {
     assert_eq!(kept, [true]);
     submit(&mut router, 2, Op::Renew(renewals(&["k"])));
     let next = sent(&mut router);
-    assert_eq!((next.node, next.manner), (owner(slot), Manner::default()));
+    assert_eq!(
+        (next.node, next.manner),
+        (owner(slot), RequestFlags::default())
+    );
 }
 
 #[test]
@@ -282,10 +285,10 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     for part in parts {
         router.answer(part.request.id, refused("TRYAGAIN"), None, START);
         let bare = sent(&mut router);
-        let expected = Manner {
+        let expected = RequestFlags {
             asking: false,
             without_queue: true,
-            ..Manner::default()
+            ..RequestFlags::default()
         };
         assert_eq!((bare.node, bare.manner), (owner(slot), expected));
         router.answer(

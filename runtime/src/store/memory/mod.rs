@@ -43,7 +43,7 @@ impl MemoryStore {
                 token,
                 ttl,
                 queue,
-                spare,
+                reserved_fences,
                 ..
             } => {
                 let wish = Wish {
@@ -51,7 +51,7 @@ impl MemoryStore {
                     token,
                     ttl,
                     queue,
-                    spare,
+                    reserved_fences,
                 };
                 entries.acquire(pool, &wish, now)
             }
@@ -61,7 +61,7 @@ impl MemoryStore {
                     token: *token,
                     ttl,
                     queue: false,
-                    spare: 0,
+                    reserved_fences: 0,
                 });
                 let wishes: Vec<_> = wishes.collect();
                 entries.acquire_all(pool, &wishes, now)
@@ -87,7 +87,7 @@ impl MemoryStore {
                     token,
                     ttl,
                     queue,
-                    spare: 0,
+                    reserved_fences: 0,
                 };
                 entries.join(pool, &wish, Limit(limit), now)
             }

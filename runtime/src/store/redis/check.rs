@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use redis::{Pipeline, Value, cmd};
 
-use super::commands::key_names::Names;
+use super::commands::key_names::KeyNames;
 use super::commands::{reply, scripts};
-use super::master_address::Origin;
-use super::replication::Copies;
+use super::master_address::MasterAddress;
+use super::replication::ReplicaAcks;
 use super::server_info::{Info, Role};
-use super::wire::connect::Link;
+use super::wire::connect::OpenedConnection;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
@@ -29,21 +29,21 @@ const OLDEST_MAJOR: u32 = 5;
 
 /// All that is found on the server of `link`.
 pub(super) async fn examine(
-    link: &mut Link,
-    origin: &Origin,
-    names: &Names,
+    link: &mut OpenedConnection,
+    origin: &MasterAddress,
+    names: &KeyNames,
     options: &Options,
 ) -> Result<CheckReport, Failure> {
     let ops = trial(names);
-    let copies = Copies::new(options);
+    let replica_acks = ReplicaAcks::new(options);
     let mut pipeline = Pipeline::new();
     for op in &ops {
         pipeline.add_command(scripts::command(op, names, true));
     }
     pipeline.add_command(cmd("PUBLISH").arg(names.channel()).arg("").to_owned());
-    if let Some(copies) = &copies {
-        copies.connected(link.role);
-        pipeline.add_command(copies.command(options.io_timeout));
+    if let Some(replica_acks) = &replica_acks {
+        replica_acks.connected(link.role);
+        pipeline.add_command(replica_acks.command(options.io_timeout));
     }
     pipeline.add_command(cmd("INFO"));
     let answers = tokio::time::timeout(options.io_timeout, link.ask(&pipeline)).await;
@@ -52,7 +52,7 @@ pub(super) async fn examine(
         .map_err(|error| reply::broken(&error))?;
     let info = Info::read(answers.pop().as_ref());
     let mut findings = said(info.as_ref(), origin, names.in_cluster());
-    let confirmed = copies.map(|copies| copies.judge(answers.pop()));
+    let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
     // What a replica or a cluster refuses is told already.
     if findings
@@ -67,7 +67,7 @@ pub(super) async fn examine(
 }
 
 /// A lock's whole life, with another client that finds it held.
-fn trial(names: &Names) -> [Op; 5] {
+fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
     let acquire = |token| Op::Acquire {
@@ -76,7 +76,7 @@ fn trial(names: &Names) -> [Op; 5] {
         ttl: TTL,
         function: "check",
         queue: false,
-        spare: 0,
+        reserved_fences: 0,
     };
     [
         acquire(token),
@@ -98,7 +98,7 @@ fn trial(names: &Names) -> [Op; 5] {
 }
 
 /// The first thing that a lock's life failed at.
-fn tried(ops: &[Op], answers: Vec<Value>, names: &Names) -> Option<Finding> {
+fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
     // A slot that moves from node to node is as it should be.
     let moves = |failure: &Failure| {
         names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
@@ -128,7 +128,7 @@ fn broken(failure: &Failure) -> Finding {
 }
 
 /// What follows from what the server says of itself.
-fn said(info: Option<&Info>, origin: &Origin, in_cluster: bool) -> Vec<Finding> {
+fn said(info: Option<&Info>, origin: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
             "unchecked",
@@ -226,7 +226,7 @@ fn turns(are_told: bool) -> Option<Finding> {
     })
 }
 
-fn plain_text(link: &Link, origin: &Origin) -> Option<Finding> {
+fn plain_text(link: &OpenedConnection, origin: &MasterAddress) -> Option<Finding> {
     let host = link.readable.clone().or_else(|| origin.readable())?;
     Some(Finding::warning(
         "plain-text",

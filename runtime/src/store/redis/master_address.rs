@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::sentinel::Sentinels;
 use super::url_options;
-use super::wire::connect::Link;
+use super::wire::connect::OpenedConnection;
 use super::wire::server::Server;
 #[cfg(feature = "tls")]
 use super::wire::tls::Tls;
@@ -15,12 +15,12 @@ use crate::store::Failure;
 
 /// What is asked for a connection whenever one is wanted. Shows without credentials.
 #[derive(Clone)]
-pub(crate) enum Origin {
+pub(crate) enum MasterAddress {
     Server(Server),
     Sentinels(Sentinels),
 }
 
-impl Origin {
+impl MasterAddress {
     /// What `url` names, and how many replicas it asks for. No error text contains the URL.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
         let (base, mut query) = url_options::split(url);
@@ -42,7 +42,7 @@ impl Origin {
     }
 
     /// A connection within about `limit`.
-    pub(super) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
+    pub(super) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
         match self {
             Self::Server(server) => server.connect(limit).await,
             Self::Sentinels(sentinels) => sentinels.connect(limit).await,
@@ -63,19 +63,19 @@ impl Origin {
     }
 }
 
-impl From<Server> for Origin {
+impl From<Server> for MasterAddress {
     fn from(server: Server) -> Self {
         Self::Server(server)
     }
 }
 
-impl From<Sentinels> for Origin {
+impl From<Sentinels> for MasterAddress {
     fn from(sentinels: Sentinels) -> Self {
         Self::Sentinels(sentinels)
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for MasterAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(server) => server.fmt(f),

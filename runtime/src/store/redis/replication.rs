@@ -22,14 +22,14 @@ const SHARE: u32 = 8;
 
 /// How many replicas must confirm.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct ReplicaAcks {
     wanted: Replicas,
     /// The most replicas that were ever seen at once, by the pool and by its checks.
     seen: Arc<AtomicU32>,
     io_timeout: Duration,
 }
 
-impl Copies {
+impl ReplicaAcks {
     /// Nothing where the server's own answer is enough.
     pub(super) fn new(options: &Options) -> Option<Self> {
         let wanted = options.replicas?;
@@ -140,17 +140,17 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn copies(wanted: Replicas) -> Copies {
+    fn replica_acks(wanted: Replicas) -> ReplicaAcks {
         let options = Options {
             replicas: Some(wanted),
             ..Options::new(SECOND)
         };
-        Copies::new(&options).expect("some are wanted")
+        ReplicaAcks::new(&options).expect("some are wanted")
     }
 
     #[test]
     fn all_never_becomes_fewer() {
-        let all = copies(Replicas::All);
+        let all = replica_acks(Replicas::All);
         assert_eq!(all.needed(), 1, "a server without replicas is not enough");
         let role = |replicas| {
             Some(Role {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn the_wait_is_shorter_than_its_request_and_never_endless() {
         let limit = |patience| {
-            let command = copies(Replicas::AtLeast(2)).command(patience);
+            let command = replica_acks(Replicas::AtLeast(2)).command(patience);
             let last = command.args_iter().last();
             match last {
                 Some(redis::Arg::Simple(text)) => String::from_utf8_lossy(text).into_owned(),
@@ -184,10 +184,10 @@ mod tests {
 
     #[test]
     fn only_what_was_granted_needs_copies() {
-        let unmet = copies(Replicas::AtLeast(1)).judge(Some(Value::Int(0)));
+        let unmet = replica_acks(Replicas::AtLeast(1)).judge(Some(Value::Int(0)));
         let granted = Reply::Acquired {
             fence: None,
-            spare: 0,
+            reserved_fences: 0,
             wanted: None,
         };
         assert!(counted(granted.clone(), &unmet).is_err());

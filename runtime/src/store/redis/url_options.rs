@@ -4,22 +4,22 @@ use crate::error::LockError;
 
 /// The options of a URL that nobody has taken yet. Values are as they stand there, percent-encoded.
 #[derive(Debug, Clone)]
-pub(crate) struct Query<'a> {
+pub(crate) struct UrlOptions<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 /// A URL without its options, and the options.
-pub(crate) fn split(url: &str) -> (&str, Query<'_>) {
+pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
     let (base, text) = url.split_once('?').unwrap_or((url, ""));
     let pairs = text
         .split('&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let pairs = pairs.collect();
-    (base, Query { pairs })
+    (base, UrlOptions { pairs })
 }
 
-impl<'a> Query<'a> {
+impl<'a> UrlOptions<'a> {
     /// Takes the option `name` out; the last one where it is given twice.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;

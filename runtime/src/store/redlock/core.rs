@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use super::eligibility::{Met, Standing};
+use super::eligibility::{Eligibility, Met};
 use super::identity::Identity;
-use super::question::{Ballot, NodeSet, Question, no_quorum};
+use super::question::{NodeSet, PendingQuestion, Question, no_quorum};
 use super::quorum::{Tally, majority};
-use super::removals::{Debt, Debts};
-use super::tokens::Claims;
+use super::removals::{PendingRemoval, PendingRemovals};
+use super::tokens::TokenMap;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
@@ -28,10 +28,10 @@ pub(super) struct Settings {
 /// One node as the panel sees it.
 #[derive(Debug, Default)]
 struct Seat {
-    standing: Standing,
+    eligibility: Eligibility,
     /// Acquires that the node may still carry out.
     unsettled: HashSet<OpId>,
-    debts: Debts,
+    debts: PendingRemovals,
     /// Whether it answered last time.
     up: bool,
     outbox: Vec<Request>,
@@ -43,7 +43,7 @@ struct Wanted {
     token: Token,
     ttl: Duration,
     function: &'static str,
-    spare: u32,
+    reserved_fences: u32,
 }
 
 impl Wanted {
@@ -55,31 +55,31 @@ impl Wanted {
             ttl: self.ttl,
             function: self.function,
             queue: false,
-            spare: 0,
+            reserved_fences: 0,
         }
     }
 }
 
 /// All nodes, and what they are asked.
-pub(super) struct Panel {
+pub(super) struct QuorumCore {
     names: Vec<String>,
     seats: Vec<Seat>,
     settings: Settings,
-    claims: Claims,
-    ballots: HashMap<OpId, Ballot>,
+    claims: TokenMap,
+    ballots: HashMap<OpId, PendingQuestion>,
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
     /// Removals that nobody asked for have ids of our own, counted down from the end, where the engine's never come.
     next_own: u64,
 }
 
-impl Panel {
+impl QuorumCore {
     pub(super) fn new(names: Vec<String>, settings: Settings) -> Self {
         Self {
             seats: names.iter().map(|_| Seat::default()).collect(),
             names,
             settings,
-            claims: Claims::new(),
+            claims: TokenMap::new(),
             ballots: HashMap::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
@@ -92,10 +92,10 @@ impl Panel {
         let twin = self.twin(node, &identity.run_id);
         let seat = &mut self.seats[node];
         seat.up = true;
-        let met = seat.standing.meet(identity, now);
+        let met = seat.eligibility.meet(identity, now);
         if let Some(twin) = twin {
             let reason = format!("it is the same server as {}", self.names[twin]);
-            self.seats[node].standing.disqualify(reason);
+            self.seats[node].eligibility.disqualify(reason);
         }
         met
     }
@@ -103,20 +103,20 @@ impl Panel {
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
         let others = self.seats.iter().enumerate();
         others
-            .filter(|(other, seat)| *other != node && seat.standing.unfit().is_none())
-            .find(|(_, seat)| seat.standing.run_id() == Some(run_id))
+            .filter(|(other, seat)| *other != node && seat.eligibility.unfit().is_none())
+            .find(|(_, seat)| seat.eligibility.run_id() == Some(run_id))
             .map(|(other, _)| other)
     }
 
     /// Why a node may not vote however old it is.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
-        self.seats[node].standing.unfit()
+        self.seats[node].eligibility.unfit()
     }
 
     /// How long a node stays without a vote because it was started lately.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
         let from = self.seats[node]
-            .standing
+            .eligibility
             .votes_from(self.settings.max_ttl)?;
         (now < from).then(|| from.since(now))
     }
@@ -130,7 +130,7 @@ impl Panel {
                 token,
                 ttl,
                 function,
-                spare,
+                reserved_fences,
                 // There is no queue across independent nodes: who waits asks again after a random pause.
                 queue: _,
             } => {
@@ -139,7 +139,7 @@ impl Panel {
                     token,
                     ttl,
                     function,
-                    spare,
+                    reserved_fences,
                 };
                 self.acquire(id, &wanted, patience, now);
             }
@@ -175,24 +175,24 @@ impl Panel {
             key: key.clone(),
             token: *token,
             ttl: *ttl,
-            spare: wanted.spare,
+            reserved_fences: wanted.reserved_fences,
             tally: Tally::new(self.seats.len()),
         };
-        let mut ballot = self.ballot(question, *ttl, now);
+        let mut pending = self.pending(question, *ttl, now);
         for (node, seat) in self.seats.iter_mut().enumerate() {
-            if let Some(why) = seat.standing.unfit() {
-                ballot.skip(node, unfit(why));
+            if let Some(why) = seat.eligibility.unfit() {
+                pending.skip(node, unfit(why));
                 continue;
             }
-            if seat.standing.votes(longest_ttl, now) {
-                ballot.voters.insert(node);
+            if seat.eligibility.votes(longest_ttl, now) {
+                pending.voters.insert(node);
             }
-            ballot.waiting.insert(node);
+            pending.waiting.insert(node);
             seat.unsettled.insert(id);
             let op = wanted.op(wire);
             seat.outbox.push(Request { id, op, patience });
         }
-        self.open(id, ballot, now);
+        self.open(id, pending, now);
     }
 
     fn renew(&mut self, id: OpId, mut renewals: Vec<Renewal>, patience: Duration, now: Instant) {
@@ -205,18 +205,18 @@ impl Panel {
                 .renew(&renewal.key, renewal.token, renewal.ttl, now);
         }
         let tallies = vec![Tally::new(self.seats.len()); renewals.len()];
-        let mut ballot = self.ballot(Question::Renew(tallies), shortest, now);
+        let mut pending = self.pending(Question::Renew(tallies), shortest, now);
         for (node, seat) in self.seats.iter_mut().enumerate() {
-            if let Some(why) = seat.standing.unfit() {
-                ballot.skip(node, unfit(why));
+            if let Some(why) = seat.eligibility.unfit() {
+                pending.skip(node, unfit(why));
                 continue;
             }
             // Young or not: that a node has the key now is nothing that it can have forgotten.
-            ballot.waiting.insert(node);
+            pending.waiting.insert(node);
             let op = Op::Renew(renewals.clone());
             seat.outbox.push(Request { id, op, patience });
         }
-        self.open(id, ballot, now);
+        self.open(id, pending, now);
     }
 
     fn release(
@@ -236,9 +236,9 @@ impl Panel {
             without: 0,
         };
         let ttl = self.remove_everywhere(key, token, keep, Some(id), now);
-        let mut ballot = self.ballot(question, ttl, now);
-        ballot.waiting = all(self.seats.len());
-        self.open(id, ballot, now);
+        let mut pending = self.pending(question, ttl, now);
+        pending.waiting = all(self.seats.len());
+        self.open(id, pending, now);
     }
 
     /// Removes what a call may have on any node, and goes on until it is certain; says for how long that may be needed.
@@ -253,7 +253,7 @@ impl Panel {
         let claim = self.claims.remove(key, token, self.settings.max_ttl, now);
         for node in 0..self.seats.len() {
             let own = self.own_id();
-            let mut debt = Debt::new(
+            let mut debt = PendingRemoval::new(
                 key.clone(),
                 claim.wire,
                 claim.asked.clone(),
@@ -286,8 +286,8 @@ impl Panel {
 
     /// The same call asks anew before the nodes have decided: only the new question counts.
     fn supersede(&mut self, earlier: OpId) {
-        if let Some(ballot) = self.ballots.remove(&earlier) {
-            self.deadlines.remove(&(ballot.deadline, earlier));
+        if let Some(pending) = self.ballots.remove(&earlier) {
+            self.deadlines.remove(&(pending.deadline, earlier));
             let failure = no_quorum(0, self.seats.len(), "; it was asked again", Retry::Later);
             self.tell(earlier, Err(failure));
         }
@@ -327,8 +327,8 @@ impl Panel {
         first: bool,
         now: Instant,
     ) {
-        if let Some(ballot) = self.ballots.get_mut(&id) {
-            ballot.hear(node, result, first);
+        if let Some(pending) = self.ballots.get_mut(&id) {
+            pending.hear(node, result, first);
             self.decide(id, now);
         }
     }
@@ -357,8 +357,8 @@ impl Panel {
                 break;
             }
             self.deadlines.pop_first();
-            if let Some(ballot) = self.ballots.get_mut(&id) {
-                ballot.expire();
+            if let Some(pending) = self.ballots.get_mut(&id) {
+                pending.expire();
                 self.decide(id, now);
             }
         }
@@ -399,29 +399,29 @@ impl Panel {
         }
     }
 
-    fn ballot(&self, question: Question, ttl: Duration, now: Instant) -> Ballot {
+    fn pending(&self, question: Question, ttl: Duration, now: Instant) -> PendingQuestion {
         let timeout = self.settings.node_timeout.min(ttl / 20);
-        Ballot::new(question, self.seats.len(), now, now + timeout)
+        PendingQuestion::new(question, self.seats.len(), now, now + timeout)
     }
 
-    fn open(&mut self, id: OpId, ballot: Ballot, now: Instant) {
-        self.deadlines.insert((ballot.deadline, id));
-        self.ballots.insert(id, ballot);
+    fn open(&mut self, id: OpId, pending: PendingQuestion, now: Instant) {
+        self.deadlines.insert((pending.deadline, id));
+        self.ballots.insert(id, pending);
         // Without a node that may be asked it is decided already.
         self.decide(id, now);
     }
 
     /// Answers the engine if the nodes have decided.
     fn decide(&mut self, id: OpId, now: Instant) {
-        let Some(ballot) = self.ballots.get(&id) else {
+        let Some(pending) = self.ballots.get(&id) else {
             return;
         };
-        let Some(mut decision) = ballot.decision(&self.names) else {
+        let Some(mut decision) = pending.decision(&self.names) else {
             return;
         };
-        self.deadlines.remove(&(ballot.deadline, id));
-        let sent = ballot.sent;
-        if let Some(Ballot {
+        self.deadlines.remove(&(pending.deadline, id));
+        let sent = pending.sent;
+        if let Some(PendingQuestion {
             question: Question::Acquire {
                 key, token, ttl, ..
             },

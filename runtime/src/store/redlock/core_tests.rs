@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::core::{Panel, Settings};
+use super::core::{QuorumCore, Settings};
 use super::identity::Identity;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
@@ -16,14 +16,14 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Nodes that answer only what a scene says.
 struct Scene {
-    panel: Panel,
+    core: QuorumCore,
     nodes: usize,
     now: Instant,
 }
 
 /// What went to a node.
 #[derive(Debug, PartialEq, Eq)]
-enum Sent {
+enum InFlight {
     Acquire(OpId, Token),
     Renew(OpId, Token),
     /// Behind so many acquires whose outcome is not known.
@@ -48,7 +48,7 @@ impl Scene {
         };
         let names = (0..nodes).map(|node| format!("node {node}")).collect();
         Self {
-            panel: Panel::new(names, settings),
+            core: QuorumCore::new(names, settings),
             nodes,
             now: Instant::from_nanos(1) + Duration::from_secs(100_000),
         }
@@ -61,7 +61,7 @@ impl Scene {
             role: "master".to_owned(),
             ..Identity::default()
         };
-        self.panel.meet(node, &identity, self.now);
+        self.core.meet(node, &identity, self.now);
     }
 
     fn submit(&mut self, id: u64, op: Op) {
@@ -70,7 +70,7 @@ impl Scene {
             op,
             patience: Duration::from_secs(1),
         };
-        self.panel.submit(request, self.now);
+        self.core.submit(request, self.now);
     }
 
     fn acquire(&mut self, id: u64) {
@@ -80,7 +80,7 @@ impl Scene {
             ttl: TTL,
             function: "f",
             queue: true,
-            spare: 16,
+            reserved_fences: 16,
         };
         self.submit(id, op);
     }
@@ -105,12 +105,12 @@ impl Scene {
         self.submit(id, op);
     }
 
-    fn sent(&mut self, node: usize) -> Vec<Sent> {
-        let outbox = self.panel.take_outbox(node).into_iter();
+    fn sent(&mut self, node: usize) -> Vec<InFlight> {
+        let outbox = self.core.take_outbox(node).into_iter();
         let sent = outbox.map(|Request { id, op, .. }| match op {
-            Op::Acquire { token, .. } => Sent::Acquire(id, token),
-            Op::Renew(renewals) => Sent::Renew(id, renewals[0].token),
-            Op::Release { token, after, .. } => Sent::Remove(id, token, after.len()),
+            Op::Acquire { token, .. } => InFlight::Acquire(id, token),
+            Op::Renew(renewals) => InFlight::Renew(id, renewals[0].token),
+            Op::Release { token, after, .. } => InFlight::Remove(id, token, after.len()),
             other => panic!("no node is asked {other:?}"),
         });
         sent.collect()
@@ -119,19 +119,19 @@ impl Scene {
     /// What was removed from a node lately.
     fn removal(&mut self, node: usize) -> (OpId, Token, usize) {
         match self.sent(node).pop() {
-            Some(Sent::Remove(id, token, after)) => (id, token, after),
+            Some(InFlight::Remove(id, token, after)) => (id, token, after),
             other => panic!("no removal was sent to node {node}, but {other:?}"),
         }
     }
 
     fn answer(&mut self, node: usize, id: OpId, reply: Reply) {
-        self.panel.answer(node, id, &Ok(reply), self.now);
+        self.core.answer(node, id, &Ok(reply), self.now);
     }
 
     fn yes(&mut self, node: usize, id: u64) {
         let reply = Reply::Acquired {
             fence: Some(Fence::new(7)),
-            spare: 0,
+            reserved_fences: 0,
             wanted: Some(false),
         };
         self.answer(node, OpId(id), reply);
@@ -156,16 +156,16 @@ impl Scene {
             retry: Retry::Later,
             executed,
         };
-        self.panel.answer(node, OpId(id), &Err(failure), self.now);
+        self.core.answer(node, OpId(id), &Err(failure), self.now);
     }
 
     fn pass(&mut self, span: Duration) {
         self.now = self.now + span;
-        self.panel.tick(self.now);
+        self.core.tick(self.now);
     }
 
     fn outcome(&mut self) -> Option<(u64, Result<Reply, Failure>)> {
-        match self.panel.next_event()? {
+        match self.core.next_event()? {
             StoreEvent::Reply(OpId(id), result) => Some((id, result)),
             _ => None,
         }
@@ -219,7 +219,7 @@ fn all_nodes_are_asked_at_once_and_two_of_three_are_enough() {
     let mut scene = Scene::new(3);
     scene.acquire(1);
     for node in 0..3 {
-        assert_eq!(scene.sent(node), [Sent::Acquire(OpId(1), token())]);
+        assert_eq!(scene.sent(node), [InFlight::Acquire(OpId(1), token())]);
     }
     scene.yes(2, 1);
     assert!(scene.outcome().is_none(), "one of three decided");
@@ -292,7 +292,7 @@ fn the_next_try_of_a_call_carries_another_token() {
     scene.acquire(2);
     let tokens: Vec<_> = (0..3)
         .map(|node| match scene.sent(node)[..] {
-            [Sent::Acquire(OpId(2), token)] => token,
+            [InFlight::Acquire(OpId(2), token)] => token,
             ref other => panic!("{other:?}"),
         })
         .collect();
@@ -301,7 +301,7 @@ fn the_next_try_of_a_call_carries_another_token() {
     (0..2).for_each(|node| scene.yes(node, 2));
     scene.expect_yes(2);
     scene.renew(3);
-    assert_eq!(scene.sent(0), [Sent::Renew(OpId(3), tokens[0])]);
+    assert_eq!(scene.sent(0), [InFlight::Renew(OpId(3), tokens[0])]);
     scene.release(4, Vec::new());
     assert_eq!(scene.removal(0).1, tokens[0]);
 }
@@ -323,7 +323,7 @@ fn asking_again_before_it_is_decided_removes_nothing() {
         let sent = scene.sent(node);
         let acquires = sent
             .iter()
-            .all(|sent| matches!(sent, Sent::Acquire(_, wire) if *wire == token()));
+            .all(|sent| matches!(sent, InFlight::Acquire(_, wire) if *wire == token()));
         assert!(acquires, "{sent:?}");
     }
 }
@@ -380,7 +380,7 @@ fn one_server_under_two_names_has_one_vote() {
     scene.meet(2, "run 0", 3_600);
     assert!(
         scene
-            .panel
+            .core
             .unfit(2)
             .is_some_and(|why| why.contains("node 0"))
     );
@@ -451,10 +451,10 @@ fn a_release_goes_everywhere_and_goes_on_where_it_was_not_heard() {
     };
     assert_eq!(result.unwrap(), told);
     scene.fail(2, ids[2].0, false);
-    scene.panel.connected(2, scene.now);
+    scene.core.connected(2, scene.now);
     assert_eq!(scene.removal(2).0, ids[2], "the node is back");
     scene.answer(2, ids[2], released());
-    scene.panel.connected(2, scene.now);
+    scene.core.connected(2, scene.now);
     assert_eq!(scene.sent(2), []);
 }
 
@@ -514,7 +514,7 @@ fn a_node_that_was_asked_twice_is_no_witness() {
     scene.release(2, Vec::new());
     let ids = [0, 1, 2].map(|node| scene.removal(node).0);
     for node in [0, 1] {
-        scene.panel.connected(node, scene.now);
+        scene.core.connected(node, scene.now);
         assert_eq!(scene.removal(node).0, ids[node]);
     }
     for (node, id) in ids.into_iter().enumerate() {
@@ -553,15 +553,15 @@ fn the_engine_hears_of_a_quorum_not_of_a_node() {
     scene.acquire(1);
     (0..3).for_each(|node| scene.fail(node, 1, false));
     scene.expect_failure(1);
-    scene.panel.connected(0, scene.now);
-    assert!(scene.panel.next_event().is_none());
-    scene.panel.connected(1, scene.now);
+    scene.core.connected(0, scene.now);
+    assert!(scene.core.next_event().is_none());
+    scene.core.connected(1, scene.now);
     assert!(matches!(
-        scene.panel.next_event(),
+        scene.core.next_event(),
         Some(StoreEvent::Connected)
     ));
-    scene.panel.connected(2, scene.now);
-    assert!(scene.panel.next_event().is_none());
+    scene.core.connected(2, scene.now);
+    assert!(scene.core.next_event().is_none());
 }
 
 #[test]
@@ -594,7 +594,7 @@ fn a_downgraded_lock_stays_whole_and_is_removed() {
         ttl: TTL,
     };
     scene.submit(2, Op::Stay(vec![renewal]));
-    assert_eq!(scene.sent(0), [Sent::Renew(OpId(2), token())]);
+    assert_eq!(scene.sent(0), [InFlight::Renew(OpId(2), token())]);
     let part = Op::Part {
         key: key(),
         token: token(),

@@ -14,7 +14,7 @@ const SLACK: Duration = Duration::from_secs(2);
 
 /// What is known of one node, for as long as the pool lives: connections come and go.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Eligibility {
     run: Option<Run>,
     /// Why it may not vote however old it is.
     unfit: Option<String>,
@@ -44,7 +44,7 @@ pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
     longest_ttl + SLACK
 }
 
-impl Standing {
+impl Eligibility {
     /// A connection was made, to a node that says this of itself.
     pub(super) fn meet(&mut self, identity: &Identity, now: Instant) -> Met {
         self.unfit = identity.unfit();
@@ -113,59 +113,66 @@ mod tests {
 
     #[test]
     fn a_young_node_does_not_vote_until_it_is_older_than_every_lease() {
-        let mut standing = Standing::default();
-        assert!(!standing.votes(TTL, at(0)), "it was never met");
-        assert_eq!(standing.meet(&identity("one", 5), at(0)), Met::New);
-        assert!(!standing.votes(TTL, at(6)));
-        assert!(standing.votes(TTL, at(7)));
+        let mut eligibility = Eligibility::default();
+        assert!(!eligibility.votes(TTL, at(0)), "it was never met");
+        assert_eq!(eligibility.meet(&identity("one", 5), at(0)), Met::New);
+        assert!(!eligibility.votes(TTL, at(6)));
+        assert!(eligibility.votes(TTL, at(7)));
         assert!(
-            !standing.votes(TTL * 2, at(7)),
+            !eligibility.votes(TTL * 2, at(7)),
             "longer leases are asked for by now"
         );
     }
 
     #[test]
     fn an_old_node_votes_at_once() {
-        let mut standing = Standing::default();
-        standing.meet(&identity("one", 12), at(0));
-        assert!(standing.votes(TTL, at(0)));
+        let mut eligibility = Eligibility::default();
+        eligibility.meet(&identity("one", 12), at(0));
+        assert!(eligibility.votes(TTL, at(0)));
     }
 
     #[test]
     fn a_restart_counts_from_when_it_was_seen() {
-        let mut standing = Standing::default();
-        standing.meet(&identity("one", 500), at(0));
-        assert_eq!(standing.meet(&identity("two", 60), at(100)), Met::Restarted);
-        assert!(!standing.votes(TTL, at(111)));
-        assert!(standing.votes(TTL, at(112)));
+        let mut eligibility = Eligibility::default();
+        eligibility.meet(&identity("one", 500), at(0));
+        assert_eq!(
+            eligibility.meet(&identity("two", 60), at(100)),
+            Met::Restarted
+        );
+        assert!(!eligibility.votes(TTL, at(111)));
+        assert!(eligibility.votes(TTL, at(112)));
     }
 
     /// The connection breaks again, and the same process is found once more.
     #[test]
     fn a_second_connection_is_no_second_chance() {
-        let mut standing = Standing::default();
-        standing.meet(&identity("one", 500), at(0));
-        standing.meet(&identity("two", 0), at(100));
-        assert_eq!(standing.meet(&identity("two", 1), at(101)), Met::Same);
-        assert_eq!(standing.meet(&identity("two", 500), at(102)), Met::Same);
+        let mut eligibility = Eligibility::default();
+        eligibility.meet(&identity("one", 500), at(0));
+        eligibility.meet(&identity("two", 0), at(100));
+        assert_eq!(eligibility.meet(&identity("two", 1), at(101)), Met::Same);
+        assert_eq!(eligibility.meet(&identity("two", 500), at(102)), Met::Same);
         assert!(
-            !standing.votes(TTL, at(111)),
+            !eligibility.votes(TTL, at(111)),
             "the vote came back with a connection"
         );
-        assert!(standing.votes(TTL, at(112)));
+        assert!(eligibility.votes(TTL, at(112)));
     }
 
     #[test]
     fn a_replica_does_not_vote() {
-        let mut standing = Standing::default();
+        let mut eligibility = Eligibility::default();
         let replica = Identity {
             role: "slave".to_owned(),
             ..identity("one", 500)
         };
-        standing.meet(&replica, at(0));
-        assert!(!standing.votes(TTL, at(0)));
-        assert!(standing.unfit().is_some_and(|why| why.contains("replica")));
-        standing.meet(&identity("one", 501), at(1));
-        assert!(standing.votes(TTL, at(1)), "it was made a master");
+        eligibility.meet(&replica, at(0));
+        assert!(!eligibility.votes(TTL, at(0)));
+        assert!(
+            eligibility
+                .unfit()
+                .is_some_and(|why| why.contains("replica"))
+        );
+        eligibility.meet(&identity("one", 501), at(1));
+        assert!(eligibility.votes(TTL, at(1)), "it was made a master");
     }
 }

@@ -39,7 +39,7 @@ impl NodeSet {
 
 /// A question to all nodes.
 #[derive(Debug)]
-pub(super) struct Ballot {
+pub(super) struct PendingQuestion {
     pub(super) question: Question,
     pub(super) sent: Instant,
     /// When those that have not answered are given up.
@@ -60,7 +60,7 @@ pub(super) enum Question {
         token: Token,
         ttl: Duration,
         /// How often the lock may be passed on inside the process.
-        spare: u32,
+        reserved_fences: u32,
         tally: Tally,
     },
     /// One tally for each key.
@@ -86,7 +86,7 @@ enum Trouble {
     Young,
 }
 
-impl Ballot {
+impl PendingQuestion {
     pub(super) fn new(question: Question, nodes: usize, sent: Instant, deadline: Instant) -> Self {
         Self {
             question,
@@ -178,12 +178,16 @@ impl Ballot {
     /// What the nodes have decided together, as the answer to the one who asked; nothing while it is open.
     pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         match &self.question {
-            Question::Acquire { tally, spare, .. } => match tally.acquired() {
+            Question::Acquire {
+                tally,
+                reserved_fences,
+                ..
+            } => match tally.acquired() {
                 Verdict::Open => None,
                 // Independent nodes have no fence in common.
                 Verdict::Yes => Some(Ok(Reply::Acquired {
                     fence: None,
-                    spare: *spare,
+                    reserved_fences: *reserved_fences,
                     wanted: None,
                 })),
                 Verdict::No(left) => Some(Ok(Reply::Held {

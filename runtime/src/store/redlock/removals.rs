@@ -16,7 +16,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
 /// A key of ours that may be on the node.
 #[derive(Debug, Clone)]
-pub(super) struct Debt {
+pub(super) struct PendingRemoval {
     pub(super) key: FullKey,
     pub(super) wire: Token,
     /// The acquires that may have set it.
@@ -31,7 +31,7 @@ pub(super) struct Debt {
     due: Instant,
 }
 
-impl Debt {
+impl PendingRemoval {
     pub(super) fn new(key: FullKey, wire: Token, asked: Vec<OpId>, until: Instant) -> Self {
         Self {
             key,
@@ -48,15 +48,15 @@ impl Debt {
 
 /// One node's debts. All tries of one carry the same id: any answer to any of them is as good.
 #[derive(Debug, Default)]
-pub(super) struct Debts {
-    by_id: HashMap<OpId, Debt>,
+pub(super) struct PendingRemovals {
+    by_id: HashMap<OpId, PendingRemoval>,
     by_name: HashMap<(FullKey, Token), OpId>,
     due: BTreeSet<(Instant, OpId)>,
 }
 
-impl Debts {
+impl PendingRemovals {
     /// Takes a debt over, unless it is there already; says under which id.
-    pub(super) fn owe(&mut self, id: OpId, debt: Debt) -> OpId {
+    pub(super) fn owe(&mut self, id: OpId, debt: PendingRemoval) -> OpId {
         let id = *self
             .by_name
             .entry((debt.key.clone(), debt.wire))
@@ -70,7 +70,7 @@ impl Debts {
     }
 
     /// Another try is under way: when the next one comes, and what this one carries.
-    pub(super) fn tried(&mut self, id: OpId, now: Instant) -> Option<&Debt> {
+    pub(super) fn tried(&mut self, id: OpId, now: Instant) -> Option<&PendingRemoval> {
         let debt = self.by_id.get_mut(&id)?;
         self.due.remove(&(debt.due, id));
         let pause = FIRST_RETRY.saturating_mul(1 << debt.tries.min(10));
@@ -91,7 +91,7 @@ impl Debts {
     }
 
     /// Nothing of it is left on the node.
-    pub(super) fn settle(&mut self, id: OpId) -> Option<Debt> {
+    pub(super) fn settle(&mut self, id: OpId) -> Option<PendingRemoval> {
         let debt = self.by_id.remove(&id)?;
         self.by_name.remove(&(debt.key.clone(), debt.wire));
         self.due.remove(&(debt.due, id));
@@ -126,16 +126,16 @@ mod tests {
         Instant::from_nanos(1) + Duration::from_millis(millis)
     }
 
-    fn debt(release: Option<OpId>) -> Debt {
-        Debt {
+    fn debt(release: Option<OpId>) -> PendingRemoval {
+        PendingRemoval {
             release,
-            ..Debt::new("k".into(), Token::fixed(1), vec![OpId(5)], at(400))
+            ..PendingRemoval::new("k".into(), Token::fixed(1), vec![OpId(5)], at(400))
         }
     }
 
     #[test]
     fn a_debt_is_tried_until_it_is_settled_or_over() {
-        let mut debts = Debts::default();
+        let mut debts = PendingRemovals::default();
         let id = debts.owe(OpId(90), debt(None));
         debts.tried(id, at(0)).unwrap();
         assert_eq!(debts.next_due(), Some(at(50)));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_release_joins_the_removal_that_is_under_way() {
-        let mut debts = Debts::default();
+        let mut debts = PendingRemovals::default();
         let id = debts.owe(OpId(90), debt(None));
         assert_eq!(debts.owe(OpId(89), debt(Some(OpId(3)))), id);
         assert_eq!(debts.take_release(id), Some(OpId(3)));

@@ -34,13 +34,13 @@ pub(super) struct Claim {
 type Name = (FullKey, Token);
 
 /// All claims.
-pub(super) struct Claims {
+pub(super) struct TokenMap {
     by_name: HashMap<Name, Claim>,
     nonce: Nonce,
     left_by_sweep: usize,
 }
 
-impl Claims {
+impl TokenMap {
     pub(super) fn new() -> Self {
         Self {
             by_name: HashMap::new(),
@@ -153,7 +153,7 @@ mod tests {
     fn a_token_that_was_removed_is_not_asked_for_again() {
         let key = "k".into();
         let token = Token::fixed(TOKEN);
-        let mut claims = Claims::new();
+        let mut claims = TokenMap::new();
         let (first, _) = claims.ask(&key, token, OpId(1), TTL, at(0));
         assert_eq!(first, token, "other clients of the same token must know it");
         assert_eq!(
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn claims_that_are_over_are_forgotten() {
         let key = "k".into();
-        let mut claims = Claims::new();
+        let mut claims = TokenMap::new();
         for number in 0..10_000 {
             claims.ask(
                 &key,

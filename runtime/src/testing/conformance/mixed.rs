@@ -17,7 +17,7 @@ struct Lock {
     token: Token,
     /// Each third has the short ttl.
     ttl: Duration,
-    spare: u32,
+    reserved_fences: u32,
 }
 
 /// What came of an acquire.
@@ -53,7 +53,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
         } else {
             client.promises.ttl
         },
-        spare: u32::from(nth.is_multiple_of(2)) * 3,
+        reserved_fences: u32::from(nth.is_multiple_of(2)) * 3,
     }
 }
 
@@ -61,8 +61,11 @@ fn lock(client: &Client, nth: usize) -> Lock {
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
-        if let Op::Acquire { spare, .. } = &mut op {
-            *spare = lock.spare;
+        if let Op::Acquire {
+            reserved_fences, ..
+        } = &mut op
+        {
+            *reserved_fences = lock.reserved_fences;
         }
         op
     });
@@ -70,8 +73,12 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     let mut fences = Vec::new();
     for (lock, reply) in locks.iter().zip(replies) {
         fences.push(match reply {
-            Reply::Acquired { fence, spare, .. } => {
-                assert_eq!(spare, lock.spare, "{}", lock.key);
+            Reply::Acquired {
+                fence,
+                reserved_fences,
+                ..
+            } => {
+                assert_eq!(reserved_fences, lock.reserved_fences, "{}", lock.key);
                 assert_eq!(fence.is_some(), client.promises.fences, "{}", lock.key);
                 assert_ne!(lock.key, *taken);
                 Had::Fence(fence)
@@ -164,7 +171,8 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
                 let Had::Fence(had) = had else {
                     panic!("{} was taken away", lock.key);
                 };
-                let reserved = had.map(|had| Fence::new(had.get() + u64::from(lock.spare)));
+                let reserved =
+                    had.map(|had| Fence::new(had.get() + u64::from(lock.reserved_fences)));
                 assert!(reserved < fence || fence.is_none(), "{fence:?}");
             }
             Reply::Held {

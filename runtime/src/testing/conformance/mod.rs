@@ -402,7 +402,7 @@ fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
         ttl,
         function: "conformance",
         queue: false,
-        spare: 0,
+        reserved_fences: 0,
     }
 }
 

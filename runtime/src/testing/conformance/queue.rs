@@ -148,9 +148,9 @@ async fn reserves_never_meet(one: &mut Client, two: &mut Client) {
     for round in 0..50 {
         let client = if round % 2 == 0 { &mut *one } else { &mut *two };
         let token = token();
-        let (fence, spare) = client.reserve(&key, token, 64 - round).await;
+        let (fence, reserved_fences) = client.reserve(&key, token, 64 - round).await;
         assert!(last < fence, "{fence:?} may have been given already");
-        last = (0..spare).fold(fence, |fence, _| fence.next());
+        last = (0..reserved_fences).fold(fence, |fence, _| fence.next());
         assert!(client.release(&key, token).await);
     }
 }
@@ -269,14 +269,14 @@ fn token() -> Token {
     Token::random(Nonce::new())
 }
 
-fn queueing(key: &FullKey, token: Token, spare: u32) -> Op {
+fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
     Op::Acquire {
         key: key.clone(),
         token,
         ttl: TTL,
         function: "conformance",
         queue: true,
-        spare,
+        reserved_fences,
     }
 }
 
@@ -308,9 +308,13 @@ impl Client {
         assert_eq!(self.ask(Op::Leave { key }).await, Reply::Left);
     }
 
-    async fn reserve(&mut self, key: &FullKey, token: Token, spare: u32) -> (Fence, u32) {
-        match self.ask(queueing(key, token, spare)).await {
-            Reply::Acquired { fence, spare, .. } => (fence.expect("queues have fences"), spare),
+    async fn reserve(&mut self, key: &FullKey, token: Token, reserved_fences: u32) -> (Fence, u32) {
+        match self.ask(queueing(key, token, reserved_fences)).await {
+            Reply::Acquired {
+                fence,
+                reserved_fences,
+                ..
+            } => (fence.expect("queues have fences"), reserved_fences),
             other => panic!("an acquire was answered by {other:?}"),
         }
     }

@@ -4,14 +4,14 @@ use super::*;
 
 fn all(core: &mut Core, wait: Duration, now: Instant) -> [TicketId; 2] {
     let ids = [TicketId(1), TicketId(2)];
-    let orders = ids.map(|id| {
-        let order = Order {
+    let acquires = ids.map(|id| {
+        let acquire = Acquire {
             key: format!("key {}", id.0).into(),
-            ..order(id.0, ONE_TRY)
+            ..acquire(id.0, ONE_TRY)
         };
-        (id, order)
+        (id, acquire)
     });
-    core.acquire_all(orders.into(), wait, now);
+    core.acquire_all(acquires.into(), wait, now);
     ids
 }
 
@@ -26,7 +26,7 @@ fn asked_for_all(core: &mut Core, now: Instant) -> OpId {
 fn both() -> Reply {
     let one = |fence| Reply::Acquired {
         fence: Some(Fence::new(fence)),
-        spare: 0,
+        reserved_fences: 0,
         wanted: Some(false),
     };
     Reply::AcquiredAll(vec![one(1), one(2)])
@@ -93,9 +93,9 @@ fn one_that_is_held_keeps_all_from_being_taken() {
 fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
     for answered in [false, true] {
         let mut core = core();
-        let other = Order {
+        let other = Acquire {
             key: "key 2".into(),
-            ..order(7, HOUR)
+            ..acquire(7, HOUR)
         };
         core.acquire(TicketId(7), other, START);
         let op = asked(&mut core, START);
@@ -115,9 +115,9 @@ fn who_comes_meanwhile_is_behind() {
     let mut core = core();
     let ids = all(&mut core, ONE_TRY, START);
     let op = asked_for_all(&mut core, START);
-    let behind = Order {
+    let behind = Acquire {
         key: "key 2".into(),
-        ..order(7, HOUR)
+        ..acquire(7, HOUR)
     };
     core.acquire(TicketId(7), behind, START);
     assert!(silent(&mut core, START));

@@ -3,20 +3,20 @@
 use super::*;
 use crate::engine::core::ticket::Removal;
 
-/// A lock that is held, taken as `order` says.
-fn held_as(core: &mut Core, order: Order) -> TicketId {
+/// A lock that is held, taken as `acquire` says.
+fn held_as(core: &mut Core, acquire: Acquire) -> TicketId {
     let id = TicketId(1);
-    core.acquire(id, order, START);
+    core.acquire(id, acquire, START);
     let op = asked(core, START);
     core.reply(op, taken(7), START);
     core.take_signals();
     id
 }
 
-fn share(share: Share) -> Order {
-    Order {
+fn share(share: Share) -> Acquire {
+    Acquire {
         share: Some(share),
-        ..order(1, ONE_TRY)
+        ..acquire(1, ONE_TRY)
     }
 }
 
@@ -62,10 +62,10 @@ fn ends(core: &mut Core) -> Vec<Removal> {
 #[test]
 fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     let permit = share(Share::Permit(3));
-    for order in [order(1, ONE_TRY), share(Share::Reader), permit] {
+    for acquire in [acquire(1, ONE_TRY), share(Share::Reader), permit] {
         for awaited in [true, false] {
             let mut core = core();
-            let id = held_as(&mut core, order.clone());
+            let id = held_as(&mut core, acquire.clone());
             if awaited {
                 core.release(id, None, START);
             } else {
@@ -73,7 +73,7 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
             }
             let op = removal(&mut core, START);
             core.reply(op, missed(), START);
-            assert_eq!(ends(&mut core), [Removal::Gone], "{order:?} {awaited}");
+            assert_eq!(ends(&mut core), [Removal::Gone], "{acquire:?} {awaited}");
             assert!(core.is_idle(), "there is nothing more to remove");
         }
     }
@@ -83,14 +83,14 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
 #[test]
 fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     let mut kept = core();
-    let id = held_as(&mut kept, order(1, ONE_TRY));
+    let id = held_as(&mut kept, acquire(1, ONE_TRY));
     kept.release(id, Some(TTL), START);
     let op = removal(&mut kept, START);
     kept.reply(op, missed(), START);
     assert_eq!(ends(&mut kept), [Removal::Gone]);
 
     let mut shared = core();
-    let id = held_as(&mut shared, order(1, ONE_TRY));
+    let id = held_as(&mut shared, acquire(1, ONE_TRY));
     shared.downgrade(id, START);
     let [stay] = &shared.take_requests(START)[..] else {
         panic!("a downgrade is one request");
@@ -107,7 +107,7 @@ fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
 #[test]
 fn what_an_earlier_try_may_have_removed_is_not_missed() {
     let mut core = core();
-    let id = held_as(&mut core, order(1, ONE_TRY));
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
     let op = removal(&mut core, START);
     core.reply(op, Err(broken()), START);
@@ -125,7 +125,7 @@ fn what_an_earlier_try_may_have_removed_is_not_missed() {
 fn of_two_tries_under_way_neither_tells_of_a_loss() {
     for first_answers in [true, false] {
         let mut core = core();
-        let id = held_as(&mut core, order(1, ONE_TRY));
+        let id = held_as(&mut core, acquire(1, ONE_TRY));
         core.release(id, None, START);
         let first = removal(&mut core, START);
         core.connected(START);
@@ -141,7 +141,7 @@ fn of_two_tries_under_way_neither_tells_of_a_loss() {
 #[test]
 fn what_a_refused_try_cannot_have_removed_is_missed() {
     let mut core = core();
-    let id = held_as(&mut core, order(1, ONE_TRY));
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
     let op = removal(&mut core, START);
     core.reply(op, Err(no_script()), START);
@@ -155,7 +155,7 @@ fn what_a_refused_try_cannot_have_removed_is_missed() {
 #[test]
 fn a_loss_that_is_known_is_told_once() {
     let mut core = core();
-    let id = held_as(&mut core, order(1, ONE_TRY));
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
     let end = START + TTL;
     core.tick(end);
     assert_eq!(core.take_signals(), [Signal::Lost(id)]);
@@ -205,7 +205,7 @@ fn what_may_have_expired_meanwhile_is_not_missed() {
         (START + TTL, Removal::Confirmed),
     ] {
         let mut core = core();
-        let id = held_as(&mut core, order(1, ONE_TRY));
+        let id = held_as(&mut core, acquire(1, ONE_TRY));
         core.abandon(id, START);
         let op = removal(&mut core, START);
         core.reply(op, missed(), answered);
@@ -219,7 +219,7 @@ fn what_may_have_expired_meanwhile_is_not_missed() {
 #[test]
 fn what_an_error_for_good_may_have_removed_is_not_missed() {
     let mut core = core();
-    let id = held_as(&mut core, order(1, ONE_TRY));
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
     core.release(id, None, START);
     let op = removal(&mut core, START);
     let refused = Failure {
@@ -240,7 +240,7 @@ fn what_an_error_for_good_may_have_removed_is_not_missed() {
 #[test]
 fn a_lock_is_kept_for_a_body_that_returns_late() {
     let mut core = core();
-    let id = held_as(&mut core, order(1, ONE_TRY));
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
     let end = START + TTL;
     core.tick(end);
     assert_eq!(core.take_signals(), [Signal::Lost(id)]);

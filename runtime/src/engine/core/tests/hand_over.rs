@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, TTL, asked, core, enter, held, order, silent};
+use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, TTL, acquire, asked, core, enter, held, silent};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::engine::core::Core;
@@ -18,7 +18,7 @@ const RESERVE: u32 = 20;
 fn taken(wanted: bool) -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
         fence: Some(Fence::new(100)),
-        spare: RESERVE,
+        reserved_fences: RESERVE,
         wanted: Some(wanted),
     })
 }
@@ -116,7 +116,7 @@ fn what_is_not_settled_is_not_passed_on() {
 
     // A renewal is on its way.
     let mut core = self::core();
-    let mut renewed = order(1, HOUR);
+    let mut renewed = acquire(1, HOUR);
     renewed.watchdog = Some(Watchdog {
         interval: TTL / 3,
         max_hold: None,
@@ -137,12 +137,12 @@ fn max_hold_is_each_calls_own() {
     let mut core = core();
     let limit = TTL / 2;
     for number in [1, 2] {
-        let mut order = order(number, HOUR);
-        order.watchdog = Some(Watchdog {
+        let mut acquire = acquire(number, HOUR);
+        acquire.watchdog = Some(Watchdog {
             interval: TTL / 3,
             max_hold: Some(limit),
         });
-        core.acquire(TicketId(number), order, START);
+        core.acquire(TicketId(number), acquire, START);
     }
     let op = asked(&mut core, START);
     core.reply(op, taken(false), START);

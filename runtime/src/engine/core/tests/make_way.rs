@@ -27,7 +27,7 @@ fn core(make_way_after: Duration) -> Core {
 fn taken(number: u64) -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
         fence: Some(Fence::new(1_000 * number)),
-        spare: 4,
+        reserved_fences: 4,
         wanted: Some(false),
     })
 }

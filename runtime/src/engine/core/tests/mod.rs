@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ticket::{Order, Share, TicketId};
+use super::ticket::{Acquire, Share, TicketId};
 use super::{Core, Limits, Signal};
 use crate::base::clock::Instant;
 use crate::base::lease_terms::Terms;
@@ -28,8 +28,8 @@ fn core() -> Core {
     Core::new(limits, 1).with_bug(None)
 }
 
-fn order(number: u64, wait: Duration) -> Order {
-    Order {
+fn acquire(number: u64, wait: Duration) -> Acquire {
+    Acquire {
         key: "key".into(),
         token: Token::fixed(number.into()),
         function: "test",
@@ -42,7 +42,7 @@ fn order(number: u64, wait: Duration) -> Order {
 
 fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId {
     let id = TicketId(number);
-    core.acquire(id, order(number, wait), now);
+    core.acquire(id, acquire(number, wait), now);
     id
 }
 
@@ -63,7 +63,7 @@ fn silent(core: &mut Core, now: Instant) -> bool {
 fn taken(fence: u64) -> Result<Reply, Failure> {
     Ok(Reply::Acquired {
         fence: Some(Fence::new(fence)),
-        spare: 0,
+        reserved_fences: 0,
         wanted: Some(false),
     })
 }
@@ -244,8 +244,8 @@ fn each_shutdown_has_its_own_limit() {
         core.take_signals();
         core.shut_down(1, first, START);
         core.shut_down(2, second, START);
-        let order = if first < second { [1, 2] } else { [2, 1] };
-        for (limit, expected) in [short, long].into_iter().zip(order) {
+        let acquire = if first < second { [1, 2] } else { [2, 1] };
+        for (limit, expected) in [short, long].into_iter().zip(acquire) {
             core.tick(START + limit - Duration::from_nanos(1));
             assert!(core.take_signals().is_empty(), "before its time");
             core.tick(START + limit);
@@ -262,11 +262,11 @@ fn each_shutdown_has_its_own_limit() {
 #[test]
 fn a_share_that_nobody_waits_behind_leaves_no_queue() {
     let mut core = core();
-    let order = Order {
+    let acquire = Acquire {
         share: Some(Share::Reader),
-        ..order(1, ONE_TRY)
+        ..acquire(1, ONE_TRY)
     };
-    core.acquire(TicketId(1), order, START);
+    core.acquire(TicketId(1), acquire, START);
     let op = asked(&mut core, START);
     core.reply(op, taken(1), START);
     assert!(core.queues.is_empty() && core.tickets.len() == 1);

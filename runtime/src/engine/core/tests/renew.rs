@@ -12,13 +12,13 @@ const INTERVAL: Duration = Duration::from_secs(3);
 fn holding() -> Core {
     let mut core = core();
     for number in 1..=3 {
-        let mut order = order(number, ONE_TRY);
-        order.key = format!("key {number}").into();
-        order.watchdog = Some(Watchdog {
+        let mut acquire = acquire(number, ONE_TRY);
+        acquire.key = format!("key {number}").into();
+        acquire.watchdog = Some(Watchdog {
             interval: INTERVAL,
             max_hold: None,
         });
-        core.acquire(TicketId(number), order, START);
+        core.acquire(TicketId(number), acquire, START);
     }
     for request in core.take_requests(START) {
         core.reply(request.id, taken(request.id.0), START);

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use super::in_flight::Sent;
+use super::in_flight::InFlight;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::store::Op;
 
@@ -15,26 +15,26 @@ use crate::store::Op;
 pub(crate) const MOST: usize = 32;
 
 /// Requests that leave as one script.
-pub(crate) type Bundle = Vec<Sent>;
+pub(crate) type Batch = Vec<InFlight>;
 
 /// Bundles in the making.
-pub(crate) struct Packer {
+pub(crate) struct Batcher {
     most: usize,
     /// Whether a release and an acquire of the same lock may leave as one.
     turns: bool,
     releases: Half,
     acquires: Half,
-    packed: Vec<Bundle>,
+    packed: Vec<Batch>,
 }
 
 /// A bundle in the making, which names no lock twice.
 #[derive(Default)]
 struct Half {
-    bundle: Bundle,
+    bundle: Batch,
     keys: KeySet,
 }
 
-impl Packer {
+impl Batcher {
     pub(crate) fn new(most: usize, turns: bool) -> Self {
         Self {
             most,
@@ -56,7 +56,7 @@ impl Packer {
     }
 
     /// Adds the next request.
-    pub(crate) fn add(&mut self, sent: Sent) {
+    pub(crate) fn add(&mut self, sent: InFlight) {
         match &sent.op {
             _ if sent.manner.alone => {
                 self.close();
@@ -86,7 +86,7 @@ impl Packer {
     }
 
     /// All bundles, in the order in which they are to be sent.
-    pub(crate) fn finish(mut self) -> Vec<Bundle> {
+    pub(crate) fn finish(mut self) -> Vec<Batch> {
         self.close();
         self.packed
     }
@@ -127,12 +127,12 @@ impl Half {
         self.bundle.len() < most && !self.keys.contains(key)
     }
 
-    fn add(&mut self, key: FullKey, sent: Sent) {
+    fn add(&mut self, key: FullKey, sent: InFlight) {
         self.keys.insert(key);
         self.bundle.push(sent);
     }
 
-    fn close(&mut self, packed: &mut Vec<Bundle>) {
+    fn close(&mut self, packed: &mut Vec<Batch>) {
         if !self.bundle.is_empty() {
             let mut bundle = mem::take(&mut self.bundle);
             // The script is told once what is common to many, and mostly that is all.
@@ -152,21 +152,21 @@ mod tests {
     use super::*;
     use crate::base::token::Token;
     use crate::store::OpId;
-    use crate::store::redis::commands::redirect::Manner;
+    use crate::store::redis::commands::redirect::RequestFlags;
 
-    fn acquire(id: u64, key: &str) -> Sent {
+    fn acquire(id: u64, key: &str) -> InFlight {
         let op = Op::Acquire {
             key: key.into(),
             token: Token::fixed(id.into()),
             ttl: Duration::from_secs(1),
             function: "",
             queue: false,
-            spare: 0,
+            reserved_fences: 0,
         };
         sent(id, op)
     }
 
-    fn release(id: u64, key: &str) -> Sent {
+    fn release(id: u64, key: &str) -> InFlight {
         let op = Op::Release {
             key: key.into(),
             token: Token::fixed(id.into()),
@@ -177,27 +177,27 @@ mod tests {
         sent(id, op)
     }
 
-    fn leave(id: u64, key: &str) -> Sent {
+    fn leave(id: u64, key: &str) -> InFlight {
         sent(id, Op::Leave { key: key.into() })
     }
 
-    fn sent(id: u64, op: Op) -> Sent {
-        Sent {
+    fn sent(id: u64, op: Op) -> InFlight {
+        InFlight {
             id: OpId(id),
             op,
-            manner: Manner::default(),
+            manner: RequestFlags::default(),
             ordered: false,
             listening: true,
         }
     }
 
-    fn packed(most: usize, requests: Vec<Sent>) -> Vec<Vec<u64>> {
-        let mut packer = Packer::new(most, false);
+    fn packed(most: usize, requests: Vec<InFlight>) -> Vec<Vec<u64>> {
+        let mut batcher = Batcher::new(most, false);
         for request in requests {
-            packer.add(request);
+            batcher.add(request);
         }
-        let ids = |bundle: &Bundle| bundle.iter().map(|sent| sent.id.0).collect();
-        packer.finish().iter().map(ids).collect()
+        let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+        batcher.finish().iter().map(ids).collect()
     }
 
     #[test]
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn a_release_and_an_acquire_of_the_same_lock_are_one_script() {
-        let packed = |requests: Vec<Sent>| {
-            let mut packer = Packer::new(64, true);
+        let packed = |requests: Vec<InFlight>| {
+            let mut batcher = Batcher::new(64, true);
             for request in requests {
-                packer.add(request);
+                batcher.add(request);
             }
-            let ids = |bundle: &Bundle| bundle.iter().map(|sent| sent.id.0).collect();
-            packer.finish().iter().map(ids).collect::<Vec<Vec<u64>>>()
+            let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+            batcher.finish().iter().map(ids).collect::<Vec<Vec<u64>>>()
         };
         let round_about = vec![
             release(1, "a"),

@@ -1,21 +1,21 @@
 //! A request on its way to a server.
 
-use super::redirect::Manner;
+use super::redirect::RequestFlags;
 use crate::store::{Op, OpId, Reply};
 
 /// A request that went out.
-pub(crate) struct Sent {
+pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
     /// How it was put to a node of a cluster.
-    pub(crate) manner: Manner,
+    pub(crate) manner: RequestFlags,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(crate) ordered: bool,
     /// Whether the connection listened for what other processes have to say.
     pub(crate) listening: bool,
 }
 
-impl Sent {
+impl InFlight {
     /// Fills in what the answer does not say.
     pub(crate) fn complete(&self, reply: Reply) -> Reply {
         match reply {
@@ -24,9 +24,13 @@ impl Sent {
                 ordered: self.ordered,
             },
             // One that will not be told of others must not keep the lock among its own calls as if there were none.
-            Reply::Acquired { fence, spare, .. } if !self.listening => Reply::Acquired {
+            Reply::Acquired {
                 fence,
-                spare,
+                reserved_fences,
+                ..
+            } if !self.listening => Reply::Acquired {
+                fence,
+                reserved_fences,
                 wanted: Some(true),
             },
             Reply::AcquiredAll(all) => {

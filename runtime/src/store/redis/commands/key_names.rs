@@ -17,7 +17,7 @@ const OWNER_LEN: usize = 120;
 
 /// The names of one pool.
 #[derive(Clone)]
-pub(crate) struct Names {
+pub(crate) struct KeyNames {
     /// Empty, or the namespace with the colon behind it.
     prefix: String,
     process: String,
@@ -37,7 +37,7 @@ pub(crate) struct Names {
     make_way_after: String,
 }
 
-impl Names {
+impl KeyNames {
     pub(crate) fn new(namespace: &str) -> Self {
         let prefix = if namespace.is_empty() {
             String::new()
@@ -140,19 +140,19 @@ impl Names {
     }
 
     /// The key of the queue for `key`.
-    pub(crate) fn queue<'a>(&'a self, key: &'a str) -> Companion<'a> {
+    pub(crate) fn queue<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.companion(&self.queues, "queue", key)
     }
 
     /// The key of the shares of `key`.
-    pub(crate) fn shares<'a>(&'a self, key: &'a str) -> Companion<'a> {
+    pub(crate) fn shares<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.companion(&self.shares, "shares", key)
     }
 
-    fn companion<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> Companion<'a> {
+    fn companion<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
         match self.slot {
-            None => Companion::Usual([usual, key]),
-            Some(_) => Companion::InSlot(self.in_slot(hash_slot::of(key), what, key)),
+            None => AuxiliaryKey::Usual([usual, key]),
+            Some(_) => AuxiliaryKey::InSlot(self.in_slot(hash_slot::of(key), what, key)),
         }
     }
 
@@ -189,13 +189,13 @@ impl Names {
 
 /// The key of a lock's companion, for a command.
 #[derive(Debug)]
-pub(crate) enum Companion<'a> {
+pub(crate) enum AuxiliaryKey<'a> {
     /// Put together where it is written: for each request, once more than needed is too often.
     Usual([&'a str; 2]),
     InSlot(String),
 }
 
-impl ToRedisArgs for Companion<'_> {
+impl ToRedisArgs for AuxiliaryKey<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         let mut arg = out.writer_for_next_arg();
         let parts = match self {
@@ -209,7 +209,7 @@ impl ToRedisArgs for Companion<'_> {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for KeyNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Names")
             .field("prefix", &self.prefix)
@@ -238,7 +238,7 @@ mod tests {
     use crate::base::full_key::FullKey;
     use crate::key;
 
-    fn text(companion: &Companion<'_>) -> String {
+    fn text(companion: &AuxiliaryKey<'_>) -> String {
         let parts = companion.to_redis_args();
         assert_eq!(parts.len(), 1);
         String::from_utf8(parts.concat()).expect("of text")
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn without_a_cluster_there_are_no_tags() {
-        let names = Names::new("shop");
+        let names = KeyNames::new("shop");
         assert_eq!(names.fences("shop:k"), "shop:%leasehold:fence");
         assert_eq!(text(&names.queue("shop:k")), "shop:%leasehold:queue:shop:k");
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn in_a_cluster_a_user_of_the_namespace_may_use_them() {
-        let names = Names::new("shop").on_node(5);
+        let names = KeyNames::new("shop").on_node(5);
         let tag = hash_slot::tag(hash_slot::of("shop:{k}"));
         assert_eq!(
             text(&names.queue("shop:{k}")),
@@ -310,7 +310,7 @@ mod tests {
             let Some(full) = accepted(&namespace, &key) else {
                 return Ok(());
             };
-            let alone = Names::new(&namespace);
+            let alone = KeyNames::new(&namespace);
             for names in [alone.on_node(home), alone] {
                 let companions = [
                     text(&names.queue(&full)),
@@ -333,7 +333,7 @@ mod tests {
         /// Fails if a brace in a namespace or a key gives a script keys of two slots.
         #[test]
         fn companions_share_the_slot(namespace in "[{}a:]{0,6}", key in "[{}a:é]{1,12}", home in 0..hash_slot::SLOTS) {
-            let names = Names::new(&namespace).on_node(home);
+            let names = KeyNames::new(&namespace).on_node(home);
             let key = format!("{}{key}", names.prefix);
             let slot = hash_slot::of(&key);
             for companion in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {

@@ -21,7 +21,7 @@ pub(crate) struct Redirect {
 
 /// How a request is put that is not put as usual; the last two to a node of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Manner {
+pub(crate) struct RequestFlags {
     /// It shares its script with no other.
     pub(crate) alone: bool,
     /// It serves the request although the slot is still on its way to it.

@@ -157,10 +157,15 @@ fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Fa
     let reply = match (op, value) {
         (Op::Acquire { .. }, Value::Int(1)) if scripts == Scripts::Plain => Some(Reply::Acquired {
             fence: None,
-            spare: 0,
+            reserved_fences: 0,
             wanted: None,
         }),
-        (Op::Acquire { spare, .. }, fence @ Value::BulkString(_)) => free(fence, *spare),
+        (
+            Op::Acquire {
+                reserved_fences, ..
+            },
+            fence @ Value::BulkString(_),
+        ) => free(fence, *reserved_fences),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
         (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
@@ -182,19 +187,19 @@ fn refused(error: &str) -> Failure {
 }
 
 /// A lock that was free and that nobody waits for, with as many fences in reserve as were asked for.
-fn free(fence: &Value, spare: u32) -> Option<Reply> {
+fn free(fence: &Value, reserved_fences: u32) -> Option<Reply> {
     Some(Reply::Acquired {
         fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
-        spare,
+        reserved_fences,
         wanted: Some(false),
     })
 }
 
 fn acquired(value: &Value) -> Option<Reply> {
     match array(value)? {
-        [taken, fence, spare, waiting] if integer(taken)? == 1 => Some(Reply::Acquired {
+        [taken, fence, reserved_fences, waiting] if integer(taken)? == 1 => Some(Reply::Acquired {
             fence: Some(Fence::new(u64::try_from(integer(fence)?).ok()?)),
-            spare: u32::try_from(integer(spare)?).ok()?,
+            reserved_fences: u32::try_from(integer(reserved_fences)?).ok()?,
             wanted: Some(integer(waiting)? > 0),
         }),
         [taken, left, queued] if integer(taken)? == 0 => Some(Reply::Held {

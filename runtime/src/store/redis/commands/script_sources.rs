@@ -17,7 +17,7 @@ const LASTS: Duration = Duration::from_secs(1);
 /// What is known of one connection's server and its scripts. Requests have numbers, in the order in
 /// which they are sent.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct ScriptSources {
     /// The number of the last load, if no script has been found behind it.
     load: Option<u64>,
     by_source_until: Option<Instant>,
@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     refused: bool,
 }
 
-impl Memory {
+impl ScriptSources {
     /// Whether what is sent now carries the source.
     pub(crate) fn by_source(&self, now: Instant) -> bool {
         self.by_source_until.is_some_and(|until| now < until)
@@ -103,7 +103,7 @@ mod tests {
     /// again is answered late.
     #[test]
     fn what_was_sent_before_the_load_does_not_count() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now), "they are loaded");
         memory.loading(5);
         assert!(!memory.missed(2, now) && !memory.missed(4, now));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_second_loss_in_a_row_brings_the_source_for_a_while() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now));
         memory.loading(2);
         assert!(!memory.missed(3, now), "nothing is loaded for it");
@@ -128,7 +128,7 @@ mod tests {
     /// Fails if a user without `EVAL` is refused by its own client for good.
     #[test]
     fn without_the_permission_the_scripts_are_loaded_again_and_again() {
-        let (now, mut memory) = (Instant::now(), Memory::default());
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
         assert!(memory.missed(1, now));
         memory.loading(2);
         assert!(!memory.missed(3, now));

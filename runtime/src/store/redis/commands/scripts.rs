@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
-use super::key_names::{Companion, Names};
-use super::redirect::Manner;
+use super::key_names::{AuxiliaryKey, KeyNames};
+use super::redirect::RequestFlags;
 use super::reply;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
@@ -113,7 +113,7 @@ fn loaded(answers: &[Value]) -> bool {
 }
 
 /// The command for `op` on a connection that listens for this process's turns, or does not.
-pub(crate) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
+pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
     match op {
         Op::Acquire { .. } => acquire(&[op], names, listening),
         Op::AcquireAll {
@@ -141,7 +141,7 @@ pub(crate) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(place(*queue, listening))
             .arg(names.channels())
             .to_owned(),
-        Op::Stay(renewals) => stay(renewals, names, Names::queue),
+        Op::Stay(renewals) => stay(renewals, names, KeyNames::queue),
         Op::Part { key, token, .. } => part(key, *token, names),
         Op::Leave { key } => call(&LEAVE, 2)
             .arg(&**key)
@@ -153,10 +153,15 @@ pub(crate) fn command(op: &Op, names: &Names, listening: bool) -> Cmd {
 }
 
 /// The command for requests that leave together: of one kind, or a turn's end.
-pub(crate) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+pub(crate) fn together(
+    manner: RequestFlags,
+    ops: &[&Op],
+    names: &KeyNames,
+    listening: bool,
+) -> Cmd {
     match ops {
         // To the script, a set of shares is a queue without anybody in it.
-        [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, Names::shares),
+        [Op::Stay(renewals)] if manner.without_queue => stay(renewals, names, KeyNames::shares),
         [
             Op::Release { key, token, .. },
             next @ Op::Acquire { key: wanted, .. },
@@ -169,7 +174,7 @@ pub(crate) fn together(manner: Manner, ops: &[&Op], names: &Names, listening: bo
 }
 
 /// The requests in the order of [`Op::conditions`].
-fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
+fn acquire(ops: &[&Op], names: &KeyNames, listening: bool) -> Cmd {
     let companions = names.have_companions();
     if let ([one], true) = (ops, companions) {
         return acquire_one(one, names, listening);
@@ -195,13 +200,13 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
             ttl,
             function,
             queue,
-            spare,
+            reserved_fences,
             ..
         }) = group.first()
         {
             command.arg(millis(*ttl)).arg(names.owner(function));
             if companions {
-                command.arg(place(*queue, listening)).arg(*spare);
+                command.arg(place(*queue, listening)).arg(*reserved_fences);
             }
         }
         tokens(&mut command, group);
@@ -209,7 +214,7 @@ fn acquire(ops: &[&Op], names: &Names, listening: bool) -> Cmd {
     command
 }
 
-fn acquire_one(op: &Op, names: &Names, listening: bool) -> Cmd {
+fn acquire_one(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
     let mut command = call_with_room(&ACQUIRE_ONE, 3, room(&[op]));
     if let Op::Acquire {
         key,
@@ -217,7 +222,7 @@ fn acquire_one(op: &Op, names: &Names, listening: bool) -> Cmd {
         ttl,
         function,
         queue,
-        spare,
+        reserved_fences,
     } = op
     {
         command
@@ -226,7 +231,7 @@ fn acquire_one(op: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(names.queue(key))
             .arg(&token.digits())
             .arg(millis(*ttl))
-            .arg(*spare)
+            .arg(*reserved_fences)
             .arg(names.signature(function))
             .arg(place(*queue, listening))
             .arg(names.channels());
@@ -235,7 +240,7 @@ fn acquire_one(op: &Op, names: &Names, listening: bool) -> Cmd {
 }
 
 /// Each lock, with its queue where there are any.
-fn keys(command: &mut Cmd, ops: &[&Op], names: &Names) {
+fn keys(command: &mut Cmd, ops: &[&Op], names: &KeyNames) {
     for op in ops {
         if let Op::Acquire { key, .. } | Op::Release { key, .. } = op {
             command.arg(&**key);
@@ -261,7 +266,7 @@ fn tokens(command: &mut Cmd, group: &[&Op]) {
     }
 }
 
-fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, function: &str, names: &Names) -> Cmd {
+fn acquire_all(keys: &[(FullKey, Token)], ttl: Duration, function: &str, names: &KeyNames) -> Cmd {
     let mut command = call(&ACQUIRE_ALL, 1 + 2 * keys.len());
     // In a cluster they share a slot, and with it the counter.
     for (first, _) in keys.iter().take(1) {
@@ -293,14 +298,16 @@ fn place(queue: bool, listening: bool) -> &'static str {
 /// How many fences more than one a lock may need.
 fn fences(ops: &[&Op]) -> u32 {
     let each = ops.iter().map(|op| match op {
-        Op::Acquire { spare, .. } => *spare,
+        Op::Acquire {
+            reserved_fences, ..
+        } => *reserved_fences,
         _ => 0,
     });
     each.max().unwrap_or_default()
 }
 
 /// The requests in the order of [`Op::conditions`].
-fn release(ops: &[&Op], names: &Names) -> Cmd {
+fn release(ops: &[&Op], names: &KeyNames) -> Cmd {
     let companions = names.have_companions();
     if let ([one], true) = (ops, companions) {
         return release_one(one, names);
@@ -329,7 +336,7 @@ fn release(ops: &[&Op], names: &Names) -> Cmd {
     command
 }
 
-fn release_one(op: &Op, names: &Names) -> Cmd {
+fn release_one(op: &Op, names: &KeyNames) -> Cmd {
     let mut command = call_with_room(&RELEASE_ONE, 2, room(&[op]));
     if let Op::Release {
         key,
@@ -353,7 +360,7 @@ fn release_one(op: &Op, names: &Names) -> Cmd {
 }
 
 /// A release of the lock that `next` is to take, and that.
-fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
+fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool) -> Cmd {
     let mut command = call(&TURN, 3);
     if let Op::Acquire {
         key,
@@ -361,7 +368,7 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
         ttl,
         function,
         queue,
-        spare,
+        reserved_fences,
     } = next
     {
         command
@@ -370,7 +377,7 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
             .arg(names.queue(key))
             .arg(names.process())
             .arg(names.channels())
-            .arg(*spare)
+            .arg(*reserved_fences)
             .arg(&released.digits())
             .arg(&token.digits())
             .arg(millis(*ttl))
@@ -381,7 +388,7 @@ fn turn(released: Token, next: &Op, names: &Names, listening: bool) -> Cmd {
     command
 }
 
-fn part(key: &str, token: Token, names: &Names) -> Cmd {
+fn part(key: &str, token: Token, names: &KeyNames) -> Cmd {
     call(&PART, 3)
         .arg(key)
         .arg(names.queue(key))
@@ -393,8 +400,8 @@ fn part(key: &str, token: Token, names: &Names) -> Cmd {
 
 fn stay(
     renewals: &[Renewal],
-    names: &Names,
-    queue: for<'a> fn(&'a Names, &'a str) -> Companion<'a>,
+    names: &KeyNames,
+    queue: for<'a> fn(&'a KeyNames, &'a str) -> AuxiliaryKey<'a>,
 ) -> Cmd {
     let mut command = call(&STAY, 3 * renewals.len());
     for Renewal { key, .. } in renewals {

@@ -17,17 +17,17 @@ use redis::PushKind;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::check;
-use super::commands::key_names::Names;
-use super::commands::redirect::{Manner, Redirect};
+use super::commands::key_names::KeyNames;
+use super::commands::redirect::{Redirect, RequestFlags};
 use super::commands::reply;
-use super::master_address::Origin;
-use super::replication::Copies;
+use super::master_address::MasterAddress;
+use super::replication::ReplicaAcks;
 use super::server_info::Info;
-use super::wire::connect::Link;
-use super::wire::connection::{Batch, Epoch, Line};
+use super::wire::connect::OpenedConnection;
+use super::wire::connection::{Connection, Exchange, Generation};
 use super::wire::io_driver::Boxed;
 use super::wire::socket::{Told, Wire};
-use crate::base::id_map::CountedMap;
+use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::base::reporter;
 use crate::check_report::CheckReport;
@@ -40,15 +40,15 @@ mod upkeep;
 
 /// Locks on one server.
 pub(crate) struct RedisStore {
-    origin: Origin,
-    names: Arc<Names>,
+    origin: MasterAddress,
+    names: Arc<KeyNames>,
     io_timeout: Duration,
-    line: Option<Line>,
+    line: Option<Connection>,
     /// Replaced because they were silent; what they still answer is welcome.
-    retired: Vec<Line>,
+    retired: Vec<Connection>,
     /// Attempts to connect. A new one does not wait for an older one that hangs: what begins inside an outage may
     /// hang for its whole time-out after the outage.
-    connecting: FuturesUnordered<Boxed<Result<Link, Failure>>>,
+    connecting: FuturesUnordered<Boxed<Result<OpenedConnection, Failure>>>,
     /// When to connect again, if a connection is wanted, or to look whether the present one is silent.
     timer: Pin<Box<Sleep>>,
     reconnect_at: Option<Instant>,
@@ -62,18 +62,18 @@ pub(crate) struct RedisStore {
     jitter: Jitter,
     /// Why there is no connection.
     reason: Failure,
-    last_epoch: Epoch,
-    running: FuturesUnordered<Boxed<Batch>>,
+    last_epoch: Generation,
+    running: FuturesUnordered<Boxed<Exchange>>,
     /// The acquires under way, and where; and those that did not count but may have been carried out.
-    acquires: CountedMap<OpId, Epoch>,
+    acquires: IdMap<OpId, Generation>,
     /// How requests are put that are not put as usual, until they are sent.
-    manners: CountedMap<OpId, Manner>,
+    manners: IdMap<OpId, RequestFlags>,
     /// In a cluster: where requests belong that were refused.
-    redirects: CountedMap<OpId, Redirect>,
+    redirects: IdMap<OpId, Redirect>,
     /// Replicas that must confirm what is written.
-    copies: Option<Copies>,
+    replica_acks: Option<ReplicaAcks>,
     /// The connection that waits for replicas now.
-    waiting: Option<Epoch>,
+    waiting: Option<Generation>,
     /// What came meanwhile, or before there was a connection.
     held_back: Vec<Request>,
     events: VecDeque<StoreEvent>,
@@ -84,7 +84,7 @@ pub(crate) struct RedisStore {
 
 impl RedisStore {
     pub(crate) async fn connect(
-        origin: impl Into<Origin>,
+        origin: impl Into<MasterAddress>,
         options: &Options,
     ) -> Result<Self, LockError> {
         let (store, connected) = Self::start(origin.into(), options).await;
@@ -93,14 +93,17 @@ impl RedisStore {
     }
 
     /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
-    pub(crate) async fn start(origin: Origin, options: &Options) -> (Self, Result<(), Failure>) {
-        Self::start_as(origin, Names::of(options), options).await
+    pub(crate) async fn start(
+        origin: MasterAddress,
+        options: &Options,
+    ) -> (Self, Result<(), Failure>) {
+        Self::start_as(origin, KeyNames::of(options), options).await
     }
 
     /// The same, for a process that has these names already.
     pub(crate) async fn start_as(
-        origin: Origin,
-        names: Names,
+        origin: MasterAddress,
+        names: KeyNames,
         options: &Options,
     ) -> (Self, Result<(), Failure>) {
         let names = Arc::new(names);
@@ -128,7 +131,7 @@ impl RedisStore {
     }
 
     /// Connects when it is first asked for an event. Requests wait until that is done, or has failed.
-    pub(crate) fn later(origin: Origin, names: Names, options: &Options) -> Self {
+    pub(crate) fn later(origin: MasterAddress, names: KeyNames, options: &Options) -> Self {
         let mut store = Self::unconnected(origin, Arc::new(names), options);
         store.out = true;
         store.opening = true;
@@ -136,7 +139,7 @@ impl RedisStore {
         store
     }
 
-    fn unconnected(origin: Origin, names: Arc<Names>, options: &Options) -> Self {
+    fn unconnected(origin: MasterAddress, names: Arc<KeyNames>, options: &Options) -> Self {
         Self {
             origin,
             names,
@@ -154,10 +157,10 @@ impl RedisStore {
             reason: disconnected(),
             last_epoch: 0,
             running: FuturesUnordered::new(),
-            acquires: CountedMap::default(),
-            manners: CountedMap::default(),
-            redirects: CountedMap::default(),
-            copies: Copies::new(options),
+            acquires: IdMap::default(),
+            manners: IdMap::default(),
+            redirects: IdMap::default(),
+            replica_acks: ReplicaAcks::new(options),
             waiting: None,
             held_back: Vec::new(),
             events: VecDeque::new(),
@@ -168,9 +171,9 @@ impl RedisStore {
 
     /// The present connection's number, and what the server at its other end said of itself. That is the same process as long
     /// as the connection lasts.
-    pub(crate) fn peer(&self) -> Option<(Epoch, Option<&Info>)> {
+    pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
         let line = self.line.as_ref()?;
-        Some((line.epoch, line.info.as_ref()))
+        Some((line.generation, line.info.as_ref()))
     }
 
     /// The sockets that answers come on.
@@ -184,10 +187,10 @@ impl RedisStore {
     }
 
     /// As [`submit`](LockStore::submit), to a node of a cluster.
-    pub(crate) fn submit_in(&mut self, batch: Vec<(Request, Manner)>) {
+    pub(crate) fn submit_in(&mut self, batch: Vec<(Request, RequestFlags)>) {
         let unusual = batch
             .iter()
-            .filter(|(_, manner)| *manner != Manner::default());
+            .filter(|(_, manner)| *manner != RequestFlags::default());
         self.manners
             .extend(unusual.map(|(request, manner)| (request.id, *manner)));
         let mut batch = batch.into_iter().map(|(request, _)| request).collect();
@@ -207,14 +210,17 @@ impl RedisStore {
     }
 
     /// Looks at the server over a connection of its own.
-    pub(crate) async fn check(origin: Origin, options: &Options) -> Result<CheckReport, LockError> {
-        Self::check_as(origin, Names::of(options), options).await
+    pub(crate) async fn check(
+        origin: MasterAddress,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        Self::check_as(origin, KeyNames::of(options), options).await
     }
 
     /// The same, for a process that has these names already.
     pub(crate) async fn check_as(
-        origin: Origin,
-        names: Names,
+        origin: MasterAddress,
+        names: KeyNames,
         options: &Options,
     ) -> Result<CheckReport, LockError> {
         let names = Arc::new(names);
@@ -232,14 +238,14 @@ impl RedisStore {
         let mut moved = self.poll_running(cx);
         self.move_bytes(cx);
         moved |= self.poll_running(cx);
-        if let Some(epoch) = self.poll_pushes(cx) {
-            self.lost(epoch, disconnected());
+        if let Some(generation) = self.poll_pushes(cx) {
+            self.lost(generation, disconnected());
             moved = true;
         }
         // A server that speaks RESP2 has no push that tells of the end.
         let ended = self.line.as_ref().filter(|line| line.has_ended());
-        if let Some(epoch) = ended.map(|line| line.epoch) {
-            self.lost(epoch, disconnected());
+        if let Some(generation) = ended.map(|line| line.generation) {
+            self.lost(generation, disconnected());
             moved = true;
         }
         while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
@@ -250,7 +256,7 @@ impl RedisStore {
     }
 
     /// Sends it when `running` is polled next.
-    fn put(&mut self, batch: Boxed<Batch>) {
+    fn put(&mut self, batch: Boxed<Exchange>) {
         self.unsent = true;
         self.running.push(batch);
     }
@@ -271,11 +277,11 @@ impl RedisStore {
     }
 
     /// Takes what the server sent unasked; the connection whose end it was.
-    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Epoch> {
+    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Generation> {
         let line = self.line.as_mut()?;
         while let Poll::Ready(Some(push)) = line.pushes.poll_recv(cx) {
             if push.kind == PushKind::Disconnection {
-                return Some(line.epoch);
+                return Some(line.generation);
             }
             self.events.extend(reply::message(&push));
         }
@@ -341,14 +347,18 @@ impl LockStore for RedisStore {
 }
 
 fn wires_of<'a>(
-    line: Option<&'a Line>,
-    retired: &'a [Line],
+    line: Option<&'a Connection>,
+    retired: &'a [Connection],
 ) -> impl Iterator<Item = &'a Arc<Wire>> + Clone {
-    line.into_iter().chain(retired).map(Line::wire)
+    line.into_iter().chain(retired).map(Connection::wire)
 }
 
 /// A connection that listens for this process's turns, if the server lets it.
-async fn reach(origin: Origin, names: Arc<Names>, limit: Duration) -> Result<Link, Failure> {
+async fn reach(
+    origin: MasterAddress,
+    names: Arc<KeyNames>,
+    limit: Duration,
+) -> Result<OpenedConnection, Failure> {
     let mut link = origin.connect(limit).await?;
     link.listen(&names.channel(), limit).await;
     Ok(link)

@@ -4,12 +4,14 @@ use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
 use crate::base::seeded::seeded;
-use crate::store::redis::commands::batch::{self, Bundle, Packer};
-use crate::store::redis::commands::in_flight::Sent;
-use crate::store::redis::commands::redirect::{Manner, Redirect};
+use crate::store::redis::commands::batch::{self, Batch, Batcher};
+use crate::store::redis::commands::in_flight::InFlight;
+use crate::store::redis::commands::redirect::{Redirect, RequestFlags};
 use crate::store::redis::commands::{reply, script_sources, scripts};
-use crate::store::redis::replication::{self, Copies};
-use crate::store::redis::wire::connection::{self, Batch, Content, Epoch, Line, Stamp};
+use crate::store::redis::replication::{self, ReplicaAcks};
+use crate::store::redis::wire::connection::{
+    self, Connection, Content, Exchange, Generation, Stamp,
+};
 use crate::store::{Failure, Op, OpId, Reply, Request, StoreEvent};
 
 impl RedisStore {
@@ -29,36 +31,36 @@ impl RedisStore {
             }
             return;
         };
-        let (epoch, listening) = (line.epoch, line.listening);
-        if self.waiting == Some(epoch) {
+        let (generation, listening) = (line.generation, line.listening);
+        if self.waiting == Some(generation) {
             self.held_back.append(batch);
             return;
         }
         let mut patience = self.io_timeout;
-        let mut packer = Packer::new(together, turns);
-        packer.make_room(batch.len());
+        let mut batcher = Batcher::new(together, turns);
+        batcher.make_room(batch.len());
         let mut concerns_copies = false;
         let mut stray = Vec::new();
         for request in batch.drain(..) {
             let manner = self.manners.remove(&request.id).unwrap_or_default();
-            concerns_copies |= Copies::concern(&request.op);
+            concerns_copies |= ReplicaAcks::concern(&request.op);
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
                 Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } => {
-                    self.acquires.insert(request.id, epoch);
+                    self.acquires.insert(request.id, generation);
                 }
                 Op::Release { after, .. } | Op::Part { after, .. } => {
                     let places = || after.iter().map(|open| self.acquires.get(open).copied());
-                    ordered = places().all(|place| place == Some(epoch));
-                    let elsewhere = places().flatten().find(|place| *place != epoch);
+                    ordered = places().all(|place| place == Some(generation));
+                    let elsewhere = places().flatten().find(|place| *place != generation);
                     let again =
                         |place| (place, scripts::command(&request.op, &self.names, listening));
                     stray.extend(elsewhere.map(again));
                 }
                 Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
             }
-            packer.add(Sent {
+            batcher.add(InFlight {
                 id: request.id,
                 op: request.op,
                 manner,
@@ -66,14 +68,14 @@ impl RedisStore {
                 listening,
             });
         }
-        let bundles = packer.finish();
+        let bundles = batcher.finish();
         let by_source = line.by_source();
         let mut pipeline = Pipeline::with_capacity(bundles.len() + 1);
         for bundle in &bundles {
             let ops: Vec<_> = bundle.iter().map(|sent| &sent.op).collect();
             let manner = bundle
                 .first()
-                .map_or_else(Manner::default, |sent| sent.manner);
+                .map_or_else(RequestFlags::default, |sent| sent.manner);
             if manner.asking {
                 pipeline.add_command(cmd("ASKING"));
             }
@@ -84,15 +86,15 @@ impl RedisStore {
                 command
             });
         }
-        if let Some(copies) = self.copies.as_ref().filter(|_| concerns_copies) {
-            pipeline.add_command(copies.command(patience));
-            self.waiting = Some(epoch);
+        if let Some(replica_acks) = self.replica_acks.as_ref().filter(|_| concerns_copies) {
+            pipeline.add_command(replica_acks.command(patience));
+            self.waiting = Some(generation);
         }
         let content = Content::Requests(bundles);
         let batch = line.run(pipeline, content, patience);
         self.put(batch);
-        for (epoch, command) in stray {
-            self.send_behind(epoch, command);
+        for (generation, command) in stray {
+            self.send_behind(generation, command);
         }
     }
 
@@ -106,8 +108,12 @@ impl RedisStore {
 
     /// Sends a removal on a silent connection as well, behind the acquire that is stuck on it: if the server reads
     /// that some day, it reads both.
-    fn send_behind(&mut self, epoch: Epoch, command: Cmd) {
-        if let Some(line) = self.retired.iter_mut().find(|line| line.epoch == epoch) {
+    fn send_behind(&mut self, generation: Generation, command: Cmd) {
+        if let Some(line) = self
+            .retired
+            .iter_mut()
+            .find(|line| line.generation == generation)
+        {
             let batch = line.send(command, self.io_timeout);
             self.put(batch);
         }
@@ -124,19 +130,19 @@ impl RedisStore {
         self.replace();
     }
 
-    pub(super) fn answered(&mut self, batch: Batch) {
+    pub(super) fn answered(&mut self, batch: Exchange) {
         let stamp = batch.stamp;
-        if let Some(line) = self.line_of(stamp.epoch) {
+        if let Some(line) = self.line_of(stamp.generation) {
             line.answered(&batch);
         }
-        if self.waiting == Some(stamp.epoch) && matches!(batch.content, Content::Requests(_)) {
+        if self.waiting == Some(stamp.generation) && matches!(batch.content, Content::Requests(_)) {
             self.waiting = None;
         }
         match (batch.content, batch.answers) {
             (Content::Requests(bundles), Ok(answers)) => {
                 self.requests_answered(bundles, answers, stamp);
             }
-            (Content::Scripts, Ok(answers)) => self.scripts_loaded(stamp.epoch, answers),
+            (Content::Scripts, Ok(answers)) => self.scripts_loaded(stamp.generation, answers),
             (Content::Other, Ok(_)) => {}
             (content, Err(error)) => {
                 let failure = reply::broken(&error);
@@ -151,22 +157,24 @@ impl RedisStore {
                         self.reply(sent.id, answer.ok_or_else(|| failure.clone()));
                     }
                 }
-                self.lost(stamp.epoch, failure);
+                self.lost(stamp.generation, failure);
             }
         }
         self.retired.retain(|line| !line.is_quiet());
         self.send_held_back();
     }
 
-    fn requests_answered(&mut self, bundles: Vec<Bundle>, answers: Vec<Value>, stamp: Stamp) {
+    fn requests_answered(&mut self, bundles: Vec<Batch>, answers: Vec<Value>, stamp: Stamp) {
         let mut answers = connection::of_requests(&bundles, answers);
         // First of all, as what is sent now can still see which acquires went before it on this connection.
         self.send_held_back();
         // Behind the requests' answers there is that of the replicas, if they were asked.
-        let copies = answers.drain(bundles.len().min(answers.len())..).next();
+        let replica_acks = answers.drain(bundles.len().min(answers.len())..).next();
         let mut requests = bundles.iter().flatten();
-        let verdict = match &self.copies {
-            Some(judge) if requests.any(|sent| Copies::concern(&sent.op)) => judge.judge(copies),
+        let verdict = match &self.replica_acks {
+            Some(judge) if requests.any(|sent| ReplicaAcks::concern(&sent.op)) => {
+                judge.judge(replica_acks)
+            }
             _ => Ok(()),
         };
         for (bundle, answer) in bundles.into_iter().zip(answers) {
@@ -176,7 +184,7 @@ impl RedisStore {
 
     fn bundle_answered(
         &mut self,
-        bundle: Bundle,
+        bundle: Batch,
         answer: Value,
         verdict: &Result<(), Failure>,
         stamp: Stamp,
@@ -210,11 +218,11 @@ impl RedisStore {
     }
 
     /// Sends requests again that were refused together, each alone: only one of them may be to blame.
-    fn send_apart(&mut self, bundle: Bundle) {
+    fn send_apart(&mut self, bundle: Batch) {
         let patience = self.io_timeout;
-        let alone = Manner {
+        let alone = RequestFlags {
             alone: true,
-            ..Manner::default()
+            ..RequestFlags::default()
         };
         self.manners
             .extend(bundle.iter().map(|sent| (sent.id, alone)));
@@ -234,16 +242,23 @@ impl RedisStore {
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 
-    fn line_of(&mut self, epoch: Epoch) -> Option<&mut Line> {
-        let current = self.line.as_mut().filter(|line| line.epoch == epoch);
-        current.or_else(|| self.retired.iter_mut().find(|line| line.epoch == epoch))
+    fn line_of(&mut self, generation: Generation) -> Option<&mut Connection> {
+        let current = self
+            .line
+            .as_mut()
+            .filter(|line| line.generation == generation);
+        current.or_else(|| {
+            self.retired
+                .iter_mut()
+                .find(|line| line.generation == generation)
+        })
     }
 
     /// What an answer means for the connection.
     fn after(&mut self, result: &Result<Reply, Failure>, stamp: Stamp) {
         let Err(failure) = result else {
             self.attempts = 0;
-            if let Some(line) = self.line_of(stamp.epoch) {
+            if let Some(line) = self.line_of(stamp.generation) {
                 line.found_script(stamp);
             }
             return;
@@ -258,15 +273,18 @@ impl RedisStore {
 
     fn script_missed(&mut self, stamp: Stamp) {
         let patience = self.io_timeout;
-        let line = self.line.as_mut().filter(|line| line.epoch == stamp.epoch);
+        let line = self
+            .line
+            .as_mut()
+            .filter(|line| line.generation == stamp.generation);
         if let Some(load) = line.and_then(|line| line.missed_script(stamp, patience)) {
             self.put(load);
         }
     }
 
     /// The user may not send scripts by their source: they are called by their hash, as before.
-    fn source_refused(&mut self, bundle: Bundle, stamp: Stamp) {
-        if let Some(line) = self.line_of(stamp.epoch) {
+    fn source_refused(&mut self, bundle: Batch, stamp: Stamp) {
+        if let Some(line) = self.line_of(stamp.generation) {
             line.source_refused();
         }
         for sent in bundle {
@@ -275,9 +293,9 @@ impl RedisStore {
     }
 
     /// A server that refuses the scripts is of no use: connecting anew finds another one, or the reason.
-    fn scripts_loaded(&mut self, epoch: Epoch, answers: Vec<Value>) {
+    fn scripts_loaded(&mut self, generation: Generation, answers: Vec<Value>) {
         if let Err(failure) = scripts::check_loaded(answers) {
-            self.lost(epoch, failure);
+            self.lost(generation, failure);
         }
     }
 }

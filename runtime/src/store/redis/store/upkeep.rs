@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::{RedisStore, not_sent, reach};
 use crate::base::reporter;
-use crate::store::redis::wire::connect::Link;
-use crate::store::redis::wire::connection::{Epoch, Line};
+use crate::store::redis::wire::connect::OpenedConnection;
+use crate::store::redis::wire::connection::{Connection, Generation};
 use crate::store::{Failure, StoreEvent};
 
 /// The pause after the first failure to connect; it doubles with each.
@@ -34,15 +34,15 @@ const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 
 impl RedisStore {
     /// Uses `link` from now on.
-    pub(super) fn adopt(&mut self, link: Link) {
+    pub(super) fn adopt(&mut self, link: OpenedConnection) {
         self.last_epoch += 1;
         self.reconnect_at = None;
         self.opening = false;
         self.connecting = FuturesUnordered::new();
-        if let Some(copies) = &self.copies {
-            copies.connected(link.role);
+        if let Some(replica_acks) = &self.replica_acks {
+            replica_acks.connected(link.role);
         }
-        let fresh = Line::new(self.last_epoch, link, self.io_timeout);
+        let fresh = Connection::new(self.last_epoch, link, self.io_timeout);
         if let Some(silent) = self.line.replace(fresh) {
             self.retired.push(silent);
         }
@@ -51,18 +51,22 @@ impl RedisStore {
             reporter::log(move || tracing::info!(%server, "connected again"));
             self.events.push_back(StoreEvent::Connected);
         }
-        let alive = |epoch| {
+        let alive = |generation| {
             let mut lines = self.line.iter().chain(&self.retired);
-            lines.any(|line| line.epoch == epoch)
+            lines.any(|line| line.generation == generation)
         };
-        self.acquires.retain(|_, epoch| alive(*epoch));
+        self.acquires.retain(|_, generation| alive(*generation));
         self.send_held_back();
     }
 
     /// A connection has ended.
-    pub(super) fn lost(&mut self, epoch: Epoch, failure: Failure) {
-        self.retired.retain(|line| line.epoch != epoch);
-        if self.line.as_ref().is_some_and(|line| line.epoch == epoch) {
+    pub(super) fn lost(&mut self, generation: Generation, failure: Failure) {
+        self.retired.retain(|line| line.generation != generation);
+        if self
+            .line
+            .as_ref()
+            .is_some_and(|line| line.generation == generation)
+        {
             self.line = None;
             self.out = true;
             self.reason = not_sent(failure);
@@ -110,7 +114,7 @@ impl RedisStore {
         self.jitter.around(pause.min(longest))
     }
 
-    pub(super) fn connected(&mut self, result: Result<Link, Failure>) {
+    pub(super) fn connected(&mut self, result: Result<OpenedConnection, Failure>) {
         match result {
             Ok(link) => self.adopt(link),
             Err(failure) => {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::introduction;
-use super::io_driver::Pump;
+use super::io_driver::IoDriver;
 use super::open;
 use super::server::Server;
 use crate::base::reporter;
@@ -27,10 +27,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 const WRITE_BUFFER: usize = 1024;
 
 /// A connection that is set up and has the scripts loaded.
-pub(crate) struct Link {
+pub(crate) struct OpenedConnection {
     pub(crate) connection: MultiplexedConnection,
     /// What has to be polled for the connection to work.
-    pub(crate) pump: Pump,
+    pub(crate) io_driver: IoDriver,
     /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
     pub(crate) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(crate) round_trip: Duration,
@@ -44,7 +44,7 @@ pub(crate) struct Link {
     pub(crate) listening: bool,
 }
 
-impl Link {
+impl OpenedConnection {
     /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of them, or speaks only RESP2,
     /// this process looks from time to time instead of being told.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
@@ -68,10 +68,12 @@ impl Link {
     }
 
     async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
-        self.pump.drive(self.connection.subscribe(channel)).await?;
+        self.io_driver
+            .drive(self.connection.subscribe(channel))
+            .await?;
         // Says nothing. Who may not publish could not tell the process that has a lock that it waits for it.
         let told = cmd("PUBLISH").arg(channel).arg("").to_owned();
-        self.pump
+        self.io_driver
             .drive(told.query_async(&mut self.connection))
             .await
     }
@@ -81,7 +83,7 @@ impl Link {
         let answers = self
             .connection
             .send_packed_commands(questions, 0, questions.len());
-        self.pump.drive(answers).await
+        self.io_driver.drive(answers).await
     }
 }
 
@@ -105,7 +107,7 @@ impl Server {
     }
 
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
-    pub(crate) async fn connect(self, limit: Duration) -> Result<Link, Failure> {
+    pub(crate) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
         match timeout(limit, self.link(limit)).await {
             Ok(connected) => connected,
             Err(_) => Err(self.silent(limit)),
@@ -124,7 +126,7 @@ impl Server {
         )
     }
 
-    async fn link(&self, limit: Duration) -> Result<Link, Failure> {
+    async fn link(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
         let link = self.open_newest(limit).await;
         let mut link = link.map_err(|error| self.failed(&error))?;
         let mut start = scripts::load();
@@ -142,14 +144,18 @@ impl Server {
         }
     }
 
-    async fn open_newest(&self, limit: Duration) -> Result<Link, RedisError> {
+    async fn open_newest(&self, limit: Duration) -> Result<OpenedConnection, RedisError> {
         match self.open(ProtocolVersion::RESP3, limit).await {
             Err(error) if speaks_no_resp3(&error) => self.open(ProtocolVersion::RESP2, limit).await,
             opened => opened,
         }
     }
 
-    async fn open(&self, protocol: ProtocolVersion, limit: Duration) -> Result<Link, RedisError> {
+    async fn open(
+        &self,
+        protocol: ProtocolVersion,
+        limit: Duration,
+    ) -> Result<OpenedConnection, RedisError> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -161,10 +167,10 @@ impl Server {
         let settings = self.info().redis_settings().clone();
         let settings = introduction::tell_library(settings.set_protocol(protocol));
         // Boxed: the hand-shake of TLS would be a part of every future that connects.
-        let (connection, pump) = Box::pin(open::open(self, &settings, config)).await?;
-        Ok(Link {
+        let (connection, io_driver) = Box::pin(open::open(self, &settings, config)).await?;
+        Ok(OpenedConnection {
             connection,
-            pump,
+            io_driver,
             pushes,
             round_trip: Duration::ZERO,
             role: None,

@@ -10,11 +10,11 @@ use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connect::Link;
-use super::io_driver::{Boxed, Pump};
+use super::connect::OpenedConnection;
+use super::io_driver::{Boxed, IoDriver};
 use super::socket::Wire;
-use crate::store::redis::commands::batch::Bundle;
-use crate::store::redis::commands::script_sources::Memory;
+use crate::store::redis::commands::batch::Batch;
+use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 
@@ -30,18 +30,18 @@ const PATIENT_ROUND_TRIPS: u32 = 3;
 const IDLE: Duration = Duration::from_secs(15);
 
 /// Counts connections.
-pub(crate) type Epoch = u64;
+pub(crate) type Generation = u64;
 
 /// A connection in use.
-pub(crate) struct Line {
-    pub(crate) epoch: Epoch,
+pub(crate) struct Connection {
+    pub(crate) generation: Generation,
     pub(crate) pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// What the server said of itself.
     pub(crate) info: Option<Info>,
     /// Whether this process is told on this connection that its turn has come.
     pub(crate) listening: bool,
-    connection: MultiplexedConnection,
-    pump: Pump,
+    multiplexed: MultiplexedConnection,
+    io_driver: IoDriver,
     /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
     /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
     deadlines: VecDeque<Instant>,
@@ -54,12 +54,12 @@ pub(crate) struct Line {
     loading: bool,
     /// How many pipelines have been sent.
     sent: u64,
-    memory: Memory,
+    memory: ScriptSources,
 }
 
 /// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
-pub(crate) fn of_requests(bundles: &[Bundle], answers: Vec<Value>) -> Vec<Value> {
-    let asked = |bundle: &Bundle| bundle.iter().any(|sent| sent.manner.asking);
+pub(crate) fn of_requests(bundles: &[Batch], answers: Vec<Value>) -> Vec<Value> {
+    let asked = |bundle: &Batch| bundle.iter().any(|sent| sent.manner.asking);
     if !bundles.iter().any(asked) {
         return answers;
     }
@@ -74,7 +74,7 @@ pub(crate) fn of_requests(bundles: &[Bundle], answers: Vec<Value>) -> Vec<Value>
 /// Which pipeline of which connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
-    pub(crate) epoch: Epoch,
+    pub(crate) generation: Generation,
     /// Counts those of the connection.
     number: u64,
     /// Whether its scripts were sent by their source.
@@ -82,7 +82,7 @@ pub(crate) struct Stamp {
 }
 
 /// What went out as one pipeline, and its answers.
-pub(crate) struct Batch {
+pub(crate) struct Exchange {
     pub(crate) stamp: Stamp,
     pub(crate) content: Content,
     pub(crate) answers: RedisResult<Vec<Value>>,
@@ -91,47 +91,47 @@ pub(crate) struct Batch {
 
 pub(crate) enum Content {
     /// The engine's requests.
-    Requests(Vec<Bundle>),
+    Requests(Vec<Batch>),
     /// The scripts, again.
     Scripts,
     /// Something whose answer is of no interest but that it came.
     Other,
 }
 
-impl Line {
+impl Connection {
     /// No request is given more than `slowest` because the network is slow.
-    pub(crate) fn new(epoch: Epoch, link: Link, slowest: Duration) -> Self {
+    pub(crate) fn new(generation: Generation, link: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
-            epoch,
+            generation,
             pushes: link.pushes,
             info: link.info,
             listening: link.listening,
-            connection: link.connection,
-            pump: link.pump,
+            multiplexed: link.connection,
+            io_driver: link.io_driver,
             deadlines: VecDeque::new(),
             round_trip: link.round_trip,
             last_sent: Instant::now(),
             last_answer: Instant::now(),
             loading: false,
             sent: 0,
-            memory: Memory::default(),
+            memory: ScriptSources::default(),
         }
     }
 
     /// What any thread can hear of answers on.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
-        self.pump.wire()
+        self.io_driver.wire()
     }
 
     /// Whether the connection has ended, and what was under way on it is answered.
     pub(crate) fn has_ended(&self) -> bool {
-        self.pump.has_ended() && self.is_quiet()
+        self.io_driver.has_ended() && self.is_quiet()
     }
 
     /// Moves the connection's bytes.
     pub(crate) fn move_bytes(&mut self, cx: &mut Context<'_>) {
-        self.pump.poll(cx);
+        self.io_driver.poll(cx);
     }
 
     /// Sends `pipeline` when first polled.
@@ -140,7 +140,7 @@ impl Line {
         pipeline: Pipeline,
         content: Content,
         patience: Duration,
-    ) -> Boxed<Batch> {
+    ) -> Boxed<Exchange> {
         let sent_at = Instant::now();
         let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
         let least = LEAST_PATIENCE.max(slow.min(self.slowest));
@@ -148,18 +148,18 @@ impl Line {
         self.last_sent = sent_at;
         self.sent += 1;
         let stamp = Stamp {
-            epoch: self.epoch,
+            generation: self.generation,
             number: self.sent,
             by_source: self.by_source(),
         };
-        let mut connection = self.connection.clone();
-        let verdict = self.pump.verdict();
+        let mut connection = self.multiplexed.clone();
+        let verdict = self.io_driver.verdict();
         Box::pin(async move {
             let answers = connection
                 .send_packed_commands(&pipeline, 0, pipeline.len())
                 .await
                 .map_err(|error| verdict.explain(error));
-            Batch {
+            Exchange {
                 stamp,
                 content,
                 answers,
@@ -169,7 +169,7 @@ impl Line {
     }
 
     /// Loads the scripts again, unless that is under way.
-    fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Batch>> {
+    fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Exchange>> {
         if self.loading {
             return None;
         }
@@ -196,7 +196,7 @@ impl Line {
         &mut self,
         stamp: Stamp,
         patience: Duration,
-    ) -> Option<Boxed<Batch>> {
+    ) -> Option<Boxed<Exchange>> {
         let load = self.memory.missed(stamp.number, Instant::now());
         load.then(|| self.load_scripts(patience)).flatten()
     }
@@ -206,13 +206,13 @@ impl Line {
         self.memory.refuse();
     }
 
-    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Batch> {
+    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Exchange> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command);
         self.run(pipeline, Content::Other, patience)
     }
 
-    pub(crate) fn ping(&mut self, patience: Duration) -> Boxed<Batch> {
+    pub(crate) fn ping(&mut self, patience: Duration) -> Boxed<Exchange> {
         self.send(cmd("PING"), patience)
     }
 
@@ -227,7 +227,7 @@ impl Line {
     }
 
     /// An answer came.
-    pub(crate) fn answered(&mut self, batch: &Batch) {
+    pub(crate) fn answered(&mut self, batch: &Exchange) {
         self.deadlines.pop_front();
         self.last_answer = Instant::now();
         let sample = batch.sent_at.elapsed();

@@ -43,7 +43,7 @@ impl std::error::Error for Garbage {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In a line, or where one begins.
-    Line,
+    Connection,
     /// So many bytes before the end of a text, the end of its line included.
     Text(u64),
 }
@@ -69,7 +69,7 @@ pub(crate) struct Framer {
 impl Framer {
     pub(crate) fn new() -> Self {
         Self {
-            place: Place::Line,
+            place: Place::Connection,
             line: Vec::new(),
             missing: Vec::new(),
             length: 0,
@@ -84,7 +84,7 @@ impl Framer {
     pub(crate) fn accept(&mut self, mut bytes: &[u8]) -> Result<(), Garbage> {
         while !bytes.is_empty() {
             bytes = match self.place {
-                Place::Line => self.in_line(bytes)?,
+                Place::Connection => self.in_line(bytes)?,
                 Place::Text(left) => self.in_text(bytes, left)?,
             };
         }
@@ -235,7 +235,7 @@ impl Framer {
         self.grow(count as u64)?;
         let left = left - count as u64;
         if left == 0 {
-            self.place = Place::Line;
+            self.place = Place::Connection;
             self.value_ended();
         } else {
             self.place = Place::Text(left);
@@ -348,7 +348,10 @@ mod tests {
                 let (_, garbage, framer) = passed(&reply.as_bytes()[..cut], &[1]);
                 assert_eq!(garbage, None, "{reply:?} up to {cut}");
                 let open = !framer.line.is_empty() || !framer.missing.is_empty();
-                assert!(open || framer.place != Place::Line, "{reply:?} up to {cut}");
+                assert!(
+                    open || framer.place != Place::Connection,
+                    "{reply:?} up to {cut}"
+                );
             }
         }
     }

@@ -17,13 +17,13 @@ use super::socket::Wire;
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Moves the bytes of one connection while it is polled.
-pub(crate) struct Pump {
+pub(crate) struct IoDriver {
     moving: Option<Boxed<()>>,
     wire: Arc<Wire>,
     verdict: Verdict,
 }
 
-impl Pump {
+impl IoDriver {
     /// To move the bytes of a connection with `moving`, which are read through a [`Guarded`](super::guarded::Guarded) stream.
     pub(crate) fn new(
         moving: impl Future<Output = ()> + Send + 'static,

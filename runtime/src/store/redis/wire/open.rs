@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
 
 use super::guarded::Guarded;
-use super::io_driver::Pump;
+use super::io_driver::IoDriver;
 use super::server::Server;
 use super::socket::{Socket, Stream, Wire};
 
@@ -22,7 +22,7 @@ pub(crate) async fn open(
     server: &Server,
     settings: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, Pump), RedisError> {
+) -> Result<(MultiplexedConnection, IoDriver), RedisError> {
     match server.info().addr() {
         ConnectionAddr::Tcp(host, port) => {
             let socket = Socket::new(reach(host, *port).await?);
@@ -53,14 +53,14 @@ async fn over(
     wire: Arc<Wire>,
     settings: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, Pump), RedisError> {
+) -> Result<(MultiplexedConnection, IoDriver), RedisError> {
     let stream = Guarded::new(stream);
     let verdict = stream.verdict();
     let connecting = MultiplexedConnection::new_with_config(settings, stream, config);
     let connected = connecting.await;
     let (connection, moving) = connected.map_err(|error| verdict.explain(error))?;
-    let pump = Pump::new(moving, wire, verdict);
-    Ok((connection, pump))
+    let io_driver = IoDriver::new(moving, wire, verdict);
+    Ok((connection, io_driver))
 }
 
 /// The first of the host's addresses that answers.

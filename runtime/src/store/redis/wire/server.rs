@@ -9,7 +9,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use super::tls::{self, Tls};
 use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
-use crate::store::redis::url_options::Query;
+use crate::store::redis::url_options::UrlOptions;
 
 /// A server's address and credentials. Shows without the credentials.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Reads a URL with what is behind its `?`.
-    pub(crate) fn parse(base: &str, query: &Query<'_>) -> Result<Self, LockError> {
+    pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
             (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
         } else {
