@@ -1,8 +1,8 @@
 //! A job that every instance of a service starts on the same schedule and only one may run.
 //!
-//! `watchdog` renews the lease for as long as the job takes, so that `ttl` can stay short and a crashed
-//! instance delays nobody for long; `max_hold` ends a job that hangs. The instances that come second
-//! skip the round: that is not an error for them.
+//! `watchdog` renews the lease for as long as the job takes. So `ttl` can stay short, and a crashed
+//! instance delays the next run only briefly. `max_hold` ends a job that hangs. The instances that
+//! come second skip the round: that is not an error for them.
 //!
 //! ```sh
 //! cargo run --example background_job

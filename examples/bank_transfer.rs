@@ -1,8 +1,9 @@
-//! Transfers between accounts: each holds the locks of both of its accounts, and none waits for another in a circle.
+//! Transfers between accounts: each holds the locks of both of its accounts, and no deadlock
+//! arises.
 //!
-//! An array of keys is locked as a whole, in the order of the sorted keys, so transfers in opposite directions are no deadlock. The
-//! fee is charged by a function with a lock of its own: it is `reentrant`, so a transfer that has the account's lock already
-//! can call it.
+//! An array of keys is locked as a whole, in the order of the sorted keys, so transfers in opposite
+//! directions do not deadlock. The fee is charged by a function with a lock of its own. It is
+//! `reentrant`, so a transfer that has the account's lock already can call it.
 //!
 //! ```sh
 //! cargo run --example bank_transfer
@@ -17,7 +18,8 @@ use leasehold::{LockError, distributed_lock};
 const NAMES: [&str; 3] = ["ada", "grace", "edsger"];
 const START: i64 = 100;
 
-/// A table of balances that cannot add: as with most of them, one reads, and writes later.
+/// A table of balances without an atomic add: as with most tables, a caller reads, and writes
+/// later.
 struct Bank {
     balances: [AtomicI64; NAMES.len()],
     fees: AtomicI64,

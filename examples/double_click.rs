@@ -1,7 +1,9 @@
-//! A payment that is not made twice by a customer who clicks twice, however late the second click comes.
+//! A payment that is made once although the customer clicks twice, however late the second click
+//! comes.
 //!
-//! The lock alone refuses the click that comes while the first is at work. `hold` keeps the lock for a while after `Ok`, so that the
-//! click after it is refused as well; after an error the lock is released at once, and the customer can try again.
+//! The lock alone refuses a click that comes while the first is processed. `hold` keeps the lock
+//! for a while after `Ok`, so a later click is refused as well. After an error the lock is released
+//! at once, and the customer can try again.
 //!
 //! ```sh
 //! cargo run --example double_click

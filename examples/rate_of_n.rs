@@ -1,4 +1,4 @@
-//! At most three at a time, in all processes together: what a partner's service allows.
+//! At most three at a time, in all processes: the limit of a partner's service.
 //!
 //! ```sh
 //! cargo run --example rate_of_n

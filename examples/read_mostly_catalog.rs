@@ -1,6 +1,8 @@
-//! A catalog that many read and few write: readers are inside together, a writer is alone.
+//! A catalog with many readers and few writers: readers are inside at the same time, a writer is
+//! alone.
 //!
-//! A price list is two numbers that belong together. A reader that got in between the two writes would see a pair that never was.
+//! A price list is two numbers that belong together. A reader between the two writes would see a
+//! pair that never was.
 //!
 //! ```sh
 //! cargo run --example read_mostly_catalog
@@ -21,7 +23,7 @@ const WRITERS: u64 = 3;
 struct Catalog {
     net: AtomicU64,
     gross: AtomicU64,
-    /// Readers that are inside, and the most that there were.
+    /// How many readers are inside, and the most that there were.
     inside: AtomicUsize,
     most: AtomicUsize,
 }

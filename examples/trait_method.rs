@@ -1,5 +1,6 @@
-//! The attribute on methods: in a trait's impl, with a field of `self` in the key and the pool that
-//! the value carries, instead of one installed for the whole program.
+//! The attribute on methods: in a trait's impl, with a field of `self` in the key.
+//!
+//! The pool is the one that the value carries, instead of one installed for the whole program.
 //!
 //! ```sh
 //! cargo run --example trait_method

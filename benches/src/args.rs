@@ -22,11 +22,11 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Writes measured tables and a plot into a page, from files that --json wrote; of a contestant in a row that is in
-    /// several of them the last one counts
+    /// Writes measured tables and a plot into a page, from files that --json wrote. Of a
+    /// contestant's row that is in several files the last one counts
     Report {
-        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` all
-        /// others
+        /// Which part of the page: `services` are the rows `open_…` and `closed_…`, `measured` the
+        /// rest
         #[arg(long)]
         section: Section,
         /// Files of an earlier --json
@@ -53,7 +53,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The two-minute subset, without other languages: shows that everything works and judges no time
+    /// The two-minute subset, without other languages: shows that everything works and judges no
+    /// time
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these rows, parted by commas; `open` and `closed` are all of theirs, and
@@ -76,11 +77,11 @@ pub(crate) struct RunArguments {
     /// Writes one JSON object a line for each metric
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The program of an earlier build, which takes turns with this one in rows of their own; `scripts/bench --against COMMIT`
-    /// builds it
+    /// The program of an earlier build, measured by turns with this one in rows of their own;
+    /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
-    /// Where the programs in other languages are
+    /// The folder of the programs in other languages
     #[arg(long, value_name = "FOLDER", default_value = "target/bench-peers")]
     pub(crate) peers: PathBuf,
 }
@@ -95,7 +96,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Whether a row belongs to it.
+    /// Whether this pace runs a row.
     pub(crate) fn includes(self, row: &str) -> bool {
         const QUICK: &[&str] = &[
             "uncontended",
@@ -127,7 +128,7 @@ impl RunArguments {
         self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
     }
 
-    /// How long a measurement is that usually takes `full_ms`.
+    /// The length of a measurement that usually takes `full_ms`.
     pub(crate) fn window(&self, full_ms: u64) -> Duration {
         let default = if self.quick { 300 } else { full_ms };
         Duration::from_millis(self.window_ms.unwrap_or(default))

@@ -1,4 +1,4 @@
-//! What services are to see, as bounds of ratios to hand-written code that hold in each row and
+//! What services are to see: bounds of ratios to hand-written code, which hold in each row and
 //! setup.
 
 use crate::args::Pace;
@@ -7,7 +7,7 @@ use crate::measure::{Measure, find};
 use crate::table::figure;
 use crate::targets::Wanted::{self, AtLeast, AtMost};
 
-/// A bound of the ratio to hand-written code that every setup of some rows is to keep.
+/// A bound of the ratio to hand-written code, for every setup of some rows.
 struct Bound {
     what: &'static str,
     rows: &'static [&'static str],
@@ -82,8 +82,7 @@ const fn bound(
 }
 
 impl Bound {
-    /// The ratio in each of its rows and setups that was measured, with their names, the best
-    /// first.
+    /// The measured ratios of the bound's rows and setups, with their names, the best first.
     fn reached<'a>(&self, measures: &'a [Measure]) -> Vec<(f64, &'a str)> {
         let rows: Vec<String> = self.rows.iter().map(ToString::to_string).collect();
         let entries = entry::chosen(&rows, Pace::Full).unwrap_or_default();
@@ -97,7 +96,7 @@ impl Bound {
         reached
     }
 
-    /// Its line of the table.
+    /// The bound's line of the table.
     fn line(&self, measures: &[Measure]) -> String {
         let reached = self.reached(measures);
         let met = reached
@@ -123,7 +122,7 @@ impl Bound {
     }
 }
 
-/// A line for each bound. One is met when every row and setup keeps it.
+/// A line for each bound. A bound is met when every row and setup keeps it.
 pub(crate) fn table(measures: &[Measure]) -> String {
     let mut text =
         "| what, against `hand_written` | target | best | worst | |\n|---|---|---:|---:|---|\n"

@@ -16,7 +16,7 @@ use crate::record::{self, Record};
 use crate::row::Clients;
 use crate::setup::Runtime;
 
-/// From the word to the beginning, so that all processes have heard it.
+/// The time from the harness's `go` to the start, so that all processes have read it.
 const LEAD: Duration = Duration::from_millis(50);
 /// Long enough for an open loop, whose tasks do not start all at once.
 const OPEN_WARMUP: Duration = Duration::from_millis(200);
@@ -28,9 +28,9 @@ pub(crate) struct Setting<'a> {
     pub(crate) window: Duration,
     pub(crate) patience: Duration,
     pub(crate) ttl: Duration,
-    /// The runtime of clients in Rust, if it is not the usual one.
+    /// The runtime of clients in Rust, if it is not the default.
     pub(crate) runtime: Option<Runtime>,
-    /// When arrivals come in this round.
+    /// The seed of the arrivals in this round.
     pub(crate) seed: u64,
     pub(crate) peers: &'a Path,
     /// The program of an earlier build.
@@ -38,7 +38,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// What came of one measurement.
+/// The result of one measurement.
 pub(crate) struct Outcome {
     /// The records of each process.
     pub(crate) records: Vec<Vec<Record>>,
@@ -48,11 +48,11 @@ pub(crate) struct Outcome {
     pub(crate) to: u64,
     /// CPU time of all client processes in the window.
     pub(crate) cpu: Option<Duration>,
-    /// That of all servers.
+    /// CPU time of all servers.
     pub(crate) server_cpu: Option<Duration>,
 }
 
-/// Lets a contestant do a row once.
+/// Runs one contestant in a row once.
 pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result<Outcome, String> {
     let plans: Vec<Plan> = (0..shape.processes)
         .map(|number| plan(shape, setting, number))
@@ -74,7 +74,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
-    // Ended before their files are read, so that they take no time from the next ones.
+    // The clients end before their files are read, so that they take no time from the next ones.
     drop(clients);
     let records: Result<Vec<_>, String> = plans.iter().map(take_records).collect();
     Ok(Outcome {
@@ -87,7 +87,8 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     })
 }
 
-/// What comes before the window. Those that keep leases have them when they are ready, and look at them first in this time.
+/// The time before the window. Clients that keep leases have them when they are ready, and look at
+/// them first in this time.
 fn warmup(shape: &Clients, setting: &Setting) -> Duration {
     if shape.keeps() {
         setting.ttl / 50
@@ -116,7 +117,7 @@ fn plan(shape: &Clients, setting: &Setting, number: u32) -> Plan {
     }
 }
 
-/// This program itself, or an earlier build of it, or that of another language.
+/// The command of a client: this program, an earlier build of it, or a program in another language.
 fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, String> {
     let mut command = if let Some(folder) = who.peer() {
         Command::new(peer(setting.peers, folder)?)
@@ -150,7 +151,7 @@ fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
     std::path::absolute(&program).map_err(|error| format!("{}: {error}", program.display()))
 }
 
-/// Sleeps through the window and tells the CPU time of clients and servers in it.
+/// Sleeps through the window. Returns the CPU time of clients and servers in it.
 fn cpu_between(
     clients: &[Client],
     servers: &[Server],

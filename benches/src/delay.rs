@@ -1,9 +1,8 @@
-//! A network with a delay: a process of its own that passes on what comes, each way, a fixed time
-//! after it has come.
+//! A network with a delay: a process that forwards each byte, in both directions, a fixed time
+//! after it came.
 //!
-//! One thread does all: with a thread for each direction it would take more of the processors that
-//! client and server need. The tests' proxy sleeps on tokio's timer, which knows whole milliseconds
-//! only.
+//! One thread does all: a thread for each direction would take more of the processors that client
+//! and server need. The tests' proxy sleeps on tokio's timer, which knows whole milliseconds only.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -16,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::clock;
 use crate::contestants::Fault;
 
-/// What is read at once.
+/// How many bytes one read takes.
 const CHUNK: usize = 64 * 1024;
 
 /// Prints the address that it listens on, and serves until it is killed.
@@ -52,7 +51,7 @@ fn connect(client: TcpStream, target: SocketAddr, delay: u64) -> io::Result<[Pip
     ])
 }
 
-/// Sleeps until something has come, can be sent on, or is due.
+/// Sleeps until bytes have come, can be sent on, or are due.
 fn wait(listener: &TcpListener, pipes: &[Pipe]) -> io::Result<()> {
     let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
     for pipe in pipes {
@@ -75,9 +74,9 @@ struct Pipe {
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
     delay: u64,
-    /// What is under way, with the stamp at which it is due.
+    /// Bytes in flight, with the stamp at which they are due.
     parcels: VecDeque<(u64, Vec<u8>)>,
-    /// Whether the receiver takes nothing at the moment.
+    /// Set while the receiver takes nothing.
     blocked: bool,
 }
 
@@ -96,7 +95,7 @@ impl Pipe {
         self.parcels.front().map(|(due, _)| *due)
     }
 
-    /// Takes in what has come, and sends on what is due. An error when the connection has ended.
+    /// Reads what has come, and sends what is due. Returns an error when the connection has ended.
     fn step(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let taken = self.take(buffer);
         let sent = self.send();

@@ -1,4 +1,4 @@
-//! What is run of the rows: which rows, in which setups, by which contestants.
+//! The rows of a run: in which setups, by which contestants.
 
 use clap::ValueEnum as _;
 
@@ -7,14 +7,14 @@ use crate::contestants::Contestant::{self, LeaseholdBefore};
 use crate::row::{AGAINST, ROWS, Row, SERVICE_ROWS, Task};
 use crate::setup::Setup;
 
-/// A row in one of its setups: what has results of its own.
+/// A row in one of its setups. Each has results of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) row: &'static Row,
     pub(crate) setup: Option<Setup>,
 }
 
-/// What parts the row's name and the words of its setup.
+/// The character between the row's name and the words of its setup.
 const PARTING: char = ':';
 impl Entry {
     /// Its name in the results.
@@ -27,7 +27,7 @@ impl Entry {
         name
     }
 
-    /// For people.
+    /// The title for readers.
     pub(crate) fn title(&self) -> String {
         let words = self
             .setup
@@ -35,7 +35,7 @@ impl Entry {
         self.row.title.to_owned() + &words.unwrap_or_default()
     }
 
-    /// Whether `name` asks for it: by the row, or the row's group (what stands before its first
+    /// Whether `name` selects this entry: by the row, or the row's group (the text before its first
     /// underscore), and then any words of the setup.
     fn is_meant_by(&self, name: &str) -> bool {
         let mut parts = name.split(PARTING);
@@ -63,8 +63,8 @@ pub(crate) fn all() -> impl Iterator<Item = Entry> {
     rows.flat_map(Row::entries)
 }
 
-/// What the names ask for, or what belongs to the pace; an unknown name is an error that lists the
-/// known ones.
+/// The entries that the names select, or those of the pace. An unknown name is an error that lists
+/// the known ones.
 pub(crate) fn chosen(names: &[String], pace: Pace) -> Result<Vec<Entry>, String> {
     if names.is_empty() {
         let against = |entry: &Entry| AGAINST.iter().any(|row| row.name == entry.row.name);

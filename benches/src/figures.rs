@@ -12,7 +12,7 @@ use crate::row::Clients;
 /// Values by the name of their metric.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
-/// All metrics, in the order in which people read them.
+/// All metrics, in the order in which the tables show them.
 pub(crate) const METRICS: &[&str] = &[
     "least_us",
     "p50_us",
@@ -33,7 +33,7 @@ pub(crate) const METRICS: &[&str] = &[
     "lost_leases",
 ];
 
-/// Promises: these must be zero, and are no columns of a table.
+/// Counts of broken promises. They must be zero, and are no columns of a table.
 pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("overlaps", "overlapped"),
     ("lost_waiters", "lost waiters"),
@@ -75,7 +75,7 @@ fn distinct(outcome: &Outcome, figures: &mut Figures) {
     cost(outcome, figures);
 }
 
-/// Whole pairs, from the moment that they were due; what they cost the client is its own count.
+/// Whole pairs, from the moment that they were due. The client counts its cost per pair itself.
 fn open(outcome: &Outcome, figures: &mut Figures) {
     let Some(told) = outcome.reports.iter().find_map(|report| report.open_loop) else {
         return;
@@ -129,7 +129,7 @@ fn hot(shape: &Clients, outcome: &mut Outcome, figures: &mut Figures) {
     figures.insert("overlaps", number(overlap::count(&mut all)));
 }
 
-/// What `late` means: when a renewal was sent, against when it was due.
+/// The lateness of renewals: when each was sent, against when it was due.
 fn keep(outcome: &Outcome, figures: &mut Figures) {
     let mut late: Vec<u64> = in_window(outcome)
         .iter()
@@ -167,7 +167,8 @@ fn seconds(outcome: &Outcome) -> f64 {
     number(outcome.to - outcome.from) / 1e9
 }
 
-/// How often the luckiest task got in, against the unluckiest; one that never did counts as once.
+/// How often the luckiest task got in, against the unluckiest. A task that never did counts as
+/// once.
 fn share_ratio(shape: &Clients, outcome: &Outcome) -> f64 {
     let mut shares = Vec::new();
     for process in &outcome.records {

@@ -1,4 +1,5 @@
-//! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the row's own.
+//! Runs rows: all contestants of a row in one run, in a new order each round, on a server of the
+//! row's own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ use crate::{figures, overhead, table};
 
 /// The ttl of the rows that take and release: longer than any section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
-/// So that nothing expires while memory is measured.
+/// Long, so that nothing expires while memory is measured.
 const LONG_TTL: Duration = Duration::from_mins(5);
 
 /// All results, and what they were measured with.
@@ -119,7 +120,7 @@ impl<'a> Harness<'a> {
         Ok(sheet)
     }
 
-    /// What an earlier build says of itself.
+    /// The figures that an earlier build measures of itself.
     fn overhead_before(&self, program: &Path) -> Result<Figures, Fault> {
         let file = self.folder.0.join("overhead");
         let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
@@ -151,7 +152,8 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// One contestant, once. A contestant that cannot run is a remark; leasehold then fails the run by it.
+/// Measures one contestant once. A contestant that cannot run becomes a remark; if it is leasehold,
+/// the run fails.
 fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, sheet: &mut Sheet) {
     let name = who.to_string();
     match crew::run(who, shape, setting) {
@@ -168,7 +170,8 @@ fn measure(who: Contestant, shape: &Clients, setting: &Setting, round: u32, shee
     }
 }
 
-/// Why the run has failed: leasehold has let two in, has lost a waiter, or did not run. Times are not judged.
+/// Why the run has failed: leasehold let two tasks in, lost a waiter, or did not run. Times are not
+/// judged.
 pub(crate) fn broken(
     entries: &[Entry],
     wanted: &[Contestant],

@@ -1,8 +1,8 @@
-//! What kind of machine this is; nothing that names it.
+//! The kind of machine, without anything that names it.
 
 use std::process::Command;
 
-/// Processor, cores, memory, and the versions of what takes part.
+/// Processor, cores, memory, and the versions of the programs that take part.
 pub(crate) fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let processor =

@@ -1,13 +1,14 @@
-//! Measures leasehold against hand-written Redis code and against its peers. `scripts/bench` runs it.
+//! Measures leasehold against hand-written Redis code and against its peers. `scripts/bench` runs
+//! it.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `row`, `setup`, `entry` | what is measured and in what; what is run of it, by which contestants |
-//! | `stage`, `delay` | servers, the network to them, and what runs beside a row |
-//! | `contestants` | who is measured; those of other languages are in `benches/peers` |
-//! | `client`, `plan`, `record` | a client process, what it is told, what it writes down |
-//! | `process`, `crew`, `harness` | the same seen by the harness: one process, those of one measurement, the run |
-//! | `overlap`, `figures`, `overhead` | what the records say; what needs no server |
+//! | `row`, `setup`, `entry` | what is measured, under which conditions; what of it a run selects |
+//! | `stage`, `delay` | servers, the network to them, and the processes beside a row |
+//! | `contestants` | what is compared; contestants in other languages are in `benches/peers` |
+//! | `client`, `plan`, `record` | a client process, its arguments, its records |
+//! | `process`, `crew`, `harness` | one client process, those of one measurement, the run |
+//! | `overlap`, `figures`, `overhead` | what the records say; measurements without a server |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
 //! | `report`, `targets`, `bound`, `plot`, `machine` | what goes into docs/performance/results.md |
 
@@ -76,7 +77,7 @@ fn run(arguments: &RunArguments) -> Result<(), Fault> {
     let mut measures = Vec::new();
     for entry in &rows {
         measures.extend(harness.run(entry)?);
-        // After each row, so that a run that is cut off has not been for nothing.
+        // After each row, so that an interrupted run keeps the rows that it has done.
         if let Some(path) = &arguments.json {
             measure::write(path, &measures)?;
         }

@@ -83,7 +83,7 @@ pub(crate) fn find<'a>(
     })
 }
 
-/// Writes them, one JSON object a line.
+/// Writes the measures, one JSON object a line.
 pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
     let mut file =
         fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -93,7 +93,7 @@ pub(crate) fn write(path: &Path, measures: &[Measure]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads several files; of a contestant in a row that is in several of them the last one counts.
+/// Reads several files. Of a contestant's row that is in several of them the last one counts.
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Measure>, Fault> {
     let mut all = Vec::new();
     for path in paths {

@@ -1,5 +1,7 @@
-//! What the attribute costs without a server: a call of an annotated function on `memory://` and on a store that does nothing, a call
-//! of its body, and one poll through the gate of a lock that is held.
+//! The cost of the attribute without a server.
+//!
+//! It measures a call of an annotated function on `memory://` and on a store that does nothing. For
+//! comparison it calls the body alone. It also measures one poll through the gate of a held lock.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -13,7 +15,7 @@ use crate::clock;
 use crate::contestants::Fault;
 use crate::figures::{Figures, quantile};
 
-/// So many calls between two looks at the clock.
+/// How many calls there are between two readings of the clock.
 const BATCH: u32 = 100;
 /// A body of nanoseconds needs more of them.
 const POLLS: u32 = 10_000;
@@ -66,7 +68,8 @@ async fn annotated(pool: &LockPool, window: Duration) -> Result<Figures, Fault> 
     Ok(batches.figures())
 }
 
-/// Polls a body that never ends by hand, inside a lock, and takes off what the same body costs without one.
+/// Polls an endless body by hand, inside a lock, and subtracts the time of the same body without a
+/// lock.
 async fn gate(pool: &LockPool, window: Duration) -> Result<Figures, Fault> {
     let bare = poll_again(poll_fn(|_| Poll::<()>::Pending), window / 2);
     let mut inside = false;
@@ -105,7 +108,7 @@ fn poll_again(body: impl Future, window: Duration) -> Figures {
     batches.figures()
 }
 
-/// Times batches of calls, which are too short to be timed one by one.
+/// Times batches of calls, which are too short to be timed individually.
 struct Batches {
     size: u32,
     end: u64,

@@ -2,7 +2,8 @@
 
 use crate::record::Record;
 
-/// How many sections began before one that had begun earlier had ended. Sorts the records by their beginning.
+/// How many sections began before an earlier section had ended. Sorts the records by their
+/// beginning.
 pub(crate) fn count(records: &mut [Record]) -> u64 {
     records.sort_unstable_by_key(|record| record.entered);
     let mut free_from = 0;

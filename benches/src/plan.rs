@@ -1,4 +1,4 @@
-//! What a client process is told to do.
+//! The arguments of a client process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,14 +27,14 @@ pub(crate) struct Plan {
     pub(crate) section_ms: u64,
     /// How long a task pauses between two sections, in milliseconds
     pub(crate) think_ms: u64,
-    /// How long a waiter may wait, in milliseconds; one that is not served by then is lost
+    /// How long a waiter may wait, in milliseconds; a waiter that is not served by then is lost
     pub(crate) patience_ms: u64,
     /// Where the records go
     pub(crate) file: PathBuf,
     /// The runtime of a client in Rust; without it tokio's default one
     #[arg(long)]
     pub(crate) runtime: Option<Runtime>,
-    /// When arrivals come
+    /// The seed of the arrivals
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) enum Work {
     Hot,
     /// Each task takes a key of its own again and again.
     Distinct,
-    /// A new task takes a key of its own once, whenever one is due.
+    /// A new task takes a key of its own once, whenever a pair is due.
     Open,
     /// Takes as many keys, spread over a renewal interval, and keeps them renewed.
     Keep,
@@ -60,7 +60,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Its name on the command line.
+    /// The value's name on the command line.
     fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
@@ -82,7 +82,7 @@ impl Plan {
             self.patience_ms.to_string(),
             self.file.display().to_string(),
         ];
-        // Programs of other languages and of earlier builds know only what stands above.
+        // Programs of other languages and of earlier builds know only the arguments above.
         if let Some(runtime) = self.runtime {
             arguments.extend(["--runtime".to_owned(), runtime.name().to_owned()]);
         }

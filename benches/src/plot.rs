@@ -1,4 +1,4 @@
-//! The plot: for the rows that people ask about, a bar for each contestant.
+//! The plot: for the rows that readers ask about, a bar for each contestant.
 
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, IntoDrawingArea as _, RGBColor, Rectangle, SVGBackend, Text};
@@ -9,7 +9,7 @@ use crate::contestants::Fault;
 use crate::measure::Measure;
 use crate::table::figure;
 
-/// A row and a metric, with what it says over it.
+/// A row and a metric, with the panel's title.
 struct Panel {
     title: &'static str,
     row: &'static str,
@@ -51,7 +51,7 @@ const PANELS: &[Panel] = &[
 
 const COLUMNS: usize = 2;
 const WIDTH: u32 = 1_000;
-/// Of a panel, and of a bar with the space after it.
+/// The height of a panel, and of a bar with the space after it.
 const PANEL: u32 = 250;
 const BAR: i32 = 24;
 /// Where bars begin and how long the longest is.

@@ -9,7 +9,8 @@ use leasehold_tests::process::Leashed;
 
 use crate::client::Report;
 
-/// How long a client may take from its start to `ready`; a JVM that is started for the first time is slow.
+/// How long a client may take from its start to `ready`. A JVM that is started for the first time
+/// is slow.
 const START: Duration = Duration::from_mins(2);
 
 /// A running client. Dropping it kills the process.
@@ -20,8 +21,8 @@ pub(crate) struct Client {
     errors: Receiver<String>,
 }
 
-/// The CPU time that the threads of a process have used that run now, to the nanosecond; [`cpu`]
-/// where the system does not tell it. It is for those that start and end no threads meanwhile.
+/// The CPU time of the threads that run now in a process, to the nanosecond. Where the system does
+/// not tell it, the result of [`cpu`]. It suits processes that start and end no threads meanwhile.
 pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -48,7 +49,7 @@ pub(crate) fn cpu(process: u32) -> Option<Duration> {
 }
 
 impl Client {
-    /// Starts it.
+    /// Starts the process.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
         let child = command
             .stdin(Stdio::piped())
@@ -75,7 +76,7 @@ impl Client {
         })
     }
 
-    /// Waits until it is connected.
+    /// Waits until the client is connected.
     pub(crate) fn ready(&self) -> Result<(), String> {
         match self.line(START)?.as_str() {
             "ready" => Ok(()),
@@ -83,13 +84,13 @@ impl Client {
         }
     }
 
-    /// Tells it when to begin.
+    /// Tells the client when to begin.
     pub(crate) fn go(&mut self, start: u64) -> Result<(), String> {
         let said = writeln!(self.input, "go {start}").and_then(|()| self.input.flush());
         said.map_err(|error| format!("a client is gone: {error}"))
     }
 
-    /// What it says at its end.
+    /// The client's report at its end.
     pub(crate) fn report(&self, limit: Duration) -> Result<Report, String> {
         let line = self.line(limit)?;
         serde_json::from_str(&line).map_err(|error| format!("a client said {line:?}: {error}"))
@@ -109,7 +110,7 @@ impl Client {
             })
     }
 
-    /// The end of what it wrote on standard error.
+    /// The end of the client's standard error.
     fn last_words(&self) -> String {
         let until = Instant::now() + Duration::from_secs(1);
         let mut words = Vec::new();
@@ -128,7 +129,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            // Nobody listens any more: still read, so that the writer is not held up.
+            // The receiver is gone: read on, so that the writer is not held up.
             let _ = send.send(line);
         }
     });

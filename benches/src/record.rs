@@ -1,8 +1,8 @@
-//! What a client process writes down of each section, in a form that every language can write.
+//! A client's record of each section, in a form that every language can write.
 //!
-//! A file of 40-byte records, each five little-endian 64-bit integers: task, asked, entered, left, released.
-//! The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the harness sees every section of every
-//! process on one clock, and decides by itself whether two of them overlap.
+//! A file of 40-byte records, each five little-endian 64-bit integers: task, asked, entered, left,
+//! released. The last four are stamps of `CLOCK_MONOTONIC` in nanoseconds. So the harness sees
+//! every section of every process on one clock, and decides by itself whether two of them overlap.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -14,7 +14,7 @@ const SIZE: usize = FIELDS * 8;
 /// One section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Who, counted from 0 in each process.
+    /// The task's number, counted from 0 in each process.
     pub(crate) task: u64,
     /// When it asked for the lock.
     pub(crate) asked: u64,

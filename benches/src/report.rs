@@ -1,4 +1,4 @@
-//! Puts results into a page: everything between its two markers is replaced, what people wrote around them stays.
+//! Writes results into a page: replaces the text between its two markers and keeps the rest.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::{bound, machine, plot, table, targets};
 pub(crate) enum Section {
     /// The rows that have setups.
     Services,
-    /// All others, with the plot.
+    /// All other rows, with the plot.
     Measured,
 }
 
 impl Section {
-    /// The lines between which it stands.
+    /// The lines before and after the section.
     fn markers(self) -> [String; 2] {
         let name = match self {
             Self::Services => "services",
@@ -31,8 +31,7 @@ impl Section {
     }
 }
 
-/// Writes the results in `files` into a section of `page`, and the plot that belongs to it beside
-/// the page.
+/// Writes the results in `files` into a section of `page`, and the section's plot beside the page.
 pub(crate) fn write(section: Section, files: &[PathBuf], page: &Path) -> Result<(), Fault> {
     let measures = measure::read(files)?;
     let old =
@@ -62,7 +61,7 @@ fn replaced(old: &str, [begin, end]: &[String; 2], body: &str) -> Option<String>
     Some(format!("{before}{begin}\n{body}{end}{after}"))
 }
 
-/// Each group of rows has a table for what runs beside it.
+/// Each group of rows has a table for each kind of processes beside it.
 const SERVICES: &[(&str, &str)] = &[
     ("open:quiet", "Open loop, nothing beside it"),
     ("open:busy", "Open loop, two busy processes beside it"),
@@ -112,7 +111,7 @@ fn measured(measures: &[Measure], page: &Path) -> String {
     text
 }
 
-/// Who belongs to the row and has no figure.
+/// The contestants of the row that have no figure.
 fn absent(entry: &Entry, measures: &[Measure]) -> Vec<(String, String)> {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));

@@ -12,17 +12,17 @@ use crate::setup::{self, Setup};
 pub(crate) struct Row {
     /// Its name in the results.
     pub(crate) name: &'static str,
-    /// For people.
+    /// The title for readers.
     pub(crate) title: &'static str,
-    /// Who does it.
+    /// The contestants.
     pub(crate) contestants: &'static [Contestant],
-    /// What is done.
+    /// The work.
     pub(crate) task: Task,
-    /// What it is done in, each with results of its own; empty: in what is usual, once.
+    /// The setups, each with results of its own. If empty, the row runs once in the default setup.
     pub(crate) setups: &'static [Setup],
 }
 
-/// What is done in a row.
+/// The work of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task {
     /// By client processes on a Redis.
@@ -38,19 +38,20 @@ pub(crate) struct Clients {
     /// How many independent servers there are; more than one are a quorum.
     pub(crate) masters: usize,
     pub(crate) processes: u32,
-    /// In each process; leases or waiters in the rows that keep or weigh.
+    /// The tasks of each process; leases or waiters in the rows that keep or weigh.
     pub(crate) tasks: u32,
     pub(crate) section_ms: u64,
     pub(crate) think_ms: u64,
-    /// How long a measurement is, unless the command line says so.
+    /// The length of a measurement, unless the command line says otherwise.
     pub(crate) window_ms: u64,
 }
 
-/// How long a measurement usually is.
+/// The usual length of a measurement.
 pub(crate) const WINDOW_MS: u64 = 3_000;
 
 impl Clients {
-    /// How long a caller waits at most, in ms, when all are served in turn and passing on takes no time.
+    /// How long a caller waits at most, in ms, when all are served in turn and a hand-over takes no
+    /// time.
     pub(crate) fn fair_wait_ms(&self, section_ms: f64) -> f64 {
         let others = f64::from(self.processes * self.tasks - 1);
         #[allow(clippy::cast_precision_loss, reason = "a few milliseconds")]
@@ -85,7 +86,7 @@ const HANDED_OVER: &[Contestant] = &[
     NodeRedlock,
     RedisPy,
 ];
-/// In one process nothing is passed on among processes.
+/// In one process there is no hand-over among processes.
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
@@ -97,7 +98,7 @@ const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 pub(crate) const ROWS: &[Row] = &[
     distinct(
         "uncontended",
-        "a lock that nobody else wants, taken and released by one task",
+        "a lock that no other task wants, taken and released by one task",
         1,
         ALONE,
     ),
@@ -152,7 +153,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row {
         name: "redlock_uncontended",
-        title: "a lock that nobody else wants, on a quorum of 3 masters; `leasehold_single` on one of them",
+        title: "a lock that no other task wants, on a quorum of 3 masters; `leasehold_single` on one of them",
         contestants: QUORUM,
         task: Task::Clients(Clients {
             work: Work::Distinct,
@@ -209,8 +210,8 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
-/// What services do: requests at some rate, on either runtime, on a machine that has other work
-/// too. The closed loops are those of the rows above.
+/// The work of services: requests at some rate, on either runtime, on a machine with other work.
+/// The closed loops are those of the rows above.
 pub(crate) const SERVICE_ROWS: &[Row] = &[
     open(
         "open_200",
@@ -243,7 +244,8 @@ pub(crate) const SERVICE_ROWS: &[Row] = &[
     closed("closed_1024", "as `distinct_1024`", 1_024),
 ];
 
-/// The rows of `--against`, with names of their own: their figures are of another run than those of the same work above.
+/// The rows of `--against`. They have names of their own: their figures are of another run than
+/// those of the same work above.
 pub(crate) const AGAINST: &[Row] = &[
     distinct(
         "before_uncontended",
@@ -285,8 +287,8 @@ const fn hot(
     tasks: u32,
     section_ms: u64,
 ) -> Row {
-    // Without a pause whoever releases takes the lock again at once, and polling looks better than it is. With an
-    // empty section that pause would be all that is measured.
+    // Without a pause the task that releases takes the lock again at once, and polling looks better
+    // than it is. With an empty section the pause would be all that is measured.
     let think_ms = 5 * section_ms;
     Row {
         name,
@@ -337,8 +339,7 @@ const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
     }
 }
 
-/// Pairs that are due at random, so many a second on average. The fewer there are, the longer is
-/// the window.
+/// Pairs that are due at random, `a_second` of them on average. Lower rates have longer windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
     Row {
         setups: setup::EVERY,

@@ -1,5 +1,5 @@
-//! What a row is measured in: the runtime of the client, the network to the server, and what else
-//! runs on the machine.
+//! The conditions of a row: the runtime of the client, the network to the server, and other work on
+//! the machine.
 
 use clap::ValueEnum;
 
@@ -13,15 +13,15 @@ pub(crate) enum Runtime {
     CurrentThread,
 }
 
-/// What lies between client and server.
+/// The network between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
     Loopback,
-    /// A process that passes on what comes, each way, a quarter of a millisecond later.
+    /// A process that forwards each byte, in both directions, a quarter of a millisecond later.
     Delayed,
 }
 
-/// What runs on the machine beside client and server.
+/// Other work on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beside {
     Nothing,
@@ -80,7 +80,7 @@ impl Runtime {
 }
 
 impl Setup {
-    /// A word for each of its parts; together with the row they name the results.
+    /// A word for each part. Together with the row's name they name the results.
     pub(crate) fn words(self) -> [&'static str; 3] {
         let network = match self.network {
             Loopback => "loopback",

@@ -1,17 +1,17 @@
-//! What a row's rounds have brought.
+//! The results of a row's rounds.
 
 use std::collections::BTreeMap;
 
 use crate::figures::{Figures, METRICS};
 use crate::measure::{Measure, median};
 
-/// The contestant to which each other one is compared in each round.
+/// The contestant to which every other one is compared in each round.
 pub(crate) const BASE: &str = "hand_written";
 
 /// The value of each round.
 type Rounds = BTreeMap<u32, f64>;
 
-/// One row: who brought what in which round, and what there is to say of somebody.
+/// One row: each contestant's figures by round, and remarks.
 #[derive(Debug, Default)]
 pub(crate) struct Sheet {
     samples: Vec<(String, BTreeMap<&'static str, Rounds>)>,
@@ -28,7 +28,7 @@ impl Sheet {
         }
     }
 
-    /// Says something of a contestant; the same thing once.
+    /// Adds a remark on a contestant; the same text once.
     pub(crate) fn remark(&mut self, contestant: &str, text: &str) {
         let remark = (contestant.to_owned(), text.replace(['\n', '|'], " "));
         if !self.remarks.contains(&remark) {
@@ -57,8 +57,8 @@ impl Sheet {
         measures
     }
 
-    /// The median of what a contestant had in each round for what the measure of all had in the
-    /// same.
+    /// The median, over the rounds, of a contestant's figure divided by that of [`BASE`] in the
+    /// same round.
     fn ratio(&self, contestant: &str, metric: &str, rounds: &Rounds) -> Option<f64> {
         let (_, of_base) = self.samples.iter().find(|(name, _)| name == BASE)?;
         let base = of_base.get(metric).filter(|_| contestant != BASE)?;
@@ -83,8 +83,8 @@ impl Sheet {
 mod tests {
     use super::*;
 
-    /// Fails if medians are divided instead of rounds, or if a round that one of them has not
-    /// counts.
+    /// Fails if medians are divided instead of rounds, or if a round counts that one of the two did
+    /// not have.
     #[test]
     fn ratios_are_of_one_round() {
         let mut sheet = Sheet::default();

@@ -1,4 +1,4 @@
-//! What a row is given: its servers, the network to them, and what runs beside it.
+//! The surroundings of a row: its servers, the network to them, and processes beside it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ use crate::contestants::Fault;
 use crate::row::Clients;
 use crate::setup::{Beside, Network, Setup};
 
-/// Each way.
+/// The delay in each direction.
 const DELAY: Duration = Duration::from_micros(250);
 /// How many processes compute beside a row.
 const BUSY: usize = 2;
 
-/// Dropping it ends all of it.
+/// Dropping the stage ends all of it.
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
-    /// They run as long as they are kept here.
+    /// Processes that run until the stage is dropped.
     helpers: Vec<Leashed>,
 }
 
@@ -68,13 +68,13 @@ impl Stage {
         &self.servers.servers
     }
 
-    /// Where clients connect; those of several servers are parted by commas.
+    /// The URL for clients; the URLs of several servers are parted by commas.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 }
 
-/// A running delay in front of `target`, and its address.
+/// Starts a delay in front of `target`. Returns its address.
 fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
     let micros = DELAY.as_micros().to_string();
     let mut helper = helper(&["delay", &target.to_string(), &micros], Stdio::piped())?;
@@ -86,7 +86,7 @@ fn delay(target: SocketAddr) -> Result<(Leashed, SocketAddr), Fault> {
     Ok((helper, address))
 }
 
-/// This program in another part.
+/// Starts this program with another subcommand.
 fn helper(arguments: &[&str], output: Stdio) -> Result<Leashed, Fault> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).stdin(Stdio::null()).stdout(output);

@@ -6,7 +6,8 @@ use crate::figures::{FAULTS, METRICS};
 use crate::measure::{Measure, find};
 use crate::sheet::BASE;
 
-/// The table of one row: a line for each contestant, a column for each metric that somebody has.
+/// The table of one row: a line for each contestant, a column for each metric that a contestant
+/// has.
 pub(crate) fn row(
     name: &str,
     title: &str,
@@ -60,7 +61,7 @@ fn line(
     let _ = writeln!(text, " {} |", said.join("; "));
 }
 
-/// One table of several rows: what the base has, and what others have for each of it.
+/// One table of several rows: the base's figures, and the ratio to them of each other contestant.
 pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     let of_rows = measures
         .iter()
@@ -90,7 +91,7 @@ pub(crate) fn ratios(rows: &[String], measures: &[Measure]) -> String {
     text
 }
 
-/// The base's own figure, or what another has for each of it.
+/// The base's own figure, or another contestant's ratio to it.
 fn ratio(measure: &Measure) -> String {
     match measure.ratio {
         Some(ratio) => format!("× {ratio:.2}"),
@@ -98,7 +99,7 @@ fn ratio(measure: &Measure) -> String {
     }
 }
 
-/// Those that somebody has; what is a remark when it is not zero is no column.
+/// The metrics that a contestant has. Counts of broken promises are remarks and no columns.
 fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     let is_fault = |metric: &&&str| FAULTS.iter().any(|(fault, _)| fault == *metric);
     let shown = METRICS.iter().filter(|metric| !is_fault(metric));
@@ -106,7 +107,7 @@ fn metrics(measures: &[Measure]) -> Vec<&'static str> {
     shown.filter(has).copied().collect()
 }
 
-/// Leasehold first, the others by name.
+/// Leasehold first, the rest by name.
 fn contestants<'a>(measures: &'a [Measure], remarks: &'a [(String, String)]) -> Vec<&'a str> {
     let with_figures = measures.iter().map(|measure| measure.contestant.as_str());
     let with_remarks = remarks.iter().map(|(name, _)| name.as_str());
@@ -126,7 +127,7 @@ fn cell(measure: &Measure) -> String {
     text
 }
 
-/// Three digits that count, and commas in the thousands.
+/// Three significant digits, and commas in the thousands.
 pub(crate) fn figure(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

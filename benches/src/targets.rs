@@ -1,4 +1,4 @@
-//! What the project wants to reach, as ratios of figures of one run, and what was reached.
+//! The project's targets, as ratios of figures of one run, and what was reached.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::measure::{Measure, find};
 use crate::table::figure;
 
-/// Something to reach.
+/// A target.
 struct Target {
     what: &'static str,
     row: &'static str,
@@ -92,7 +92,7 @@ const TARGETS: &[Target] = &[
     ),
 ];
 
-/// What services are to see of it, beside the rows with setups.
+/// Targets of hot keys that services see, beside the rows with setups.
 const OF_HOT_KEYS: &[Target] = &[
     target(
         "hot key, 4 x 16, sections a second, against polling every 50 ms",
@@ -162,7 +162,7 @@ impl Wanted {
         }
     }
 
-    /// The better one first.
+    /// The order of two values, the better one first.
     pub(crate) fn order(&self, one: f64, other: f64) -> Ordering {
         match self {
             AtMost(_) => one.total_cmp(&other),
@@ -189,7 +189,7 @@ pub(crate) fn table(measures: &[Measure]) -> String {
     text
 }
 
-/// What services are to see of hot keys, as lines of the table of bounds.
+/// The targets of hot keys, as lines of the table of bounds.
 pub(crate) fn of_hot_keys(measures: &[Measure]) -> String {
     let mut text = String::new();
     for target in OF_HOT_KEYS {

@@ -1,4 +1,4 @@
-//! The harness works, and finds out who breaks a lock's promise. No time is judged here.
+//! The harness works, and finds contestants that break a lock's promise. No time is judged here.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs the harness; what it said, and its results.
+/// Runs the harness. Returns its output and its results.
 fn bench(name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
     bench_for("100", name, arguments)
 }
 
-/// The same with windows of so many milliseconds.
+/// The same with windows of `window_ms` milliseconds.
 fn bench_for(window_ms: &str, name: &str, arguments: &[&str]) -> (Output, Vec<Value>) {
     let file = format!("leasehold-bench-{name}-{}.json", std::process::id());
     let file: PathBuf = std::env::temp_dir().join(file);
@@ -58,7 +58,7 @@ fn every_row_of_the_quick_run_has_its_contestants() {
             "{row}"
         );
     }
-    // Others may fail on a machine that is busy enough; that is told then.
+    // Contestants other than leasehold may fail on a busy machine; the output says so then.
     let text = String::from_utf8_lossy(&output.stdout);
     for peer in ["| rslock |", "| distributed_lock |"] {
         let expected = if peer == "| rslock |" { 8 } else { 5 };
@@ -96,7 +96,7 @@ fn a_contestant_that_overlaps_is_reported() {
     assert!(most(&lines, "leasehold", "overlaps") < 1.0, "{lines:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("**overlapped**"), "{text}");
-    // Others' faults are told, and are no failure of ours.
+    // Faults of other contestants are told, and are no failure of leasehold.
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -115,28 +115,28 @@ fn a_contestant_that_loses_a_waiter_is_reported() {
     assert!(text.contains("**lost waiters**"), "{text}");
 }
 
-/// An open loop on one thread, by a control and nobody else.
+/// An open loop on one thread, by a control alone.
 fn open_loop(name: &str, control: &str) -> Vec<Value> {
     let row = "open_200:current_thread:loopback:quiet";
     let arguments = ["--rows", row, "--contestants", control];
     bench_for("600", name, &arguments).1
 }
 
-/// Fails if a pair's time counts from when it was asked for, and not from when it was due: one call
-/// in 20 blocks the runtime for 80 ms, and all that are due meanwhile must be seen to be late. Each
-/// of the others is quick once it is asked for.
+/// Fails if a pair's time counts from when it was asked for, and not from when it was due. One call
+/// in 20 blocks the runtime for 80 ms, and the pairs that are due meanwhile must be late. Each
+/// other pair is quick once it is asked for.
 #[test]
 fn what_is_due_while_the_client_stalls_is_late() {
     let lines = open_loop("stall", "seeded_stall");
     let p50 = most(&lines, "seeded_stall", "p50_us");
     assert!(p50 > 10_000.0, "{p50} µs: {lines:?}");
-    // Nor does a stall keep arrivals away: about 200 a second are due.
+    // A stall keeps no arrivals away: about 200 a second are due.
     let ended = most(&lines, "seeded_stall", "per_s");
     assert!(ended > 100.0, "{ended} a second: {lines:?}");
 }
 
-/// Fails if the CPU of a client that computes 8 ms for each pair is not counted, or if that of the
-/// client without it is.
+/// Fails if the CPU time of a client that computes 8 ms for each pair is not counted. Fails too if
+/// a client that computes nothing has more than 1 ms.
 #[test]
 fn what_a_client_computes_is_counted() {
     let lines = open_loop("spin", "seeded_spin");
@@ -150,7 +150,7 @@ fn what_a_client_computes_is_counted() {
     );
 }
 
-/// Fails if the bystander runs elsewhere than on the runtime, which computes 8 ms for each pair:
+/// Fails if the bystander runs elsewhere than on the runtime, which computes 8 ms for each pair.
 /// tokio asks the system what is due after 61 of them.
 #[test]
 fn a_bystander_is_late_where_the_runtime_computes() {
@@ -159,8 +159,8 @@ fn a_bystander_is_late_where_the_runtime_computes() {
     assert!(late > 50_000.0, "{late} µs: {lines:?}");
 }
 
-/// Fails if a network with a delay is not between client and server: two round trips of half a
-/// millisecond take no less than one.
+/// Fails if the network with a delay is not between client and server: a pair takes two round trips
+/// of half a millisecond.
 #[test]
 fn a_delayed_network_delays() {
     for (network, least) in [("loopback", 0.0..1_000.0), ("delayed", 1_000.0..f64::MAX)] {
@@ -186,7 +186,7 @@ fn rows_of_a_quorum_and_of_an_earlier_build() {
     for who in ["leasehold", "leasehold_single", "rslock"] {
         assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
     }
-    // This build stands for an earlier one.
+    // This build stands in for an earlier one.
     let (output, lines) = bench("against", &["--against", env!("CARGO_BIN_EXE_bench")]);
     assert!(output.status.success(), "{output:?}");
     let rows: BTreeSet<&str> = lines
@@ -200,7 +200,7 @@ fn rows_of_a_quorum_and_of_an_earlier_build() {
     ];
     assert_eq!(rows, expected.into());
     assert!(most(&lines, "leasehold_before", "per_s") > 0.0, "{lines:?}");
-    // It takes part in any other row too, the one without a server included.
+    // The earlier build takes part in any other row too, the one without a server included.
     let before = ["--against", env!("CARGO_BIN_EXE_bench"), "--rows"];
     for (row, metric) in [
         ("open_1000:multi_thread:loopback:quiet", "cpu_us"),

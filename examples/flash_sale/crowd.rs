@@ -14,7 +14,7 @@ use crate::stock::Stock;
 pub(crate) struct Tally {
     pub(crate) sold: u32,
     pub(crate) sold_out: u32,
-    /// Buyers who queued for a minute and left.
+    /// Buyers that queued for a minute and left.
     pub(crate) gave_up: u32,
 }
 

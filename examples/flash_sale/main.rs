@@ -88,7 +88,8 @@ async fn in_this_process(
     tally
 }
 
-/// Connects and installs the pool that `#[distributed_lock]` uses; the sale without a lock needs none.
+/// Connects and installs the pool that `#[distributed_lock]` uses; the sale without a lock needs
+/// none.
 async fn open_pool(args: &Args, mode: Mode) -> Result<Option<LockPool>, SaleError> {
     if mode == Mode::WithoutLock {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A progress bar for sales that take more than a second, where somebody is looking.
+//! A progress bar on a terminal, for sales that take more than a second.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ impl Progress {
         }
     }
 
-    /// `done` buyers have finished. Draws nothing in the first second, nor where stderr is no terminal.
+    /// `done` buyers have finished. Draws nothing in the first second, nor where stderr is no
+    /// terminal.
     pub(crate) fn set(&self, done: u32) {
         if self.bar.is_hidden() && self.started.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

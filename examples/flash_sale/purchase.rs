@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
     SoldOut,
 }
 
-/// Takes one item: read, think, write. Two buyers who read the same number both sell that item.
+/// Takes one item: read, think, write. Two buyers that read the same number both sell that item.
 pub(crate) async fn buy_without_lock(
     stock: &Stock,
     thinking: Duration,
@@ -27,7 +27,7 @@ pub(crate) async fn buy_without_lock(
     Ok(Outcome::Bought)
 }
 
-/// The same, one buyer at a time in all processes; the others queue for up to a minute.
+/// The same, one buyer at a time in all processes. The other buyers queue for up to a minute.
 #[distributed_lock(key = "stock:<stock.name()>", ttl = "10s", wait = "60s")]
 pub(crate) async fn buy_with_lock(stock: &Stock, thinking: Duration) -> Result<Outcome, SaleError> {
     buy_without_lock(stock, thinking).await

@@ -1,4 +1,4 @@
-//! What the two sales came to.
+//! The results of the two sales.
 
 use std::time::Duration;
 

@@ -33,8 +33,8 @@ impl std::fmt::Debug for Place {
 }
 
 impl Stock {
-    /// With `memory://` the stock is in this process; otherwise it is in the Redis of the locks, where all
-    /// processes see it.
+    /// With `memory://` the stock is in this process; otherwise it is in the Redis of the locks,
+    /// where all processes see it.
     pub(crate) async fn open(store: &str, name: &str) -> Result<Self, SaleError> {
         let place = if store.starts_with("memory:") {
             Place::Memory(Arc::default())

@@ -1,4 +1,4 @@
-//! What the README shows in tables, where no documentation test compiles it.
+//! The README's tables of code, which no documentation test compiles.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn sell(sku: &str) -> Result<(), LockError> {
     lock.check()
 }
 
-/// In the place of axum's.
+/// Stands in for axum's.
 struct Path<T>(T);
 
 #[distributed_lock(key = "cart:<id>", ttl = "10s")]
@@ -124,7 +124,7 @@ async fn the_functions_in_the_table_run_inside_their_locks() {
         pay(Arc::new(Shop), 42).await?;
         report(7).await
     };
-    locks.scope(all).await.expect("nobody else holds them");
+    locks.scope(all).await.expect("no other call holds them");
 }
 
 #[test]

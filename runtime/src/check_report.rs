@@ -1,4 +1,4 @@
-//! What a look at the lock store has found.
+//! The findings of a check of the lock store.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -6,7 +6,8 @@ use std::fmt;
 #[cfg(feature = "redis")]
 use crate::base::reporter;
 
-/// What [`LockPool::check`](crate::LockPool::check) has found. Shows as one line for each finding, without a password.
+/// The findings of [`LockPool::check`](crate::LockPool::check). `Display` writes one line for each
+/// finding, without a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -22,10 +23,12 @@ pub struct CheckReport {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`,
-    /// `turns`, `plain-text`, `one-process`, `unchecked`, or the code of what the server answered, such as `OOM`.
+    /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`,
+    /// `quorum`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`, `turns`,
+    /// `plain-text`, `one-process` or `unchecked`. A server's error has the code of its answer,
+    /// such as `OOM`.
     pub code: &'static str,
-    /// What it means, and what to do.
+    /// What the finding means, and what to do.
     pub text: String,
 }
 
@@ -33,7 +36,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Locks work, and something can break their promise or could not be looked at.
+    /// Locks work. Something can break their promise, or could not be checked.
     Warning,
     /// Locks do not work now.
     Error,
@@ -45,7 +48,7 @@ impl CheckReport {
         Self { store, findings }
     }
 
-    /// Whether locks can be taken now: nothing found is an error. What a readiness probe asks.
+    /// Whether locks can be taken now: no finding is an error. For a readiness probe.
     pub fn is_ready(&self) -> bool {
         let mut severities = self.findings.iter().map(|finding| finding.severity);
         severities.all(|severity| severity < Severity::Error)
@@ -91,7 +94,7 @@ impl Finding {
 
 #[cfg(feature = "redis")]
 impl Finding {
-    /// As found on one node of several.
+    /// The finding, with the node that it was made on.
     pub(crate) fn at(self, node: &str) -> Self {
         Self {
             text: format!("{node}: {}", self.text),

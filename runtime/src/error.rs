@@ -7,21 +7,21 @@ use crate::fence::Fence;
 
 /// Why a lock was not taken, or was taken and lost.
 ///
-/// Every text says what to do. None of them contains a password or a lock's token.
+/// Every text says what to do. No text contains a password or a lock's token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else holds the lock and this call was not willing to queue (`wait` is zero).
+    /// Another call holds the lock, and this call does not queue (`wait` is zero).
     #[error("the lock `{key}` is held{}; to queue for it set `wait`", RetryAfter(*.retry_after))]
     Contended {
         /// The key without its namespace.
         key: String,
-        /// How long the present holder's lease still runs, where the store tells it. The lock may
-        /// come free earlier, and with a watchdog later.
+        /// How long the present holder's lease still runs, if the store tells it. The lock may come
+        /// free earlier, and with a watchdog later.
         retry_after: Option<Duration>,
     },
 
-    /// The call queued for the lock, and its `wait` ended before its turn came.
+    /// The call queued for the lock, and its `wait` ended before it got the lock.
     #[error(
         "the lock `{key}` did not come free within {}; retry later or set a longer `wait`",
         millis(*.waited)
@@ -46,8 +46,8 @@ pub enum LockError {
         fence: Option<Fence>,
     },
 
-    /// The lock store did not answer in time, or answered that it cannot serve. Nothing is held;
-    /// what may have been set on the server is being removed in the background.
+    /// The lock store did not answer in time, or answered that it cannot serve. The call holds
+    /// nothing. The engine removes in the background what the request may have set on the server.
     #[error("the lock store is unavailable: {source}")]
     Unavailable {
         /// What the store said.
@@ -57,14 +57,14 @@ pub enum LockError {
     /// The key cannot be used. Nothing was sent and the body did not run.
     #[error("the lock key `{key}` cannot be used: {reason}")]
     InvalidKey {
-        /// The key as far as it was built, at most 64 characters of it.
+        /// The key as far as it was built; at most its first 64 characters.
         key: String,
         /// What is wrong with it, and what would be right.
         reason: String,
     },
 
-    /// This call is nested in a body that holds the key, and would wait for itself. Nothing was sent. A nested call that is meant to run
-    /// inside the lock says so with `reentrant`.
+    /// This call is nested in a body that holds the key, and would wait for itself. Nothing was
+    /// sent. A nested call that is meant to run inside the lock says so with `reentrant`.
     #[error(
         "the lock `{key}` is already held by this call path, taken at {held_at}; mark the function `reentrant`, which enters an exclusive lock, or use another key"
     )]
@@ -105,7 +105,7 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// Whether somebody else has the lock: [`Contended`](Self::Contended),
+    /// Whether another call has the lock, or queues for it first: [`Contended`](Self::Contended),
     /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
     pub fn is_contention(&self) -> bool {
         matches!(
@@ -120,13 +120,14 @@ impl LockError {
         matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
     }
 
-    /// Whether the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to some point, so this is no reason
-    /// to repeat it blindly. An HTTP service answers 500, which no proxy repeats by itself.
+    /// Whether the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to some
+    /// point, so do not repeat it blindly. An HTTP service answers 500, which no proxy repeats by
+    /// itself.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 
-    /// When another try makes sense, where that is known.
+    /// How long to wait before another try makes sense, if the store told it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { retry_after, .. } => *retry_after,

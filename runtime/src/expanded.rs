@@ -1,5 +1,5 @@
-//! What expanded code calls. Not public API: it changes without notice, and the versions of the
-//! macro and of this crate are pinned to each other.
+//! The functions and types that expanded code calls. Not public API: it changes without notice. The
+//! versions of the macro and of this crate are pinned to each other.
 
 use std::fmt::Display;
 
@@ -31,7 +31,7 @@ pub fn key<T: KeyPart + ?Sized>(value: &T) -> Key {
     Key::expression(value)
 }
 
-/// What an annotated function returns when it could not run inside its lock.
+/// What an annotated function returns if it could not run inside its lock.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot carry a `LockError`",
     label = "the lock can fail, and this type has no way to say so",

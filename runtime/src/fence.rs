@@ -5,8 +5,8 @@ use std::fmt;
 /// A number that grows with every acquisition of a key, as long as the store loses no data.
 ///
 /// A lease can end while its holder is asleep; no lock service can prevent that. Let the resource
-/// refuse the late writer: store the fence with the row and write only where the stored one is not
-/// greater.
+/// refuse the late writer: store the fence with the row, and write only where the stored fence is
+/// not greater.
 ///
 /// ```sql
 /// UPDATE items SET stock = stock - 1, fence = $1 WHERE sku = $2 AND fence <= $1
@@ -16,13 +16,12 @@ use std::fmt;
 /// store restarts with nothing on disk. It fits a signed 64-bit column. On Redis it repeats at
 /// 2^53, which the clock reaches in the year 2255.
 ///
-/// A store that has lost a lock with its data gives the next holder a greater number. But a process
-/// that does not know of the loss yet may hand the lost lock over to calls of its own, with numbers
-/// of the block that it reserved: such a call can begin later and have a smaller number, and the
-/// resource refuses it. A store whose clock is also set back gives smaller numbers itself.
+/// A store that has lost a lock with its data gives the next holder a greater number. A process
+/// that does not know of the loss yet may still hand the lost lock over to its own calls. These get
+/// fences that the process had reserved. So such a call can begin later with a smaller number, and
+/// the resource refuses it. A store whose clock is also set back gives smaller numbers itself.
 ///
-/// Source of the technique: Martin
-/// Kleppmann, "How to do distributed locking" (2016).
+/// Source of the technique: Martin Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
@@ -41,8 +40,8 @@ impl Fence {
         self.0
     }
 
-    /// The number for a signed column (`BIGINT`). What a store gives fits; a greater one, made by
-    /// hand, becomes `i64::MAX`.
+    /// The number for a signed column (`BIGINT`). Every fence of a store fits. A greater number,
+    /// made by hand, becomes `i64::MAX`.
     pub fn as_i64(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
@@ -55,7 +54,7 @@ impl fmt::Display for Fence {
 }
 
 impl From<u64> for Fence {
-    /// A fence that was stored, to compare with.
+    /// A fence that the resource stored, for comparison.
     fn from(number: u64) -> Self {
         Self::new(number)
     }

@@ -10,15 +10,15 @@ pub(crate) const MAX_LEN: usize = 512;
 
 /// The word of leasehold's own keys; the encoding of values never produces it.
 ///
-/// Each of them is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…` where
-/// the namespace has a brace. So no namespace may contain the word, and no key may have it as a
+/// Each of these keys is `namespace:%leasehold:…`, and in a cluster `{tag}:namespace:%leasehold:…`
+/// if the namespace has a brace. So no namespace may contain the word, and no key may have it as a
 /// part.
 pub(crate) const RESERVED: &str = "%leasehold";
 
 /// The longest namespace, in bytes.
 const MAX_NAMESPACE: usize = 128;
 
-/// Refuses a namespace that is too long, or whose keys could be leasehold's own.
+/// Refuses a namespace that is too long, or with which a key could be leasehold's own.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
     if namespace.len() > MAX_NAMESPACE || namespace.chars().any(char::is_control) {
         return Err(LockError::config(
@@ -43,8 +43,8 @@ fn is_reserved(key: &str) -> bool {
 
 /// A key while it is being built from a template.
 ///
-/// Literal text is taken as it is; inserted values are percent-encoded where they contain `%`, `:`, `{`,
-/// `}`, white space or control characters, so that different values never give the same key.
+/// Literal text is taken as it is. Inserted values are percent-encoded where they contain `%`, `:`,
+/// `{`, `}`, white space or control characters. So different values never give the same key.
 #[derive(Debug)]
 pub struct Key {
     text: String,
@@ -84,7 +84,7 @@ impl Key {
             return;
         }
         if self.text.len() > MAX_LEN {
-            // Said by `finish`; the rest of a long value was not even written.
+            // `finish` reports the length. The encoder has not written the rest of a long value.
         } else if written.is_err() {
             self.error = Some(format!("the `Display` of `<{name}>` returned an error"));
         } else if self.text.len() == before {
@@ -104,7 +104,7 @@ impl Key {
     }
 }
 
-/// Refuses an empty key, one that is too long, and one that could be leasehold's own.
+/// Refuses a key that is empty, too long, or could be leasehold's own.
 pub(crate) fn check(key: String) -> Result<String, LockError> {
     let reason = if key.is_empty() {
         "it is empty; name what is locked, such as `order:42`".to_owned()
@@ -125,8 +125,12 @@ fn invalid(key: &str, reason: String) -> LockError {
     }
 }
 
-/// `value` as a placeholder of a key template inserts it: percent-encoded where it would change the key's structure. For keys that
-/// are built by hand and must be those of an annotated function.
+/// `value` as the placeholder of a key template inserts it: percent-encoded where it would change
+/// the key's structure. For keys that are built by hand and must equal those of an annotated
+/// function.
+///
+/// A text that would be longer than 512 bytes is cut just after that limit. A key with it is
+/// refused as too long.
 ///
 /// ```
 /// let key = format!("order:{}", leasehold::encode("a:b"));
@@ -134,12 +138,13 @@ fn invalid(key: &str, reason: String) -> LockError {
 /// ```
 pub fn encode(value: impl fmt::Display) -> String {
     let mut text = String::new();
-    // An error can only come from the value's own `Display`; what it wrote until then is all there is.
+    // The error is of the value's own `Display`, or says that the text is too long for a key. The
+    // text ends there.
     let _ = write!(Encoder(&mut text), "{value}");
     text
 }
 
-/// Writes a value as it is, up to a little over the limit.
+/// Writes a value as it is, and stops after the piece that passes [`MAX_LEN`].
 struct Limited<'a>(&'a mut String);
 
 impl fmt::Write for Limited<'_> {
@@ -153,7 +158,8 @@ impl fmt::Write for Limited<'_> {
     }
 }
 
-/// Writes a value with the characters that structure a key percent-encoded.
+/// Writes a value with the characters that structure a key percent-encoded, and stops just after
+/// [`MAX_LEN`].
 struct Encoder<'a>(&'a mut String);
 
 impl fmt::Write for Encoder<'_> {
@@ -292,7 +298,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-        /// Different values never give the same key, whatever the values and whichever separator stands between.
+        /// Different values never give the same key, whichever separator stands between them.
         #[test]
         fn encoding_is_injective(
             pairs in prop::collection::vec((tricky(), tricky()), 1..4),
@@ -304,7 +310,8 @@ mod tests {
             }
         }
 
-        /// One text that is cut at different separators gives different keys: random pairs hardly ever meet.
+        /// One text that is cut at different separators gives different keys. Random pairs hardly
+        /// ever meet.
         #[test]
         fn a_value_ends_where_its_separator_is(
             parts in prop::collection::vec("[a%:{}]{1,2}", 3..6),

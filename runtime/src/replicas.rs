@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use crate::error::LockError;
 
-/// How many of the server's replicas must have confirmed an acquisition or a renewal before it counts; see
-/// [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).
+/// How many of the server's replicas must have confirmed an acquisition or a renewal before it
+/// counts. See [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// Every replica: as many as the pool has ever seen connected to its server at once, and at least one. A replica that
-    /// is gone for good is asked for until the pool is connected anew.
+    /// Every replica: the largest number that the pool has seen connected to its server at once,
+    /// and at least one. A replica that is gone for good counts until the pool is connected anew.
     All,
-    /// At least so many. With zero the server's own answer is enough.
+    /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),
 }
 

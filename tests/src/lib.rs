@@ -1,5 +1,5 @@
-//! The harness of leasehold's behaviour tests: real servers, real processes, a network that can be
-//! made to fail, and an oracle that says whether two holders overlapped.
+//! The harness of leasehold's behaviour tests: real servers, real processes, a network with faults,
+//! and an oracle that says whether two holders overlapped.
 //!
 //! | module | noun |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`server_clock`] | the clock of such a process, which a test sets |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
-//! | [`cluster`] | masters and replicas of a Redis Cluster, slots on their way, and a node that is cut off |
+//! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
 //! | [`brand`] | servers of other makers and versions |
 //! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
@@ -15,13 +15,13 @@
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`earlier_version`] | a process of version 0.1.0, which meets the present version |
 //! | [`transfer`] | money that is moved between accounts, for locks on two keys |
-//! | [`probe`] | who looks at a key, apart from the code under test |
+//! | [`probe`] | a look at a key, apart from the code under test |
 //! | [`load`] | callers that contend while something goes wrong |
-//! | [`recorder`] | who saw two bodies in one lock, within one process |
+//! | [`recorder`] | finds two bodies in one lock, within one process |
 //! | [`oracle`] | the same for many processes, with every promise, from a file |
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
-//! | [`blocked`] | a runtime none of whose workers can run anything |
-//! | [`lateness`] | how late this machine wakes threads, which delays are judged against |
+//! | [`blocked`] | a runtime with all workers blocked |
+//! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |

@@ -46,15 +46,16 @@ async fn section(
 }
 
 impl Load {
-    /// How long the lock of a caller lasts that is not renewed.
+    /// The ttl of a caller's lock, which is not renewed.
     pub const TTL: Duration = Duration::from_secs(6);
 
-    /// One of its keys as it is on the wire, in the usual namespace.
+    /// A caller's key as it is on the wire, in the usual namespace.
     pub fn wire_key(number: u64) -> String {
         format!("lock:{}", leasehold::encode(name(number)))
     }
 
-    /// So many callers on each pool share so many keys; a section lasts at most `longest`, which is below 6 s.
+    /// Starts callers on each pool, which share `keys` keys. A section lasts at most `longest`,
+    /// which is below 6 s.
     pub fn start(
         pools: &[LockPool],
         callers: u64,
@@ -88,7 +89,7 @@ impl Load {
         self.shared.unavailable.load(Ordering::Relaxed)
     }
 
-    /// What was recorded. Lets all callers finish first.
+    /// Lets all callers finish, and returns what was recorded.
     ///
     /// # Panics
     ///
@@ -112,8 +113,8 @@ impl Ended {
         &self.0.recorder
     }
 
-    /// How many pairs of sections a store that replicates asynchronously let in together: they overlap, or their grants crossed. `what` is said
-    /// beside it.
+    /// How many pairs of sections a store that replicates asynchronously let in at the same time.
+    /// They overlap, or their grants crossed. `what` is printed with the numbers.
     ///
     /// # Panics
     ///
@@ -136,8 +137,9 @@ impl Ended {
     }
 }
 
-/// Whether two masters can have given these: the later body has the lesser fence, from a lease that was asked for before the earlier body ended.
-/// One server never lets that happen; of two, each counts its fences on.
+/// Whether two masters can have granted these: the later body has the lesser fence, from a lease
+/// that was requested before the earlier body ended. One server never lets that happen; of two,
+/// each counts its own fences.
 fn grants_crossed(earlier: &Section, later: &Section) -> bool {
     let asked = later.deadline.saturating_sub(clock::micros(Load::TTL));
     later.fence < earlier.fence && asked < earlier.end()
@@ -167,7 +169,7 @@ mod tests {
     use super::{Load, Section, grants_crossed};
     use crate::clock;
 
-    /// A section of a lease that was asked for at that moment.
+    /// A section of a lease that was requested at `asked`.
     fn section(asked: u64, fence: u64, entered: u64, left: u64) -> Section {
         Section {
             key: "k".to_owned(),

@@ -1,4 +1,4 @@
-//! Who looks at a key, apart from the code under test.
+//! A look at a key, apart from the code under test.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use leasehold::{LockError, LockGuard, LockPool};
 
 /// Sees whether a key is locked, from any thread, blocking.
 pub trait Probe: Send + Sync {
-    /// Whether somebody holds `key`.
+    /// Whether a holder has `key`.
     fn exists(&self, key: &str) -> bool;
 
     /// Takes `key` as another holder would, for `ttl`. `false` when it is held.
     fn take(&self, key: &str, ttl: Duration) -> bool;
 
-    /// Whether what [`take`](Self::take) took is still there, untouched.
+    /// Whether the lock that [`take`](Self::take) took is still there, untouched.
     fn untouched(&self, key: &str) -> bool;
 
     /// Puts another holder's lock over the present one, against all conventions.
@@ -21,7 +21,7 @@ pub trait Probe: Send + Sync {
         unimplemented!("`{key}` cannot be stolen for {ttl:?} in this store")
     }
 
-    /// Gives back what [`take`](Self::take) took.
+    /// Releases the lock that [`take`](Self::take) took.
     fn give_back(&self, key: &str);
 }
 
@@ -32,7 +32,8 @@ enum Ask {
     GiveBack(String),
 }
 
-/// Looks into a `memory://` store: a key exists when a second pool on the same store cannot take it.
+/// Looks into a `memory://` store: a key exists when a second pool on the same store cannot take
+/// it.
 ///
 /// It works on a thread of its own, so that destructors that run on a runtime can ask.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ fn serve(url: &str, asked: &Receiver<(Ask, Sender<bool>)>) {
         let mut taken: Vec<LockGuard> = Vec::new();
         while let Ok((ask, reply)) = asked.recv() {
             let answer = answer(&pool, &mut taken, ask).await;
-            // Whoever asked may have given up.
+            // The asking thread may have given up.
             let _ = reply.send(answer);
         }
     });

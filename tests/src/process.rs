@@ -8,15 +8,15 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// Kills process `$1` and removes the folder `$2` once standard input ends: that is, when the test
-/// process is gone, were it by SIGKILL.
+/// Kills process `$1` and removes the folder `$2` once standard input ends. That is when the test
+/// process is gone, even by SIGKILL.
 const LEASH: &str = r#"read -r _; kill -9 "$1" 2>/dev/null; [ -z "$2" ] || rm -rf "$2""#;
 
-/// A process that was told to stop stands still within this.
+/// How long a process may take to stand still after it is told to stop.
 const STILL: Duration = Duration::from_secs(5);
 
-/// A child process on a leash: killed by its id when this is dropped, and by a watching shell when
-/// the test process dies without dropping anything.
+/// A child process on a leash. It is killed by its id when this is dropped, and by a watching shell
+/// when the test process dies without dropping anything.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -59,11 +59,11 @@ impl Leashed {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// Stops the process where it is (SIGSTOP), and waits until it stands still: on a busy machine its threads may run on for
-    /// some milliseconds after the signal.
+    /// Stops the process where it is (SIGSTOP), and waits until it stands still. On a busy machine
+    /// its threads may run on for some milliseconds after the signal.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // One that has ended stands still as well, and is never reported as stopped.
+        // A process that has ended stands still as well, and is never reported as stopped.
         wait::try_until(STILL, || {
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
             let stopped = waitid(WaitId::Pid(self.pid()), options);
@@ -78,7 +78,7 @@ impl Leashed {
 
     /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        // The leash goes first: it must not fire at an id that is free again.
+        // The leash goes first: it must not kill a process that has reused the id.
         let _ = self.leash.kill();
         let _ = self.leash.wait();
         let _ = self.child.kill();

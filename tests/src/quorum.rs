@@ -9,7 +9,7 @@ use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 use crate::wait;
 
-/// What the store adds to the longest ttl before a node votes.
+/// The time that the store adds to the longest ttl before a node votes.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Independent masters.
@@ -20,7 +20,7 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// As many new servers, too young to vote.
+    /// Starts `count` servers, too young to vote.
     ///
     /// # Panics
     ///
@@ -33,14 +33,14 @@ impl Quorum {
         }
     }
 
-    /// As many servers that vote on locks of `ttl` and below.
+    /// Starts `count` servers, and waits until they vote on locks of `ttl` and below.
     pub fn older_than(count: usize, ttl: Duration) -> Self {
         let nodes = Self::young(count);
         nodes.grow_older_than(ttl);
         nodes
     }
 
-    /// Waits until all are older than a lock of `ttl` can be, by their own count.
+    /// Waits until all servers are older than a lock of `ttl` can be, by their own count.
     ///
     /// # Panics
     ///
@@ -61,12 +61,12 @@ impl Quorum {
         }
     }
 
-    /// Their URL. Nobody uses a longer ttl than what each test asks for.
+    /// The URL of the nodes. No call uses a longer ttl than what each test asks for.
     pub fn url(&self) -> String {
         self.url_with("max_ttl=100ms")
     }
 
-    /// Their URL with other options.
+    /// The URL of the nodes with other options.
     pub fn url_with(&self, options: &str) -> String {
         url(self.servers.iter().map(Server::address), options)
     }
@@ -97,13 +97,13 @@ pub fn url(addresses: impl IntoIterator<Item = SocketAddr>, options: &str) -> St
     )
 }
 
-/// On how many nodes `key` is.
+/// How many nodes have `key`.
 pub fn count(probes: &[RedisProbe], key: &str) -> usize {
     let there = probes.iter().filter(|probe| probe.get(key).is_some());
     there.count()
 }
 
-/// The locks that are left on the nodes with keys that begin like this.
+/// The keys left on the nodes that begin with `prefix`.
 pub fn left(probes: &[RedisProbe], prefix: &str) -> Vec<String> {
     let pattern = format!("lock:{prefix}*");
     let keys = probes.iter().flat_map(|probe| probe.keys(&pattern));

@@ -1,4 +1,5 @@
-//! The oracle: told by every body when it enters and leaves, it says whether two ever overlapped.
+//! The oracle inside one process. Every body tells it when it enters and leaves, and it says
+//! whether two ever overlapped.
 //!
 //! It knows nothing of the lock store. All stamps are of [`clock::now`], which all processes share.
 
@@ -63,7 +64,8 @@ impl Recorder {
         Self::default()
     }
 
-    /// A body begins. The section ends when the returned value is dropped, so put it into the body.
+    /// Notes that a body begins. The section ends when the returned value is dropped, so put it
+    /// into the body.
     pub fn enter(&self, key: &str, fence: Option<u64>, deadline: u64) -> Inside<'_> {
         Inside {
             recorder: self,
@@ -123,7 +125,7 @@ impl Recorder {
     }
 }
 
-/// A body that is running. It has left when this is dropped.
+/// A running body. Dropping this notes that it has left.
 #[derive(Debug)]
 #[must_use]
 pub struct Inside<'a> {

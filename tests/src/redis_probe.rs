@@ -49,14 +49,14 @@ impl RedisProbe {
         }
     }
 
-    /// All keys get this prefix, as the pool under test gives it: `lock:`.
+    /// Gives all keys this prefix, as the pool under test does: `lock:`.
     #[must_use]
     pub fn namespace(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.namespace);
         self
     }
 
-    /// Whether a server answers there: with anything but "still loading".
+    /// Whether a server answers there, with anything but "still loading".
     pub fn answers(url: &str) -> bool {
         connect(url).is_ok_and(|mut connection| {
             let reply: RedisResult<String> = cmd("PING").query(&mut connection);
@@ -84,7 +84,8 @@ impl RedisProbe {
         self.run(cmd("GET").arg(self.name(key)))
     }
 
-    /// What a holder wrote there; `None` too while the lock is being handed to the next.
+    /// The value that a holder wrote there. `None` too while the lock is being handed to the next
+    /// process.
     ///
     /// # Panics
     ///
@@ -119,7 +120,7 @@ impl RedisProbe {
         reply.is_some()
     }
 
-    /// `SET key value PX ttl`: what somebody does who breaks the convention.
+    /// `SET key value PX ttl`: what a client does that breaks the convention.
     pub fn overwrite(&self, key: &str, value: &str, ttl: Duration) {
         let mut set = cmd("SET");
         set.arg(self.name(key)).arg(value);
@@ -148,7 +149,7 @@ impl RedisProbe {
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        // A test that failed while it asked says so itself.
+        // A test that failed while it used the connection says so itself.
         self.connection
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -162,7 +163,7 @@ pub struct Value {
     pub token: String,
     /// The fence.
     pub fence: u64,
-    /// Who holds it.
+    /// The holder.
     pub owner: String,
 }
 

@@ -3,7 +3,8 @@
 use std::env;
 use std::process::Command;
 
-/// Fails if `test` of this program does not fail with `bug`: then it would not see the mistake that it is there for.
+/// Fails if `test` of this program does not fail with `bug`: then the test would not find the
+/// mistake that it is there for.
 ///
 /// # Panics
 ///

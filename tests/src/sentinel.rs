@@ -14,13 +14,14 @@ use crate::server::{self, Folder, Server, ServerOptions, free_port};
 use crate::tls::Certificates;
 use crate::wait;
 
-/// What the Sentinels call the master.
+/// The Sentinels' name for the master.
 pub const MASTER: &str = "shop";
 
-/// How long things may take that depend on several processes finding each other.
+/// How long a change may take that needs several processes to find each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For how long a master must be silent to be given up. Long enough that a busy machine causes no fail-over.
+/// How long a master must be silent before it counts as down. Long enough that a busy machine
+/// causes no fail-over.
 const DOWN_AFTER_MS: u32 = 1_000;
 
 /// How the servers and the Sentinels are configured.
@@ -38,14 +39,14 @@ impl Setup {
         Self::default()
     }
 
-    /// The servers ask for one password and the Sentinels for another.
+    /// Servers ask for one password and Sentinels for another.
     pub fn passwords(mut self, server: &str, sentinel: &str) -> Self {
         self.server_password = Some(server.to_owned());
         self.sentinel_password = Some(sentinel.to_owned());
         self
     }
 
-    /// Servers and Sentinels speak TLS with each other, and with clients that have a certificate, too.
+    /// Servers and Sentinels speak TLS with each other, and with clients, which need a certificate.
     pub fn tls(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(Arc::new(certificates));
         self
@@ -65,7 +66,8 @@ impl Setup {
         }
     }
 
-    /// Starts one master, two replicas and three Sentinels, and waits until they all know each other.
+    /// Starts one master, two replicas and three Sentinels, and waits until they all know each
+    /// other.
     ///
     /// # Panics
     ///
@@ -110,7 +112,7 @@ impl Setup {
         panic!("redis-server --sentinel does not start")
     }
 
-    /// `None` when somebody was faster with the port.
+    /// `None` when another process was faster with the port.
     fn try_sentinel(&self, master: &Server) -> Option<Sentinel> {
         let (folder, port) = (Folder::new(), free_port());
         let tls_port = self.certificates.as_ref().map(|_| free_port());
@@ -173,7 +175,7 @@ impl Setup {
 #[derive(Debug)]
 struct Sentinel {
     process: Leashed,
-    /// In plain text.
+    /// The port for plain text.
     port: u16,
     tls_port: Option<u16>,
     password: Option<String>,
@@ -188,7 +190,7 @@ impl Sentinel {
         }
     }
 
-    /// A field of what it says of the master.
+    /// A field of the Sentinel's answer about the master.
     fn field(&self, name: &str) -> Option<String> {
         let probe = RedisProbe::connect(&self.url());
         let reply: Vec<String> = probe
@@ -213,12 +215,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// With nothing special.
+    /// Starts a deployment without options.
     pub fn start() -> Self {
         Setup::new().start()
     }
 
-    /// `redis-sentinel://…` or `rediss-sentinel://…` of all Sentinels, with the passwords if there are any.
+    /// `redis-sentinel://…` or `rediss-sentinel://…` of all Sentinels, with the passwords if there
+    /// are any.
     pub fn url(&self) -> String {
         let ports = self.running_sentinels();
         let hosts = ports.map(|one| format!("127.0.0.1:{}", one.tls_port.unwrap_or(one.port)));
@@ -254,7 +257,7 @@ impl Deployment {
             .expect("the master that the Sentinels name runs")
     }
 
-    /// The servers that run, without the master.
+    /// The running servers, without the master.
     pub fn replicas(&self) -> impl Iterator<Item = &Server> {
         let master = self.named();
         let running = self.servers.iter().flatten();
@@ -271,8 +274,8 @@ impl Deployment {
         sentinels.next().expect("a Sentinel runs").master()
     }
 
-    /// Kills the master (SIGKILL) and waits until all Sentinels name another; gives the dead one, to be started
-    /// again.
+    /// Kills the master (SIGKILL) and waits until all Sentinels name another. Returns the dead one,
+    /// to be started again.
     ///
     /// # Panics
     ///
@@ -330,7 +333,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When none of ours runs there.
+    /// When no server of the deployment runs there.
     pub fn pause(&self, port: u16) {
         self.on(port).pause();
     }
@@ -339,7 +342,7 @@ impl Deployment {
     ///
     /// # Panics
     ///
-    /// When none of ours runs there.
+    /// When no server of the deployment runs there.
     pub fn resume(&self, port: u16) {
         self.on(port).resume();
     }
@@ -357,7 +360,7 @@ impl Deployment {
         }
     }
 
-    /// Stops one Sentinel where it is: connections to it are taken and nothing answers.
+    /// Stops one Sentinel where it is: it accepts connections and answers nothing.
     pub fn pause_sentinel(&self) {
         if let Some(sentinel) = self.running_sentinels().last() {
             sentinel.process.pause();
@@ -378,7 +381,7 @@ impl Deployment {
         let others = self.running_sentinels().count() - 1;
         wait::until("replicas and Sentinels find each other", PATIENCE, || {
             let knows = |name: &str, count: usize| {
-                // The dead are counted too.
+                // Dead replicas are counted too.
                 let told = |one: &Sentinel| one.field(name)?.parse::<usize>().ok();
                 self.running_sentinels().all(|one| told(one) >= Some(count))
             };
@@ -388,7 +391,7 @@ impl Deployment {
         });
     }
 
-    /// How many replicas the master sees in step.
+    /// How many replicas in step the master sees.
     fn in_step(&self) -> usize {
         let info: String = self.master().probe().run(cmd("INFO").arg("replication"));
         info.matches("state=online").count()

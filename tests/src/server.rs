@@ -17,8 +17,8 @@ use crate::wait;
 
 /// How long a server may take from its start to its first answer.
 const START: Duration = Duration::from_secs(15);
-/// Below the range that systems take client ports from, so that a restarting server finds its port
-/// free, and a client that retries it cannot connect to itself.
+/// Below the range that systems take client ports from. So a restarting server finds its port free,
+/// and a client that retries it cannot connect to itself.
 const FIRST_PORT: u32 = 15_000;
 const PORTS: u32 = 15_000;
 
@@ -39,19 +39,19 @@ impl ServerOptions {
         Self::default()
     }
 
-    /// Another program than the usual one.
+    /// Runs another program than the usual one.
     pub fn program(mut self, program: &Path) -> Self {
         self.program = Some(program.to_owned());
         self
     }
 
-    /// Another clock than the system's.
+    /// Runs with another clock than the system's.
     pub fn clock(mut self, clock: &ServerClock) -> Self {
         self.clock = Some(clock.clone());
         self
     }
 
-    /// `--name value …` on the command line.
+    /// Adds `--name value …` to the command line.
     pub fn option(mut self, name: &str, values: &[&str]) -> Self {
         self.arguments.push(format!("--{name}"));
         let values = values.iter().map(|value| (*value).to_owned());
@@ -65,30 +65,30 @@ impl ServerOptions {
         self.option("requirepass", &[password])
     }
 
-    /// How many databases there are.
+    /// Sets how many databases there are.
     pub fn databases(self, count: u32) -> Self {
         self.option("databases", &[&count.to_string()])
     }
 
-    /// At most so many bytes, and an error to whoever wants more.
+    /// Limits the memory to so many bytes; a request for more gets an error.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.option("maxmemory", &[&bytes.to_string()])
             .option("maxmemory-policy", &["noeviction"])
     }
 
-    /// Every write is on disk before it is answered.
+    /// Syncs every write to disk before the answer.
     pub fn append_only(self) -> Self {
         self.option("appendonly", &["yes"])
             .option("appendfsync", &["always"])
     }
 
-    /// A replica of `primary`.
+    /// Makes the server a replica of `primary`.
     pub fn replica_of(self, primary: &Server) -> Self {
         let port = primary.announced_port().to_string();
         self.option("replicaof", &["127.0.0.1", &port])
     }
 
-    /// TLS as well, on a port of its own, which is the one that other servers are told of.
+    /// Adds TLS, on a port of its own, which is the port that other servers are told of.
     pub fn tls(self, certificates: &Certificates) -> Self {
         let port = free_port();
         let settings = certificates.settings(port);
@@ -99,7 +99,8 @@ impl ServerOptions {
         options
     }
 
-    /// A node that may join a cluster; where it hears of the others.
+    /// Makes the server a node that may join a cluster. Returns the port on which it hears the
+    /// other nodes.
     pub fn cluster_node(self) -> (Self, u16) {
         let bus = free_port();
         let options = self
@@ -129,7 +130,7 @@ impl ServerOptions {
         panic!("redis-server does not start:\n{}", folder.log());
     }
 
-    /// Runs `redis-server`; `None` when it ends at once, so when somebody was faster with the port.
+    /// Runs `redis-server`. `None` when it ends at once: another process was faster with the port.
     fn spawn(&self, port: u16, folder: &Path) -> Option<Leashed> {
         let log = fs::File::create(folder.join("log")).expect("a log file can be made");
         let program = self.program.as_ref().map(OsString::from);
@@ -167,12 +168,12 @@ impl ServerOptions {
     }
 }
 
-/// What is run as a server: `LEASEHOLD_TEST_SERVER`, or `redis-server`.
+/// The program of a server: `LEASEHOLD_TEST_SERVER`, or `redis-server`.
 pub(crate) fn program() -> OsString {
     std::env::var_os("LEASEHOLD_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-/// As a part of a URL.
+/// Encodes a part of a URL.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -202,7 +203,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with nothing special.
+    /// Starts a server without options.
     pub fn start() -> Self {
         ServerOptions::new().start()
     }
@@ -237,7 +238,7 @@ impl Server {
         RedisProbe::connect(&self.url())
     }
 
-    /// What it says it is, `master` or `slave`; nothing while it does not answer.
+    /// The server's role by its own account, `master` or `slave`; nothing while it does not answer.
     pub fn role(&self) -> Option<String> {
         let probe = RedisProbe::try_connect(&self.url())?;
         let info: String = probe.try_run(redis::cmd("INFO").arg("replication")).ok()?;
@@ -246,7 +247,7 @@ impl Server {
         Some(role.trim().to_owned())
     }
 
-    /// The number of the process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.running().id()
     }
@@ -261,7 +262,7 @@ impl Server {
         self.running().resume();
     }
 
-    /// Kills it (SIGKILL); what was not on disk is gone.
+    /// Kills the server (SIGKILL). Writes that were not on disk are gone.
     pub fn kill(&mut self) {
         let killed = self.process.take().map(|process| process.id());
         if let (Some(process), Some(_)) = (killed, &self.options.clock) {
@@ -295,7 +296,7 @@ impl Drop for Server {
     }
 }
 
-/// A folder of a server's own, removed with it.
+/// A folder for one server, removed with it.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -324,7 +325,7 @@ impl Drop for Folder {
     }
 }
 
-/// A port that nobody listens on now. Tests that run at the same time start at different places.
+/// A port without a listener now. Tests that run at the same time start at different places.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now()

@@ -1,6 +1,6 @@
 //! The clock of a server, which a test sets forward and back.
 //!
-//! `libfaketime` is loaded into the server and adds the offset that a file names to the time of the
+//! `libfaketime` is loaded into the server, and adds the offset in a file to the time of the
 //! system. Clocks that only count, as the server's own timers use them, go on as they are.
 
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::server::Folder;
 
-/// What a server is started with, to be given to
+/// A clock for a server, to be given to
 /// [`ServerOptions::clock`](crate::server::ServerOptions::clock).
 #[derive(Debug, Clone)]
 pub struct ServerClock {
@@ -34,13 +34,14 @@ impl ServerClock {
         clock
     }
 
-    /// Shows the time of the system and so many seconds, from now on.
+    /// Shows the time of the system plus `seconds`, from now on.
     ///
     /// # Panics
     ///
     /// When the file cannot be written.
     pub fn set(&self, seconds: i64) {
-        // Under another name first: the server reads the file each time that it looks at its clock.
+        // Written under another name first: the server reads the file each time that it reads its
+        // clock.
         let next = self.folder.path().join("next");
         fs::write(&next, format!("{seconds:+}\n")).expect("the clock can be set");
         fs::rename(&next, self.folder.path().join("offset")).expect("the clock can be set");
@@ -65,16 +66,16 @@ impl Default for ServerClock {
     }
 }
 
-/// Removes what `libfaketime` leaves of a process that was killed.
+/// Removes the files that `libfaketime` leaves of a killed process.
 pub(crate) fn clean_up(process: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
-        // It may have been another version, which leaves nothing.
+        // Another version of the library may have run, which leaves nothing.
         let _ = fs::remove_file(format!("/dev/shm/{name}_{process}"));
     }
 }
 
-/// What is loaded into the server. The allocator is that of libc: jemalloc asks for the time before
-/// `libfaketime` can tell it.
+/// The libraries to load into the server. The allocator is that of libc: jemalloc asks for the time
+/// before `libfaketime` can tell it.
 fn libraries() -> String {
     let asked = Command::new("faketime")
         .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])

@@ -39,7 +39,7 @@ impl Store {
         }
     }
 
-    /// A pool of its own, as another process has one.
+    /// A pool of its own, as another process would have.
     ///
     /// # Panics
     ///

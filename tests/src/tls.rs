@@ -50,20 +50,20 @@ impl Authority {
         }
     }
 
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for `name`, a host name or an address.
+    /// Issues a certificate for `name`, a host name or an address.
     ///
     /// # Panics
     ///
-    /// When the name is none.
+    /// When `name` is neither.
     pub fn issue(&self, name: &str) -> Identity {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        // Without a name of its own it would look like its authority.
+        // Without a name of its own the certificate would look like its authority's.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
         Identity {
@@ -76,12 +76,12 @@ impl Authority {
 /// A server with one port for TLS and one without.
 #[derive(Debug)]
 pub struct TlsServer {
-    /// It.
+    /// The server.
     pub server: Server,
     _certificates: Certificates,
 }
 
-/// What a server or a Sentinel proves itself with, and whom it trusts, in files.
+/// The files of a server or a Sentinel: its certificate, its key, and the authority that it trusts.
 #[derive(Debug)]
 pub struct Certificates {
     /// The paths of certificate, key and authority.
@@ -139,7 +139,7 @@ impl TlsServer {
         Self::start_with(authority, name, ServerOptions::new())
     }
 
-    /// The same, configured further.
+    /// The same, with further options.
     ///
     /// # Panics
     ///
@@ -148,7 +148,7 @@ impl TlsServer {
         Self::with(authority, name, "no", options)
     }
 
-    /// One that takes only clients with a certificate of the same authority.
+    /// Starts a server that takes only clients with a certificate of the same authority.
     ///
     /// # Panics
     ///

@@ -1,6 +1,8 @@
-//! Money that is moved between accounts: it is all there at the end only if each move has both of its accounts for itself.
+//! Money that is moved between accounts. The sum at the end is right only if each move has both of
+//! its accounts for itself.
 //!
-//! A move reads two balances, and writes both later with one command, so that a process that is killed has made its move or has not.
+//! A move reads two balances, and writes both later with one command. So a killed process has made
+//! its move or has not.
 
 use redis::cmd;
 
@@ -8,7 +10,7 @@ use crate::redis_probe::RedisProbe;
 
 /// How many accounts there are.
 pub const ACCOUNTS: u64 = 20;
-/// What each begins with.
+/// The balance of each account at the start.
 pub const START: i64 = 1_000;
 
 const MOVES: &str = "bank:moves";
@@ -19,7 +21,7 @@ pub struct Bank {
     store: RedisProbe,
 }
 
-/// Two accounts and what was on them.
+/// Two accounts and their balances before a move.
 #[derive(Debug)]
 pub struct Balances {
     from: (u64, i64),
@@ -51,7 +53,7 @@ impl Bank {
         }
     }
 
-    /// Writes what both have after the move; a move within one account changes nothing.
+    /// Writes both balances after the move; a move within one account changes nothing.
     pub fn move_from(&self, before: &Balances, amount: i64) {
         let Balances { from, to } = before;
         if from.0 != to.0 {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockPool, LockPoolBuilder};
 
-/// How often a condition is looked at.
+/// The time between two looks at a condition.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Waits until `condition` holds, at most `limit`, and says how long it took.
+/// Waits until `condition` holds, at most `limit`, and returns how long it took.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -
     }
 }
 
-/// As [`until`], for the caller that has an answer to the limit: `None`.
+/// Like [`until`], for a caller that handles the limit: `None`.
 pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option<Duration> {
     let started = Instant::now();
     loop {
@@ -37,7 +37,7 @@ pub fn try_until(limit: Duration, mut condition: impl FnMut() -> bool) -> Option
     }
 }
 
-/// As [`until`], without blocking the runtime between two looks.
+/// Like [`until`], without blocking the runtime between two looks.
 ///
 /// # Panics
 ///
@@ -53,7 +53,8 @@ pub async fn until_async(what: &str, limit: Duration, mut condition: impl FnMut(
     }
 }
 
-/// Runs `future`, which must end within `limit`: a promise that is broken by silence would hang its test.
+/// Runs `future`, which must end within `limit`. Without the limit, a promise that is broken by
+/// silence would hang its test.
 ///
 /// # Panics
 ///
@@ -63,7 +64,8 @@ pub async fn within<F: Future>(what: &str, limit: Duration, future: F) -> F::Out
     ended.unwrap_or_else(|_| panic!("{what}: did not end within {limit:?}"))
 }
 
-/// Starts `future`, which must not end at once, before this returns: the order of calls is the order in which they began.
+/// Starts `future`, which must not end at once, before this returns. So the order of calls is the
+/// order in which they began.
 ///
 /// # Panics
 ///
@@ -78,7 +80,8 @@ pub async fn started<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Connects; a busy machine may miss a short time-out, so there are further tries for half a minute.
+/// Connects; a busy machine may miss a short time-out, so there are further tries for half a
+/// minute.
 ///
 /// # Panics
 ///

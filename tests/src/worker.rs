@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::Leashed;
 use crate::recorder::Section;
 
-/// What a worker is to do. It is the worker's only argument, as JSON.
+/// The job of a worker: its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The store.
@@ -30,7 +30,7 @@ pub struct Job {
 /// What happens inside the lock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Scenario {
-    /// Once: stays inside until a line comes over standard input, and tells of every poll.
+    /// Once: stays inside until a line comes over standard input, and reports every poll.
     Hold,
     /// Many times: adds one to the number in a file by reading it, sleeping, and writing it back.
     Count {
@@ -41,28 +41,29 @@ pub enum Scenario {
         /// How long to sleep in between, in microseconds.
         pause_us: u64,
     },
-    /// Until killed: so many tasks take the lock again and again, without a pause.
+    /// Until killed: `tasks` tasks take the lock again and again, without a pause.
     Busy {
         /// How many tasks.
         tasks: u32,
         /// How long each stays inside, in microseconds.
         stay_us: u64,
     },
-    /// Moves money between the accounts in the store, each move under the locks of both of its accounts, until all processes together
-    /// have made so many moves. See [`transfer`](crate::transfer).
+    /// Moves money between the accounts in the store, each move under the locks of both of its
+    /// accounts. Ends when all processes in sum have made `moves` moves. See
+    /// [`transfer`](crate::transfer).
     Transfer {
         /// How many tasks.
         tasks: u32,
         /// How many moves.
         moves: u64,
-        /// Where the choice of accounts begins.
+        /// The seed of the choice of accounts.
         seed: u64,
     },
-    /// Takes no lock: calls `init_from_env` and tells the outcome.
+    /// Takes no lock: calls `init_from_env` and reports the outcome.
     InitFromEnv,
 }
 
-/// What a worker tells, one JSON object a line on standard output. Stamps are of
+/// A worker's report, one JSON object a line on standard output. Stamps are of
 /// [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -80,8 +81,9 @@ pub enum Event {
     },
     /// The body is polled.
     Poll {
-        /// When this poll of the whole task began, before it came to the lock's gate. A process that is
-        /// stopped in the middle of a poll finishes that poll later; no lock can prevent that.
+        /// When this poll of the whole task began, before it reached the lock's gate. A process
+        /// that is stopped in the middle of a poll finishes that poll later; no lock can prevent
+        /// that.
         began: u64,
         /// When the body was reached.
         at: u64,
@@ -204,7 +206,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the worker is through, well or not.
+    /// Waits until the worker has ended, well or not.
     #[track_caller]
     pub fn wait_end(&mut self, limit: Duration) -> Event {
         self.wait_for("the worker ends", limit, |event| {
@@ -220,12 +222,12 @@ impl Worker {
         }
     }
 
-    /// All that the worker has told and that was waited for.
+    /// All events that were waited for.
     pub fn seen(&self) -> &[Event] {
         &self.seen
     }
 
-    /// The sections that the seen events tell of, for the [`Recorder`](crate::recorder::Recorder).
+    /// The sections of the seen events, for the [`Recorder`](crate::recorder::Recorder).
     pub fn sections(&self, key: &str) -> Vec<Section> {
         let mut sections: Vec<Section> = Vec::new();
         for event in &self.seen {

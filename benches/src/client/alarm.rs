@@ -1,7 +1,7 @@
 //! A timer of the system that the runtime hears of as it hears of a socket.
 //!
-//! tokio's own counts in whole milliseconds, which is longer than what is measured. An arrival that
-//! comes by this one costs the runtime what a request from the network costs it: a return from its
+//! tokio's own timer counts in whole milliseconds, which is longer than what is measured. An
+//! arrival by this timer costs the runtime what a request from the network costs: a return from its
 //! poll.
 
 use std::io;
@@ -34,14 +34,14 @@ impl Alarm {
         Ok(Self(timer))
     }
 
-    /// Waits until `stamp`; not at all if it has passed.
+    /// Waits until `stamp`; returns at once if it has passed.
     pub(super) async fn until(&self, stamp: u64) -> io::Result<()> {
         while clock::now() < stamp {
             let once = Itimerspec {
                 it_interval: timespec(0),
                 it_value: timespec(stamp),
             };
-            // It forgets an earlier expiry, which therefore need not be read.
+            // This forgets an earlier expiry, which therefore need not be read.
             timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
             self.0.readable().await?.clear_ready();
         }
@@ -54,7 +54,7 @@ fn timespec(stamp: u64) -> Timespec {
     Timespec::try_from(std::time::Duration::from_nanos(stamp)).unwrap_or_default()
 }
 
-/// Elsewhere tokio's timer has to do.
+/// Systems other than Linux use tokio's timer.
 #[cfg(not(target_os = "linux"))]
 pub(super) struct Alarm;
 

@@ -1,9 +1,8 @@
-//! When requests come that know nothing of each other: a Poisson process, the same for the same
-//! seed.
+//! The times of independent requests: a Poisson process, the same for the same seed.
 
 use leasehold_tests::random::Random;
 
-/// The stamps at which requests are due, without an end.
+/// An endless sequence of the stamps at which requests are due.
 pub(super) struct Arrivals {
     random: Random,
     mean_ns: f64,
@@ -11,7 +10,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many a second on average, from `start` on.
+    /// `per_second` arrivals a second on average, from `start` on.
     pub(super) fn new(start: u64, per_second: u32, seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -68,9 +67,9 @@ mod tests {
         values.sum::<f64>() / f64::from(COUNT)
     }
 
-    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process: their spread
-    /// is their mean, and of three of them two are below it. The bounds are 5 standard errors of
-    /// what is estimated.
+    /// Fails if the rate is wrong, or if the gaps are not those of a Poisson process. There the
+    /// spread is the mean, and two of three gaps are below it. The bounds are 5 standard errors of
+    /// the estimate.
     #[test]
     fn arrivals_come_at_the_rate_and_at_random() {
         for seed in 1..=5 {

@@ -1,4 +1,4 @@
-//! A task that has nothing to do with locks and shares the runtime with those that do.
+//! A task without locks that shares the runtime with the tasks that take locks.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::histogram;
 use crate::clock;
 use crate::contestants::Fault;
 
-/// How long it sleeps each time.
+/// How long the bystander sleeps each time.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// How late it ran whenever it had slept, in nanoseconds: at first until `from`, then again and
-/// again until `to`. On a runtime that never gets to it the first sleep is the only one, and its
-/// lateness the answer.
+/// How late the bystander ran after each sleep, in nanoseconds. It first sleeps until `from`, then
+/// again and again until `to`. A runtime that never polls it leaves one sleep, and its
+/// lateness is the result.
 pub(super) async fn lateness(from: u64, to: u64) -> Result<Histogram<u64>, Fault> {
     let alarm = Alarm::new()?;
     let mut late = histogram()?;

@@ -1,4 +1,4 @@
-//! Many leases that are kept renewed, and how late each renewal is.
+//! Leases that a client keeps renewed, and how late each renewal is.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::record::{self, Record};
 const TICKS: u32 = 330;
 
 pub(super) async fn run<K: Keeps>(keeper: K, plan: &Plan) -> Result<Report, Fault> {
-    // Before the client is ready: how long it takes is not measured.
+    // Before the client is ready: the time that taking needs is not measured.
     let leases = take(Arc::new(keeper), plan).await?;
     let start = super::start().await?;
     let from = start + clock::nanos(plan.warmup());
@@ -67,14 +67,14 @@ fn share(count: u32, parts: u32, part: u32) -> std::ops::Range<u32> {
 #[derive(Default)]
 struct Watched {
     records: Vec<Record>,
-    /// Leases that were not held any more.
+    /// Leases that were lost before the end.
     lost: u64,
-    /// The CPU time of the looks that began in the window. It is no part of what renewing takes.
+    /// The CPU time of the looks that began in the window. It is no part of the cost of renewing.
     looking_ns: u64,
 }
 
-/// Looks at every lease just often enough to see each renewal once. A record's `asked` is when the renewal was due, `entered` when it was
-/// sent.
+/// Looks at every lease just often enough to see each renewal once. A record's `asked` is when the
+/// renewal was due, `entered` when it was sent.
 async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     let interval = clock::nanos(plan.ttl() / 3);
     let end = from + clock::nanos(plan.window());
@@ -101,7 +101,8 @@ async fn watch<L: Kept>(leases: &[L], plan: &Plan, from: u64) -> Watched {
     watched
 }
 
-/// The renewal between two looks, if there was one. Two readings of one stamp differ by some nanoseconds.
+/// The renewal between two looks, if there was one. Two readings of one stamp differ by some
+/// nanoseconds.
 fn renewal(task: usize, last: u64, sent: u64, interval: u64) -> Option<Record> {
     (sent.saturating_sub(last) > interval / 10).then(|| Record {
         task: task as u64,

@@ -1,9 +1,10 @@
-//! A client process: one contestant at work, as the harness tells it.
+//! A client process: one contestant at work, on the harness's command.
 //!
-//! Every language's client speaks the same: it connects, prints `ready`, reads `go START` (a stamp
-//! of `CLOCK_MONOTONIC`), works from START to the end of warm-up and window, writes its records to
-//! the file and prints one JSON object, `{"lost": N, "errors": [...], "bytes": N or null}`. An open
-//! loop writes no records: what it has measured is in that object.
+//! Clients of every language use one protocol. The client connects, prints `ready`, and reads `go
+//! START`, where START is a stamp of `CLOCK_MONOTONIC`. It works from START to the end of warm-up
+//! and window. Then it writes its records to the file and prints one JSON object, `{"lost": N,
+//! "errors": [...], "bytes": N or null}`. An open loop writes no records: its results are in that
+//! object.
 
 mod alarm;
 mod arrivals;
@@ -34,18 +35,18 @@ use crate::contestants::{Contestant, Fault, Keeps, Locks};
 use crate::plan::{Plan, Work};
 use crate::setup::Runtime;
 
-/// How many errors are worth telling.
+/// How many errors a client reports.
 const ERRORS: usize = 5;
 
-/// What a client says at its end.
+/// What a client reports at its end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Waiters that were never served.
     pub(crate) lost: u64,
-    /// CPU time in the window that was spent on looking at what is measured.
+    /// CPU time in the window that the client spent on reading what is measured.
     #[serde(default)]
     pub(crate) looking_ns: u64,
-    /// What went wrong, a few of them.
+    /// What went wrong, at most [`ERRORS`] texts.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
     /// The memory that each lease or waiter needs.
@@ -55,13 +56,13 @@ pub(crate) struct Report {
     pub(crate) open_loop: Option<OpenLoop>,
 }
 
-/// Runs `contestant`, which is one of the Rust ones.
+/// Runs `contestant`, a Rust one.
 pub(crate) fn main(contestant: Contestant, plan: &Plan) -> Result<(), Fault> {
     let runtime = runtime(plan.runtime)?;
     let report = runtime.block_on(work(contestant, plan))?;
     println!("{}", serde_json::to_string(&report)?);
     io::stdout().flush()?;
-    // Whoever still waits is not waited for.
+    // Waiters that are left are not waited for.
     runtime.shutdown_background();
     Ok(())
 }

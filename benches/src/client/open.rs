@@ -1,8 +1,7 @@
-//! Pairs that are asked for when they are due, however slow the answers to earlier ones are.
+//! Pairs that start when they are due, however slow the answers to earlier ones are.
 //!
-//! What a pair takes counts from the moment at which it was due. So an answer that is late, or a
-//! runtime that does not get to asking, counts for all that were due meanwhile, and not for the one
-//! request that saw it.
+//! The time of a pair counts from the moment at which it was due. So a late answer, or a runtime
+//! that does not start a request, counts for every pair that was due meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +28,7 @@ pub(crate) struct OpenLoop {
     /// CPU time of the process for each pair, from the first that ended in the window to the first
     /// that ended behind it.
     pub(crate) cpu_ns: Option<u64>,
-    /// How late a task ran that shares the runtime.
+    /// How late a task that shares the runtime ran.
     pub(crate) bystander_p99_ns: u64,
 }
 
@@ -38,8 +37,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     let (under_way, mut none_under_way) = mpsc::channel(1);
     let load = Load::new(locks, plan, start)?;
     let to = load.to;
-    // Behind the window, under the same load: what it costs to wake it is no part of what a pair
-    // costs.
+    // Behind the window, under the same load: waking the bystander is no part of a pair's cost.
     let end = to + clock::nanos(plan.window() / 3);
     let watching = tokio::spawn(bystander::lateness(to, end));
     let arriving = tokio::spawn(arrive(
@@ -116,10 +114,11 @@ impl<L: Locks> Load<L> {
 struct Tally {
     /// From due to released, of the pairs that were due in the window.
     spans: Histogram<u64>,
-    /// Pairs that ended, ever and in the window.
+    /// How many pairs ended, in all and in the window.
     served: u64,
     ended: u64,
-    /// As the first pair ended in the window, and as the first ended behind it.
+    /// The process's usage when the first pair ended in the window, and when the first ended behind
+    /// it.
     before: Option<Usage>,
     after: Option<Usage>,
     errors: Vec<String>,
@@ -166,7 +165,7 @@ impl Tally {
     }
 }
 
-/// What the process has used, and how many pairs had ended by then.
+/// The CPU time that the process has used, and how many pairs had ended by then.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: u64,
@@ -182,7 +181,7 @@ impl Usage {
     }
 }
 
-/// Starts each pair when it is due, with a key of its own, and says how many there were.
+/// Starts each pair when it is due, with a key of its own. Returns how many there were.
 async fn arrive<L: Locks>(
     load: Arc<Load<L>>,
     plan: Plan,

@@ -12,8 +12,8 @@ use crate::contestants::{Fault, Locks};
 use crate::plan::Plan;
 use crate::record::{self, Record};
 
-/// What a task has done. Shared, because a task that is never served cannot hand it over; nobody else asks before
-/// the end, so the lock is free whenever the task takes it.
+/// The sections of a task. Shared, because a task that is never served cannot return it. No other
+/// task uses the lock before the end, so it is free whenever the task takes it.
 type Log = Arc<Mutex<Vec<Record>>>;
 
 pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
@@ -38,7 +38,7 @@ pub(super) async fn run<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, 
     Ok(report)
 }
 
-/// Waits until all tasks have ended; those that have not after `limit` are lost.
+/// Waits until all tasks have ended; a task that has not after `limit` is lost.
 async fn settle(mut tasks: JoinSet<Result<(), Fault>>, limit: Duration) -> Report {
     let mut report = Report::default();
     let ended = timeout(limit, async {
@@ -71,7 +71,7 @@ struct Task<L> {
 }
 
 impl<L: Locks> Task<L> {
-    /// Until `end`; or until the lock cannot be had.
+    /// Runs sections until `end`, or until the lock cannot be had.
     async fn run(self, end: u64) -> Result<(), Fault> {
         let key = self.plan.key(self.number);
         loop {
@@ -101,7 +101,7 @@ impl<L: Locks> Task<L> {
     }
 }
 
-/// The body: when it began and when it ended.
+/// The body. Returns when it began and when it ended.
 async fn section(length: Duration) -> (u64, u64) {
     let entered = clock::now();
     if !length.is_zero() {

@@ -1,4 +1,5 @@
-//! How much memory a held lease and a waiting caller need: what the process grows by, divided by their number.
+//! How much memory a held lease and a waiting caller need: the growth of the process, divided by
+//! their number.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::plan::Plan;
 
 /// How many callers wait for one key; below the default bound of a queue.
 const WAITERS: u32 = 900;
-/// How many requests are on their way at once, so that their buffers do not count.
+/// How many requests are in flight at once, so that their buffers do not count.
 const AT_ONCE: u32 = 100;
-/// After this all that is on its way has arrived.
+/// By then all requests in flight have been answered.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Taken before the first weighing, so that what all leases share is there.
+/// Taken before the first weighing, so that the memory that all leases share is there.
 const BEFORE: u32 = 500;
 
 /// Bytes for each held lease, its renewal included.

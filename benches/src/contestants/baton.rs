@@ -1,7 +1,9 @@
-//! No lock, but what passing one on among processes takes with the crate redis: it goes round in turn, by a message of the server that is confirmed by
-//! one request, after as many sections as a process may have in a row. There is no lease, no ttl, no loss and no fence, and
-//! nothing is promised when a process ends. It is a measure for locks that keep those rules, and no lower bound: a client that reads its
-//! socket itself may need less.
+//! No lock: the cost of handing one from process to process in a ring, with the crate redis.
+//!
+//! After a bounded number of sections a process publishes a message for the next one. One request
+//! to the server confirms the message. There is no lease, no ttl, no loss and no fence, and nothing
+//! is promised when a process ends. It is a measure for locks that keep those rules, and no lower
+//! bound: a client that reads its socket itself may need less.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,13 +16,13 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use super::{Fault, Locks};
 use crate::plan::Plan;
 
-/// The processes, in the order in which they came.
+/// The processes, in the order of their start.
 const RING: &str = "baton:ring";
 
-/// The sections of a turn: one, and 16 to which the lock is passed on.
+/// The sections of a process in a row: one, and 16 hand-overs inside the process.
 const TURN: u32 = 17;
 
-/// One process's place in the ring.
+/// One process of the ring.
 pub(crate) struct Baton {
     shared: Arc<Shared>,
     begun: OnceCell<()>,
@@ -29,17 +31,17 @@ pub(crate) struct Baton {
 struct Shared {
     connection: MultiplexedConnection,
     name: String,
-    /// The others, beginning with the next, and whether this process is the first.
+    /// The other processes, beginning with the next, and whether this process is the first.
     ring: OnceCell<(Vec<String>, bool)>,
     place: Mutex<Place>,
 }
 
 #[derive(Default)]
 struct Place {
-    /// What is left of this process's turn.
+    /// How many sections this process may still begin in a row.
     left: u32,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// Whether it is here and nobody is inside, as there is nobody to pass it to.
+    /// Set while this process keeps the ring because no task is inside and no other process runs.
     idle: bool,
 }
 
@@ -70,11 +72,11 @@ impl Baton {
     }
 }
 
-/// Takes the turns of this process.
+/// Takes each turn of which this process is told.
 async fn listen(shared: Arc<Shared>, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
     while let Some(push) = pushes.recv().await {
         if push.kind == PushKind::Message && shared.confirm().await.is_ok() {
-            // An error ends the turns of all, which is reported as waiters that were lost.
+            // An error ends the ring; the harness then reports lost waiters.
             let _ = shared.take_turn().await;
         }
     }
@@ -85,7 +87,7 @@ impl Shared {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asked for when the work has begun: by then all processes have come.
+    /// Read when the work has begun: by then all processes have registered.
     async fn ring(&self) -> Result<&(Vec<String>, bool), Fault> {
         let load = async || {
             let mut connection = self.connection.clone();
@@ -98,7 +100,7 @@ impl Shared {
         self.ring.get_or_try_init(load).await
     }
 
-    /// The first begins.
+    /// The first process begins.
     async fn begin(&self) -> Result<(), Fault> {
         if self.ring().await?.1 {
             self.take_turn().await?;
@@ -117,14 +119,15 @@ impl Shared {
         self.go_on().await
     }
 
-    /// The next of this process; where there is none, or the turn is over, the next process.
+    /// Wakes the next task of this process. If there is none, or the turn is over, tells the next
+    /// process.
     async fn go_on(&self) -> Result<(), Fault> {
         if self.next_of_own() {
             return Ok(());
         }
         let mut connection = self.connection.clone();
         for other in &self.ring().await?.0 {
-            // Nobody hears where a process has ended.
+            // A process that has ended has no subscriber.
             let heard: u32 = connection.publish(other, "").await?;
             if heard > 0 {
                 return Ok(());
@@ -151,7 +154,7 @@ impl Shared {
         false
     }
 
-    /// Where the others have ended, those who come are let in at once.
+    /// When the other processes have ended, a task that comes is let in at once.
     fn wake(&self) {
         let mut place = self.place();
         if place.idle

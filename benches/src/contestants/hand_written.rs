@@ -1,5 +1,5 @@
-//! What a careful developer writes by hand: `SET NX PX` with a random value, compare-and-delete, and a task for
-//! each lock that renews it, on one multiplexed connection.
+//! What a careful developer writes by hand, on one multiplexed connection: `SET NX PX` with a
+//! random value, compare-and-delete, and a renewing task for each lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,8 @@ pub(crate) struct HandWritten {
 impl HandWritten {
     pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let client = redis::Client::open(plan.url.as_str())?;
-        // The default gives a command half a second, which a row that loads the server on purpose can exceed.
+        // The default gives a command half a second, which a row that loads the server on purpose
+        // can exceed.
         let config =
             redis::AsyncConnectionConfig::new().set_response_timeout(Some(plan.patience()));
         let connection = client
@@ -54,7 +55,7 @@ impl HandWritten {
         Ok(answer.map(|_| token))
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub(crate) async fn give_back(&self, key: &str, token: &str) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
         let mut release = self.delete.key(key);

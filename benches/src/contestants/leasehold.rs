@@ -19,7 +19,7 @@ pub(crate) struct Leasehold {
 }
 
 impl Leasehold {
-    /// On all masters of the plan as a quorum, or on the first alone.
+    /// Connects to all masters of the plan as a quorum, or to the first alone.
     pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
         let masters: Vec<&str> = plan.masters().collect();
         let url = match masters[..] {
@@ -50,7 +50,7 @@ impl Leasehold {
     }
 }
 
-/// The URL of a quorum of servers that have a URL each.
+/// The URL of a quorum, from the URLs of its servers.
 fn quorum(masters: &[&str]) -> String {
     let hosts = masters.iter().map(|url| {
         let host = url.strip_prefix("redis://").unwrap_or(url);
@@ -80,7 +80,7 @@ impl Keeps for Leasehold {
 }
 
 impl Kept for LockGuard {
-    /// The deadline: it lies a constant span after the send time.
+    /// The deadline, which is a constant span after the send time.
     fn sent(&self) -> Option<u64> {
         let remaining = self.remaining();
         (!remaining.is_zero()).then(|| clock::now() + clock::nanos(remaining))

@@ -1,4 +1,4 @@
-//! Who is measured. Each one takes a lock, runs a body inside it, and gives the lock back.
+//! The contestants. Each one takes a lock, runs a body inside it, and releases the lock.
 
 pub(crate) mod baton;
 pub(crate) mod distributed_lock;
@@ -13,13 +13,13 @@ use std::future::Future;
 
 use clap::ValueEnum;
 
-/// Somebody who is measured.
+/// A contestant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Contestant {
     /// This project.
     Leasehold,
-    /// This project as it was: the program of an earlier build, as `--against` names it.
+    /// An earlier build of this project: the program that `--against` names.
     LeaseholdBefore,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
@@ -32,7 +32,7 @@ pub(crate) enum Contestant {
     Rslock,
     /// The crate distributed-lock.
     DistributedLock,
-    /// No lock: what passing one on among processes takes with the crate redis.
+    /// No lock: the cost of handing one from process to process with the crate redis.
     Baton,
     /// Redisson, Java.
     Redisson,
@@ -42,7 +42,7 @@ pub(crate) enum Contestant {
     NodeRedlock,
     /// redis-py, Python.
     RedisPy,
-    /// No lock and no server: what the harness itself takes in an open loop.
+    /// No lock and no server: the harness's own cost in an open loop.
     Nothing,
     /// Takes no lock at all: the checks must find it out.
     #[value(hide = true)]
@@ -50,7 +50,7 @@ pub(crate) enum Contestant {
     /// Forgets a waiter: the checks must find it out.
     #[value(hide = true)]
     SeededLoss,
-    /// Blocks the thread now and then: all that is due meanwhile must be seen to be late.
+    /// Blocks the thread now and then: the pairs that are due meanwhile must be seen to be late.
     #[value(hide = true)]
     SeededStall,
     /// Computes while other tasks wait: its CPU and their wait must be seen.
@@ -59,7 +59,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// Whether it takes part only when it is asked for, in any row.
+    /// Whether the contestant takes part only when it is asked for, in any row.
     pub(crate) fn is_control(self) -> bool {
         matches!(
             self,
@@ -71,7 +71,7 @@ impl Contestant {
         )
     }
 
-    /// The folder of its program, if that is in another language.
+    /// The folder of the contestant's program, if that is in another language.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
             Self::Redisson => Some("redisson"),
@@ -111,7 +111,7 @@ pub(crate) trait Keeps: Send + Sync + 'static {
     /// A lock that is kept renewed.
     type Lease: Kept;
 
-    /// Takes `key` and keeps it.
+    /// Takes `key` and keeps it renewed.
     fn keep(&self, key: &str) -> impl Future<Output = Result<Self::Lease, Fault>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Contestants with a fault, so that the checks are checked.
+//! Contestants with a fault, which the harness must find.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Fault, Locks};
 use crate::clock;
 
-/// Each how many calls [`SeededStall`] blocks its thread, and for how long.
+/// [`SeededStall`] blocks its thread in one of so many calls, for this long.
 const STALL_EACH: u64 = 20;
 const STALL: Duration = Duration::from_millis(80);
 /// What [`SeededSpin`] computes in each call: more than one thread can do at 200 calls a second.
@@ -75,7 +75,7 @@ impl Locks for SeededOverlap {
     }
 }
 
-/// Serves one at a time, but never calls the hundredth waiter.
+/// Serves one waiter at a time, but never serves the hundredth.
 #[derive(Default)]
 pub(crate) struct SeededLoss {
     calls: AtomicU64,

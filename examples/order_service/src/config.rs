@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
-/// A small shop over HTTP. The lock store comes from `LEASEHOLD_URL`: `redis://127.0.0.1/` for any number
-/// of processes, `memory://` for one.
+/// A small shop over HTTP. The lock store comes from `LEASEHOLD_URL`: `redis://127.0.0.1/` for any
+/// number of processes, `memory://` for one.
 #[derive(Debug, Parser)]
 #[command(name = "order_service")]
 pub(crate) struct Config {
@@ -29,7 +29,8 @@ pub(crate) struct Config {
     #[arg(value_parser = stocked_item)]
     pub(crate) items: Vec<(String, u32)>,
 
-    /// How many milliseconds the payment provider takes to answer; a double click is faster than a second
+    /// How many milliseconds the payment provider takes to answer; a double click is faster than a
+    /// second
     #[arg(long, default_value = "1000", value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(crate) payment_ms: Duration,
 }

@@ -56,8 +56,8 @@ impl Db {
 
     /// Records a sale and the stock after it, both or neither.
     ///
-    /// The `fence` must be that of the lock under which the stock was read: a writer whose lease has ended
-    /// meanwhile finds a newer one in the row, and nothing is written.
+    /// The `fence` must be that of the lock under which the stock was read. A writer whose lease
+    /// has ended meanwhile finds a newer fence in the row, and nothing is written.
     pub(crate) async fn record_sale(
         &self,
         order_id: &str,

@@ -12,12 +12,13 @@ use serde_json::json;
 /// Everything that a handler can answer other than success.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// 409 with `Retry-After` while somebody else holds the lock, 503 while the lock store cannot serve.
+    /// 409 with `Retry-After` while another call holds the lock, 503 while the lock store cannot
+    /// serve.
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("the item is in great demand; try again in a second")]
     Busy,
-    #[error("this request took too long and others were served meanwhile; nothing was sold")]
+    #[error("this request took too long and another one was served meanwhile; nothing was sold")]
     TooLate,
     #[error("`{0}` is sold out")]
     SoldOut(String),
@@ -36,7 +37,7 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            // The key is made of what the client sent: an empty id, or one that is far too long.
+            // The key is made of the client's input: an empty id, or one that is far too long.
             Self::Lock(LockError::InvalidKey { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,

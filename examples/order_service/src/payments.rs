@@ -1,7 +1,7 @@
 //! The payment provider, played by a pause and a table of its calls.
 //!
-//! The table has no unique key on purpose: it shows how often the provider was asked. Give a real provider
-//! the order's id as its idempotency key too.
+//! The table has no unique key on purpose: it shows how often the provider was asked. Give a real
+//! provider the order's id as its idempotency key too.
 
 use std::time::Duration;
 

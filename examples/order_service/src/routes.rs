@@ -20,8 +20,8 @@ pub(crate) struct Shop {
     pub(crate) payments: Payments,
 }
 
-/// An order as the client sends it. The client chooses the id and sends the same one again when it is
-/// not sure that its first try arrived.
+/// An order as the client sends it. The client chooses the id, and sends the same one again when it
+/// is not sure that its first try arrived.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewOrder {
     id: String,
@@ -48,9 +48,10 @@ pub(crate) fn router(shop: Shop) -> Router {
 
 /// Makes an order once, however often it is sent and to whichever process.
 ///
-/// Three things work together: the lock answers a second click *while the first is being processed*
-/// (409), the look into the table answers one that comes *later* (200, the first result), and the primary
-/// key of the table refuses what should never get so far.
+/// Three things work together:
+/// - the lock answers a second click *while the first is being processed* (409),
+/// - the look into the table answers a *later* click (200, the first result),
+/// - the primary key of the table refuses a duplicate that gets past both.
 #[distributed_lock(key = "order:<order.id>", ttl = "10s", watchdog)]
 async fn create_order(
     State(shop): State<Shop>,

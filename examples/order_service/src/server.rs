@@ -25,7 +25,8 @@ pub(crate) enum StartError {
     Serve(#[from] std::io::Error),
 }
 
-/// Serves until SIGTERM or ctrl-c, then lets requests in flight finish and releases what is still locked.
+/// Serves until SIGTERM or ctrl-c, then lets requests in flight finish and releases what is still
+/// locked.
 pub(crate) async fn run(config: Config) -> Result<(), StartError> {
     leasehold::init_from_env().await?;
     let db = Db::open(&config.database, &config.items)
@@ -49,7 +50,7 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
         .with_graceful_shutdown(stop)
         .await?;
 
-    // The engine that renews and releases locks ends with the process, so it is told first.
+    // The engine renews and releases locks and ends with the process, so it is told first.
     let report = leasehold::shutdown(Duration::from_secs(5)).await;
     println!(
         "stopped: {} locks released, {} still held, {} unconfirmed",

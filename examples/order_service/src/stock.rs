@@ -1,4 +1,4 @@
-//! The stock: what is sold was there.
+//! The stock: a sold item was there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +9,9 @@ use crate::error::ApiError;
 
 /// Sells one item: reads the stock, and records the sale together with the new stock.
 ///
-/// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still end while this
-/// process is asleep (a suspended machine, a long pause); then another buyer has been served, the fence in
-/// the row is newer than ours, and the database refuses our late write.
+/// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still
+/// end while this process is asleep (a suspended machine, a long pause). Then another buyer has
+/// been served, the fence in the row is newer than ours, and the database refuses our late write.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
     let item = look(db, sku).await?;
@@ -28,7 +28,8 @@ pub(crate) async fn look(db: &Db, sku: &str) -> Result<Item, ApiError> {
     }
 }
 
-/// To a buyer in the queue, "somebody else has the lock" means "try again", not "you have done this already".
+/// To a buyer in the queue, "another call has the lock" means "try again", not "you have done this
+/// already".
 fn too_busy<T>(error: LockError) -> Result<T, ApiError> {
     if error.is_contention() {
         Err(ApiError::Busy)

@@ -36,7 +36,7 @@ impl TwoServices {
         }
     }
 
-    /// Waits until somebody holds the lock of order 42.
+    /// Waits until a request holds the lock of order 42.
     fn wait_until_42_is_processed(&self) {
         let probe = self.redis.probe();
         let locked = || probe.get("lock:order:42").is_some();

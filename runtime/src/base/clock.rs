@@ -3,8 +3,8 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds on a monotonic clock that counts suspend, but not what a hypervisor
-/// pauses.
+/// A point in time: nanoseconds on a monotonic clock. The clock counts suspend, but not the time
+/// for which a hypervisor pauses the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Instant(u64);
 
@@ -20,7 +20,7 @@ impl Instant {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time from `earlier` to this; zero if this is not later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -93,7 +93,7 @@ fn system_nanos() -> u64 {
     nanos(start.elapsed() + Duration::from_secs(1))
 }
 
-/// The earlier of two that there may be.
+/// The earlier of two optional times.
 pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

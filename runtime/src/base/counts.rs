@@ -1,11 +1,11 @@
-//! What has been counted, until the reporter thread hands it on to the program's recorder.
+//! Counts of events, until the reporter thread hands them on to the program's recorder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::LockError;
 
-/// What can be counted.
+/// The events that are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Granted,
@@ -33,33 +33,33 @@ const ALL: [Count; 10] = [
     Count::Unconfirmed,
 ];
 
-/// What has been counted and not been handed on.
+/// Counts that the reporter thread has not handed on yet.
 static COUNTED: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 
-/// Whether the reporter thread looks for counts.
+/// Whether the reporter thread looks for counts at intervals.
 static LOOKED_FOR: AtomicBool = AtomicBool::new(false);
 
-/// How often in a row the reporter thread has found nothing.
+/// How many looks in a row have found nothing.
 static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
 
-/// After so many such looks it sleeps until something is counted.
+/// After this many such looks the reporter thread sleeps until the next count.
 const LAST_LOOK: u64 = 20;
 
-/// Counts once. Whether the reporter thread has to be asked to look: it hands counts on only after
-/// it was asked, or is told by [`not_asked`] that it was not.
+/// Counts one event. Returns whether the caller must ask the reporter thread to look. The caller
+/// calls [`not_asked`] if it could not ask. Until then no count is handed on.
 pub(crate) fn add(count: Count) -> bool {
-    // Before the look at the flag: the reporter thread takes the flag back before its last look
-    // here.
+    // Count first, then read the flag: the reporter thread clears the flag before its last look.
     COUNTED[count as usize].fetch_add(1, Ordering::SeqCst);
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
-/// The reporter thread could not be asked. The next count asks again.
+/// The caller could not ask the reporter thread. The next count asks again.
 pub(crate) fn not_asked() {
     LOOKED_FOR.store(false, Ordering::SeqCst);
 }
 
-/// On the reporter thread: hands on what has been counted. Whether it is to look again soon.
+/// Hands on what has been counted; runs on the reporter thread. Returns whether the thread must
+/// look again soon.
 pub(crate) fn tell_counts() -> bool {
     let found = ALL.into_iter().filter(|count| hand_on(*count)).count();
     if 0 < found {
@@ -67,18 +67,18 @@ pub(crate) fn tell_counts() -> bool {
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
-        // What is counted after this asks for a look. What came before it is seen here.
+        // A count from here on asks for a look. An earlier count is seen here.
         let late = ALL.into_iter().filter(|count| hand_on(*count)).count();
         return 0 < late && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true
 }
 
-/// Whether there was anything to hand on of it.
+/// Hands on the count of one event. Returns whether there was any.
 fn hand_on(count: Count) -> bool {
     let times = COUNTED[count as usize].swap(0, Ordering::SeqCst);
     if 0 < times {
-        // A recorder that panics costs this count, and not the others.
+        // If the recorder panics, only this count is lost.
         let _ = catch_unwind(AssertUnwindSafe(|| count.tell(times)));
     }
     0 < times

@@ -1,4 +1,4 @@
-//! Keys as the store knows them, and maps by them.
+//! Keys as the store knows them, and maps by these keys.
 
 use std::collections::HashMap;
 #[cfg(any(feature = "redis", feature = "__test", test))]
@@ -10,31 +10,34 @@ use std::sync::Arc;
 
 use once_cell::sync::Lazy;
 
-/// Callers choose keys, so they are hashed as the standard library's maps do it: nobody can make many fall together.
+/// The keyed hash of the standard library's maps. Callers choose the keys, and must not be able to
+/// make many of them collide.
 static HASHES: Lazy<RandomState> = Lazy::new(RandomState::new);
 
-/// A key on the server, namespace included, with its hash: on the way of one lock from the call to its release the engine looks for it in
-/// a dozen maps, and to hash it each time took a sixth of all that a call on `memory://` costs.
+/// A key on the server, namespace included, with its cached hash.
+///
+/// The engine looks a lock's key up in a dozen maps between the call and its release. Hashing it
+/// each time took a sixth of a call on `memory://`.
 #[derive(Clone)]
 pub(crate) struct FullKey {
     text: Arc<str>,
     hash: u64,
-    /// Where the name begins that callers know it by.
+    /// Where the name begins that callers give.
     name_at: usize,
 }
 
-/// A map by such a key.
-pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Known>>;
+/// A map by full key.
+pub(crate) type KeyMap<V> = HashMap<FullKey, V, BuildHasherDefault<Prehashed>>;
 
-/// A set of such keys.
+/// A set of full keys.
 #[cfg(any(feature = "redis", feature = "__test", test))]
-pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Known>>;
+pub(crate) type KeySet = HashSet<FullKey, BuildHasherDefault<Prehashed>>;
 
-/// Keys up to this length are put together without memory for that.
+/// Keys up to this length are built on the stack.
 const SHORT: usize = 128;
 
 impl FullKey {
-    /// The key on the server of what callers know as `name`.
+    /// The key on the server for the name that callers give.
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         let colon = if namespace.is_empty() { "" } else { ":" };
         let parts = [namespace, colon, name];
@@ -42,7 +45,7 @@ impl FullKey {
         let len = name_at + name.len();
         let mut short = [0; SHORT];
         let text = short.get_mut(..len).and_then(|short| {
-            // As long as the parts are together.
+            // `short` is exactly as long as the parts together.
             let mut rest = &mut *short;
             for part in parts {
                 let (this, next) = rest.split_at_mut(part.len());
@@ -58,9 +61,9 @@ impl FullKey {
         }
     }
 
-    /// The key as callers know it.
+    /// The name that callers give.
     pub(crate) fn name(&self) -> &str {
-        // Of a key that is put together it is the last part, of any other the whole.
+        // For a key from `new` this is the last part, for any other the whole text.
         &self.text[self.name_at..]
     }
 }
@@ -122,11 +125,11 @@ impl fmt::Display for FullKey {
     }
 }
 
-/// Takes a number that is a hash already.
+/// A hasher for values that bring their hash along.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Known(u64);
+pub(crate) struct Prehashed(u64);
 
-impl Hasher for Known {
+impl Hasher for Prehashed {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }

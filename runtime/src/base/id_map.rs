@@ -1,30 +1,31 @@
-//! Maps by numbers that this process counts up itself.
+//! Maps by ids that this process counts up itself.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by such a number. Nobody else chooses its keys, so it need not guard against chosen ones, which is what makes
-/// the standard hasher slow: it was a twelfth of the engine's time.
+/// A map by id. Only this process chooses the ids, so the hasher need not guard against chosen
+/// ones. That guard makes the standard hasher slow: it took a twelfth of the engine's time.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
-/// Spreads numbers, and leaves sixteen that follow each other together: what was asked for together is renewed together, and is found
-/// with fewer looks at memory that no cache holds.
+/// Spreads ids over a map, and keeps sixteen consecutive ids together. Locks that were asked for at
+/// once are renewed at once. The engine then finds them with fewer cache misses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spread(u64);
 
-/// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4: multiplicative hashing).
+/// 2^64 divided by the golden ratio: multiplicative hashing (Knuth, The Art of Computer
+/// Programming, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// So many numbers are left together.
-const PLACES: u64 = 16;
+/// How many consecutive ids stay together.
+const BLOCK: u64 = 16;
 
 impl Hasher for Spread {
     fn write_u64(&mut self, number: u64) {
         let number = self.0 ^ number;
-        let (block, place) = (number >> PLACES.trailing_zeros(), number % PLACES);
-        // A map takes the last bits for the place, and compares the first before it looks at the number itself.
-        self.0 = (block.wrapping_mul(GOLDEN) << PLACES.trailing_zeros() | place)
-            ^ place.rotate_right(PLACES.trailing_zeros());
+        let (block, offset) = (number >> BLOCK.trailing_zeros(), number % BLOCK);
+        // A map takes its bucket from the low bits. It compares the high bits before the ids.
+        self.0 = (block.wrapping_mul(GOLDEN) << BLOCK.trailing_zeros() | offset)
+            ^ offset.rotate_right(BLOCK.trailing_zeros());
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -57,10 +58,10 @@ mod tests {
     #[test]
     fn sixteen_that_follow_each_other_lie_together() {
         let hash = |number| BuildHasherDefault::<Spread>::default().hash_one(OpId(number));
-        for first in [0, PLACES, 1000 * PLACES] {
-            let places: Vec<_> = (first..first + PLACES).map(|id| hash(id) & 0xfff).collect();
+        for first in [0, BLOCK, 1000 * BLOCK] {
+            let places: Vec<_> = (first..first + BLOCK).map(|id| hash(id) & 0xfff).collect();
             assert!(
-                places.is_sorted() && places[0] + PLACES - 1 == places[15],
+                places.is_sorted() && places[0] + BLOCK - 1 == places[15],
                 "{places:?}"
             );
         }

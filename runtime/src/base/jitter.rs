@@ -1,8 +1,8 @@
-//! Spreads retries, so that clients that failed together do not come back together.
+//! Spreads retries: clients that failed at the same time must not retry at the same time.
 
 use std::time::Duration;
 
-/// A small generator (xorshift64*); it decides nothing that must not be guessed.
+/// A small generator (xorshift64*). Not for values that must not be guessed.
 #[derive(Debug)]
 pub(crate) struct Jitter(u64);
 

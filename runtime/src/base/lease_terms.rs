@@ -1,8 +1,9 @@
 //! The arithmetic of a lease. Pure: spans and points in time, no clock.
 //!
-//! A lease is counted from `sent`, the moment just before its request was handed to the transport: the
-//! server starts the key's ttl later than that, so ours ends first. The server's clock may run 1 % fast
-//! against ours and its ttl is rounded to milliseconds: that is what `drift` allows for.
+//! A lease is counted from `sent`, the moment just before its request was handed to the transport.
+//! The server starts the key's ttl later than that, so the lease ends here first. `drift` allows
+//! for two errors. The server's clock may run 1 % fast against ours, and the server rounds its ttl
+//! to milliseconds.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use crate::error::LockError;
 pub(crate) const MIN_TTL: Duration = Duration::from_millis(100);
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The shortest time between renewals; more often would only load the store.
+/// The shortest time between renewals. More frequent renewals would only load the store.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest that one renewal or release may take before it is tried again.
+/// The longest that one renewal or release may take before the engine tries it again.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// How long a lock stays after its holder is done, or what is wrong with that.
+/// Checks how long a lock is to stay after its holder is done.
 pub(crate) fn check_hold(hold: Duration) -> Result<Duration, LockError> {
     if (Duration::from_millis(1)..=MAX_TTL).contains(&hold) {
         return Ok(hold);
@@ -28,17 +29,17 @@ pub(crate) fn check_hold(hold: Duration) -> Result<Duration, LockError> {
     )))
 }
 
-/// A ttl and what follows from it.
+/// A ttl, and the times that follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The ttl in nanoseconds: for each renewal it is divided several times.
+    /// The ttl in nanoseconds, because each renewal divides it several times.
     nanos: u64,
 }
 
 const MILLI: u64 = 1_000_000;
 
 impl Terms {
-    /// The terms of `ttl`, or what is wrong with it.
+    /// The terms of `ttl`, or an error that says which ttls are possible.
     pub(crate) fn new(ttl: Duration) -> Result<Self, LockError> {
         if (MIN_TTL..=MAX_TTL).contains(&ttl) {
             let nanos = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
@@ -53,23 +54,25 @@ impl Terms {
         Duration::from_nanos(self.nanos)
     }
 
-    /// How much earlier than the server we let a lease end, in nanoseconds.
+    /// How much earlier than the server this process lets a lease end, in nanoseconds.
     fn drift(self) -> u64 {
         self.nanos / 100 + 2 * MILLI
     }
 
-    /// The time between giving up and the end, in which the body is told and dropped.
+    /// The time from [`soft`](Self::soft) to [`hard`](Self::hard), in which the body is told and
+    /// dropped.
     fn margin(self) -> Duration {
         let margin = (self.nanos / 20).max(50 * MILLI).min(self.nanos / 4);
         Duration::from_nanos(margin)
     }
 
-    /// The end of a lease confirmed by a request sent at `sent`: at and after it the body is not polled.
+    /// The deadline of a lease that was confirmed by a request sent at `sent`. From then on the
+    /// gate does not poll the body.
     pub(crate) fn hard(self, sent: Instant) -> Instant {
         sent + Duration::from_nanos(self.nanos.saturating_sub(self.drift()))
     }
 
-    /// When to give up on renewing and tell the body.
+    /// When the engine gives up renewing, and tells the body.
     pub(crate) fn soft(self, sent: Instant) -> Instant {
         self.hard(sent) - self.margin()
     }
@@ -79,7 +82,7 @@ impl Terms {
         self.ttl() / 3
     }
 
-    /// Refuses a renewal interval that would come too late.
+    /// Refuses a renewal interval that is too short, or that ends too late.
     pub(crate) fn check_interval(self, interval: Duration) -> Result<(), LockError> {
         let latest = self.soft(Instant::ZERO).since(Instant::ZERO);
         if MIN_INTERVAL <= interval && interval < latest {
@@ -92,7 +95,7 @@ impl Terms {
         )))
     }
 
-    /// How long one renewal or release may take before it is tried again.
+    /// How long one renewal or release may take before the engine tries it again.
     pub(crate) fn attempt(self) -> Duration {
         (self.ttl() / 10).min(MAX_ATTEMPT)
     }
@@ -147,8 +150,8 @@ mod tests {
     }
 
     proptest! {
-        /// Ours ends before the server's even if the server's clock runs 1 % fast; the default renewal, its
-        /// time-out and a retry all fall before the point of no return.
+        /// The lease ends here before it ends on the server, even if the server's clock runs 1 %
+        /// fast. The default renewal, its time-out and a retry all end before `soft`.
         #[test]
         fn order_of_events(millis in 100_u64..=86_400_000) {
             let terms = terms(millis);

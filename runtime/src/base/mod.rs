@@ -1,4 +1,4 @@
-//! What every other room uses, and what uses none of them.
+//! Helpers for all other modules. Of the public vocabulary they use the errors.
 
 pub(crate) mod clock;
 #[cfg(feature = "metrics")]

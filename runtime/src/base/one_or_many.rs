@@ -1,4 +1,4 @@
-//! A list that is nearly always of one.
+//! A list that nearly always has one element.
 
 use std::iter::Chain;
 use std::ops::{Deref, DerefMut};
@@ -6,11 +6,11 @@ use std::option;
 use std::slice;
 use std::vec;
 
-/// A list that needs no memory of its own for one element: nearly every call has one lock.
+/// A list that allocates nothing for one element. Nearly every call has one lock.
 #[derive(Debug, Clone)]
 pub(crate) enum OneOrMany<T> {
     One(T),
-    /// None, or any number.
+    /// No element, or any number of them.
     Many(Vec<T>),
 }
 
@@ -97,19 +97,19 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_list(first in prop::collection::vec(0_u8..4, 0..4), steps in prop::collection::vec((any::<bool>(), 0_u8..4), 0..12)) {
-            let mut few: OneOrMany<u8> = first.iter().copied().collect();
+            let mut tested: OneOrMany<u8> = first.iter().copied().collect();
             let mut list = first;
             for (adds, number) in steps {
                 if adds {
-                    few.push(number);
+                    tested.push(number);
                     list.push(number);
                 } else {
-                    few.retain(|one| *one != number);
+                    tested.retain(|one| *one != number);
                     list.retain(|one| *one != number);
                 }
-                prop_assert_eq!(&*few, &*list);
+                prop_assert_eq!(&*tested, &*list);
             }
-            prop_assert_eq!(few.clone().into_iter().collect::<Vec<_>>(), list);
+            prop_assert_eq!(tested.clone().into_iter().collect::<Vec<_>>(), list);
         }
     }
 }

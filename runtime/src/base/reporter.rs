@@ -1,11 +1,12 @@
-//! The reporter thread: it tells the program's subscriber and recorder what the engine reports.
+//! The reporter thread: it hands the engine's reports to the program's subscriber and recorder.
 //!
-//! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block on a full
-//! pipe, or panic. The engine renews leases, and its state's mutex is what every caller needs. So the engine
-//! never calls them: it hands its reports to this thread, and never waits for it.
+//! A subscriber of `tracing` and a recorder of `metrics` are the program's code. They may block on
+//! a full pipe, or panic. The engine renews leases, and every caller needs the mutex of the
+//! engine's state. So the engine never calls that code. It sends its reports to this thread, and
+//! never waits for it.
 //!
-//! Reports are told in the order in which they were made. Where [`MOST`] of them wait already, a further one
-//! is dropped; the thread logs how many were.
+//! Reports keep their order. While [`MOST`] reports wait, a further report is dropped. The thread
+//! logs how many were dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -24,20 +25,20 @@ use tracing::level_filters::LevelFilter;
 #[cfg(feature = "metrics")]
 use super::counts::tell_counts;
 
-/// So many reports may wait.
+/// How many reports may wait.
 const MOST: usize = 1024;
 
-/// While there is traffic, counts are told each time that this has passed.
+/// The interval at which counts are handed on while there is traffic.
 #[cfg(feature = "metrics")]
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 enum Report {
     /// A log event, with the subscriber of the thread that made it.
     Log(Dispatch, Box<dyn FnOnce() + Send>),
-    /// Something has been counted, for the first time in a while.
+    /// An event was counted, for the first time in a while.
     #[cfg(feature = "metrics")]
     Counts,
-    /// Everything before this has been told.
+    /// Asks for an answer when every earlier report has been told.
     Told(oneshot::Sender<()>),
 }
 
@@ -57,21 +58,22 @@ pub(crate) fn log(event: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Tells the recorder what has been counted, soon. Whether the reporter thread will.
+/// Asks the reporter thread to hand the counts on soon. Returns whether the thread was asked.
 #[cfg(feature = "metrics")]
 pub(crate) fn counts_changed() -> bool {
     send(Report::Counts)
 }
 
-/// Starts the reporter thread, on a thread of the engine's: one that is started by a caller would have the caller's priority.
+/// Starts the reporter thread. Only an engine thread calls this: a thread that a caller starts
+/// would have the caller's priority.
 pub(crate) fn begin() {
     let _ = REPORTER.get_or_init(start);
 }
 
-/// Ends when everything that was reported before has been told.
+/// The receiver ends when every report made before this call has been told.
 pub(crate) fn told() -> oneshot::Receiver<()> {
     let (done, told) = oneshot::channel();
-    // Without a thread nothing waits to be told.
+    // Without a thread no report waits.
     if REPORTER.get().is_some() {
         send(Report::Told(done));
     }
@@ -85,7 +87,7 @@ fn send(report: Report) -> bool {
         .is_some_and(|reporter| reporter.try_send(report).is_ok())
 }
 
-/// A process that may have no further thread goes on without its reports.
+/// Starts the thread. A process that may have no further thread goes on without reports.
 fn start() -> Option<SyncSender<Report>> {
     let (sender, reports) = sync_channel(MOST);
     std::thread::Builder::new()
@@ -102,8 +104,8 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// While there is traffic the thread looks for counts from time to time. To wake it for each would cost
-/// the callers a wake-up of a thread.
+/// While there is traffic the thread looks for counts at intervals. Otherwise each count would cost
+/// its caller the wake-up of this thread.
 #[cfg(feature = "metrics")]
 fn run(reports: &Receiver<Report>) {
     let mut counting = false;
@@ -122,7 +124,7 @@ fn run(reports: &Receiver<Report>) {
     }
 }
 
-/// A panic of the program's code ends one report, not the thread; the panic hook has shown it.
+/// A panic of the program's code ends one report, not the thread. The panic hook has shown it.
 fn guarded(tell: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }
@@ -133,14 +135,14 @@ fn tell(report: Report) {
             tell_dropped();
             event();
         }),
-        // The thread knows already.
+        // `run` has noted it.
         #[cfg(feature = "metrics")]
         Report::Counts => {}
         Report::Told(done) => {
             tell_dropped();
             #[cfg(feature = "metrics")]
             tell_counts();
-            // The asker may have stopped waiting.
+            // The receiver may be gone.
             let _ = done.send(());
         }
     }

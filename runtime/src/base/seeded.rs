@@ -1,7 +1,7 @@
-//! The places of seeded bugs: one macro, which is `false` outside of tests.
+//! Seeded bugs: one macro, which is `false` outside of tests.
 
-/// Whether a test has switched a bug on, for one core or, without a core, for the process; outside of
-/// tests `false`, known to the compiler.
+/// Whether a test has switched a bug on: for one core, or without a core for the process. Outside
+/// of tests it is `false`, and the compiler knows that.
 macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]

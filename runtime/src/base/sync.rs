@@ -1,5 +1,6 @@
-//! What threads share: the standard library's, or in the models (`--cfg shuttle`, see
-//! [`engine`](crate::engine)) that of `shuttle`, which tries the orders in which threads can run.
+//! Synchronization types of the standard library. The models (`--cfg shuttle`, see
+//! [`engine`](crate::engine)) use those of `shuttle`, which tries the orders in which threads can
+//! run.
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::{

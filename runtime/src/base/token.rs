@@ -1,4 +1,4 @@
-//! The random value that proves who holds a lock.
+//! The random value by which the store knows the holder of a lock.
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use crate::base::seeded::seeded;
 
 /// 128 random bits, new for every acquisition.
 ///
-/// Whoever knows it can release the lock, so it shows in no `Debug` text.
+/// A client that knows the token can release the lock, so no `Debug` text shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token(u128);
 
-/// What a pool's tokens differ in from those of every other process.
+/// The random bits by which a pool's tokens differ from those of every other process.
 ///
-/// The generator of a thread is copied by `fork`, and two processes would draw the same tokens and so each take
-/// the other's locks for its own. A pool does not survive a `fork`, so it is enough to ask the system once for each.
+/// `fork` copies a thread's generator. Two processes would then draw the same tokens, and each
+/// would take the other's locks for its own. A pool does not survive a `fork`, so each pool asks
+/// the system only once.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonce(#[cfg(feature = "redis")] u128);
 
@@ -22,7 +23,8 @@ impl Nonce {
     #[cfg(feature = "redis")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
-        // An error leaves the generator as it was, which differs between processes that were not forked.
+        // After an error the generator is as it was. It still differs between processes that were
+        // not forked.
         let _ = generator.reseed();
         Self(rand::Rng::next_u64(&mut generator).into())
     }
@@ -42,7 +44,7 @@ impl Token {
         Self(rand::random::<u128>() ^ nonce.0)
     }
 
-    /// Without a store that other processes share, a number that this process uses once will do.
+    /// Without a store that processes share, a number that this process uses once is enough.
     #[cfg(not(feature = "redis"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +65,7 @@ impl Token {
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
     #[cfg(feature = "redis")]
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
-        // For each request: `{:032x}` takes ten times as long.
+        // Every request needs the digits, and `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
             let half = |half: u8| b"0123456789abcdef"[usize::from(half)];
@@ -72,7 +74,7 @@ impl Token {
         digits
     }
 
-    /// The same as text.
+    /// The digits as text.
     #[cfg(feature = "redis")]
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()

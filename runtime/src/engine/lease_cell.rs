@@ -1,4 +1,4 @@
-//! What the engine and the holder of one lock share.
+//! The lease cell: the state that the engine and one call share.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,48 +19,50 @@ use crate::base::sync::{
 use crate::error::LockError;
 use crate::fence::Fence;
 
-/// No store gives this number: what it gives fits a `BIGINT`.
+/// No store issues this number: a fence fits a `BIGINT`.
 const NO_FENCE: u64 = u64::MAX;
 
 /// One call's lock, from before it is taken until after it is released.
 ///
-/// The engine writes, one thread at a time, and is given whom to wake for it; the caller reads. The engine
-/// never waits for the caller, whose thread may have a low priority and stand still in here.
+/// The engine writes, one thread at a time, and each change returns the waker to use. The caller
+/// reads. The engine never waits for the caller: the caller's thread may have a low priority and be
+/// suspended inside a method of this type.
 ///
-/// The deadline is read before each poll of the body. That a reader may see it a moment late does no harm, since
-/// every value that it can see is an end that the store has confirmed.
+/// The deadline is read before each poll of the body. A reader may see an earlier deadline for a
+/// moment. That does no harm, because the store has confirmed every deadline that was ever written.
 pub(crate) struct LeaseCell {
     key: FullKey,
     clock: Clock,
     /// Nanoseconds on the pool's clock; zero while the lock is not held.
     deadline: AtomicU64,
-    /// The deadline that was confirmed last, which the oracle of the tests asks for when the lock is not held any more, too.
+    /// The deadline that was confirmed last. The tests' oracle reads it after the release, too.
     #[cfg(feature = "__test")]
     confirmed: AtomicU64,
     /// A [`Phase`].
     phase: AtomicU8,
-    /// Why the lock was not taken, before the phase says so.
+    /// Why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<LockError>,
     /// [`NO_FENCE`] while there is none.
     fence: AtomicU64,
-    /// Whether a lock that was held alone has become a share.
+    /// Whether an exclusive lock has become a share.
     shared: AtomicBool,
-    /// The task that waits for the grant, polls the body, or waits for the release. The engine only tries
-    /// this mutex.
+    /// The task that waits for the grant, polls the body, or waits for the release. The engine only
+    /// tries this mutex.
     waker: Mutex<Option<Waker>>,
-    /// Whether that task has asked after the release, and not only polled the body.
+    /// Whether that task has polled for the end of the release, and not only polled the body.
     awaits_release: AtomicBool,
-    /// Told once, when the lock is not held any more.
+    /// Notified once, when the lock is not held any more.
     over: Notify,
-    /// Whether anybody may wait for that.
+    /// Whether a task may wait for `over`.
     watched: AtomicBool,
 }
 
-/// A waker that leaves a slot. It is the program's code, and used only after the engine's mutex has been released.
+/// A waker that leaves a lease cell. A waker is the program's code, so it is used only after the
+/// engine's mutex has been released.
 #[derive(Debug)]
 pub(super) enum Parting {
     Wake(Waker),
-    /// Its task is awake, or gone.
+    /// The waker's task is awake, or gone.
     Drop(Waker),
 }
 
@@ -87,7 +89,6 @@ impl Phase {
         Self::ReleasedUnknown,
     ];
 
-    /// Released, and what became of that.
     fn released(removal: Removal) -> Self {
         match removal {
             Removal::Confirmed => Self::ReleasedConfirmed,
@@ -107,7 +108,7 @@ impl Phase {
 }
 
 impl LeaseCell {
-    /// `clock`: the one that the deadline is on.
+    /// `clock` is the clock of the deadline.
     pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             key,
@@ -135,7 +136,7 @@ impl LeaseCell {
         (fence != NO_FENCE).then(|| Fence::new(fence))
     }
 
-    /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
+    /// How long the lease lasts if it is not renewed; zero before the grant and after the end.
     pub(crate) fn remaining(&self) -> Duration {
         self.deadline().since(self.clock.now())
     }
@@ -169,7 +170,7 @@ impl LeaseCell {
     pub(crate) async fn over(&self) {
         self.watched.store(true, Ordering::SeqCst);
         let mut told = pin!(self.over.notified());
-        // Registered before the look, so that what happens in between is not missed.
+        // Registered before `is_live`, so that an end in between is not missed.
         told.as_mut().enable();
         fence(Ordering::SeqCst);
         if self.is_live() {
@@ -177,13 +178,13 @@ impl LeaseCell {
         }
     }
 
-    /// Wakes this task when the lock is lost; whether it is held until now.
+    /// Registers this task to be woken when the lock is lost. Returns whether the lock is held now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
         let ended = || (self.phase() != Phase::Held).then_some(());
         self.poll_with(cx, ended).is_pending()
     }
 
-    /// Ready when the lock is held, or will not be.
+    /// Ready when the lock is held, or cannot be taken.
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
@@ -192,7 +193,7 @@ impl LeaseCell {
         })
     }
 
-    /// Ready when the lock has become a share, or is not held any more; tells which.
+    /// Ready with `true` when the lock has become a share, with `false` when it is no longer held.
     pub(crate) fn poll_shared(&self, cx: &Context<'_>) -> Poll<bool> {
         self.poll_with(cx, || {
             let held = self.phase() == Phase::Held;
@@ -200,30 +201,32 @@ impl LeaseCell {
         })
     }
 
-    /// Ready when the release is over; tells what became of it.
+    /// Ready with the outcome when the release is over.
     pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
         self.awaits_release.store(true, Ordering::SeqCst);
         self.poll_with(cx, || self.phase().removal())
     }
 
-    /// Ready with what `look` finds; as long as it finds nothing, this task is woken for a change.
+    /// Ready with the value that `look` returns. While `look` returns none, the next change wakes
+    /// this task.
     fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
         if let Some(found) = look() {
             return Poll::Ready(found);
         }
         self.remember(cx.waker());
         fence(Ordering::SeqCst);
-        // A change before that woke none: see `enter`.
+        // A change before the fence took no waker: see `enter`.
         let Some(found) = look() else {
             return Poll::Pending;
         };
-        // The engine may be the last to drop this slot.
+        // The waker is of no use any more. Without this it would be dropped with the lease cell,
+        // perhaps by the engine.
         drop(self.take_waker());
         Poll::Ready(found)
     }
 
-    /// This task is woken from now on. A waker is the program's code: to clone or drop it may use this
-    /// pool. So that happens outside of the mutex.
+    /// Stores this task's waker. The waker is cloned and dropped outside of the mutex: it is the
+    /// program's code, and may use this pool in there.
     fn remember(&self, waker: &Waker) {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -234,7 +237,8 @@ impl LeaseCell {
         drop(earlier);
     }
 
-    /// The waker, unless a thread that has the mutex is about to look at the phase itself.
+    /// Takes the waker. Returns none while another thread has the mutex: that thread reads the
+    /// phase afterwards.
     fn take_waker(&self) -> Option<Waker> {
         match self.waker.try_lock() {
             Ok(mut waker) => waker.take(),
@@ -247,15 +251,16 @@ impl LeaseCell {
         Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
     }
 
-    /// The holder lets go: from here on nothing runs inside this lock.
+    /// The holder releases: from here on nothing runs inside this lock.
     pub(crate) fn close(&self) {
         self.deadline.store(0, Ordering::Release);
         self.tell_over();
     }
 
-    /// Tells those that watch for the end.
+    /// Wakes the tasks in [`over`](Self::over).
     pub(super) fn tell_over(&self) {
-        // Whoever begins to wait says so before the look at the deadline: either that is over by then, or it is seen here.
+        // `over` sets `watched` before it reads the deadline. So either `over` sees the end, or
+        // this thread sees `watched`.
         fence(Ordering::SeqCst);
         if self.watched.load(Ordering::SeqCst) {
             self.over.notify_waiters();
@@ -272,8 +277,8 @@ impl LeaseCell {
         waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
     }
 
-    /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
-    /// close soon after.
+    /// Moves the deadline to a later time. Does nothing after [`close`](Self::close) or a loss: the
+    /// engine learns of a close only soon after it.
     pub(super) fn extend(&self, deadline: Instant) {
         let later =
             |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
@@ -287,7 +292,7 @@ impl LeaseCell {
         let _ = extended;
     }
 
-    /// The end of the lease as the store has confirmed it last, also when it is over.
+    /// The end of the lease as the store has confirmed it last, also when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
@@ -298,21 +303,23 @@ impl LeaseCell {
         self.enter(Phase::Held).map(Parting::Wake)
     }
 
-    /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
-    /// [closed](Self::close) it.
+    /// The engine calls [`tell_over`](Self::tell_over) after this, and after
+    /// [`orphan`](Self::orphan). Before any other end the holder has [closed](Self::close) the
+    /// lease cell.
     pub(super) fn lose(&self) -> Option<Parting> {
         let waker = self.finish(Phase::Lost);
         waker.filter(|_| !seeded!(LossUnheard))
     }
 
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
-        // The first reason stays, should there be two.
+        // Of two reasons the first stays.
         let _ = self.error.set(error);
         self.finish(Phase::Failed)
     }
 
-    /// A task that has let go and has not asked after the release is awake, and will ask: it is not
-    /// woken. A loss that the engine saw first stays one.
+    /// Sets the outcome of the release. A task that has closed this and has not yet polled for the
+    /// release is awake and will poll, so it is not woken. A loss that the engine saw first stays a
+    /// loss.
     pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
         self.deadline.store(0, Ordering::Release);
         let before = self.phase();
@@ -321,7 +328,7 @@ impl LeaseCell {
             _ => removal,
         };
         let waker = self.enter(Phase::released(removal))?;
-        // A task that asks after this look finds the new phase.
+        // A task that polls for the release after this load finds the new phase.
         let asks = self.awaits_release.load(Ordering::SeqCst);
         let awake = matches!(before, Phase::Held | Phase::Lost) && !asks;
         Some(if awake {
@@ -331,12 +338,12 @@ impl LeaseCell {
         })
     }
 
-    /// The caller is gone. Returns its waker, to be dropped outside of the engine's mutex.
+    /// The caller is gone. Returns the caller's waker, to be dropped outside of the engine's mutex.
     pub(super) fn forget(&self) -> Option<Parting> {
         self.take_waker().map(Parting::Drop)
     }
 
-    /// The engine is gone: nothing is granted or kept any more.
+    /// The engine is gone: no lock is granted or renewed any more.
     pub(super) fn orphan(&self, error: LockError) -> Option<Parting> {
         match self.phase() {
             Phase::Waiting => self.fail(error),
@@ -351,8 +358,9 @@ impl LeaseCell {
         self.enter(phase).map(Parting::Wake)
     }
 
-    /// The next phase. A caller that has the waker's mutex just now looks at the phase after that: the
-    /// fences order the phase and the mutex, so that one of the two sees the other.
+    /// Enters the next phase and takes the waker. A caller that has the waker's mutex at this
+    /// moment reads the phase afterwards. The two fences order the phase and the mutex, so either
+    /// the caller sees the phase or the engine sees the waker.
     fn enter(&self, phase: Phase) -> Option<Waker> {
         self.phase.store(phase as u8, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -383,7 +391,8 @@ mod tests {
         cell
     }
 
-    /// Fails if a caller that is about to ask after its release is woken for it, or one that has asked is not.
+    /// Fails if a caller that is about to poll for its release is woken, or a caller that has
+    /// polled is not.
     #[test]
     fn who_lets_go_is_woken_once_it_waits_for_the_release() {
         let (task, _) = counting();
@@ -408,7 +417,7 @@ mod tests {
         );
     }
 
-    /// Fails if a body that waits for something is not told of a loss, whichever comes first.
+    /// Fails if a waiting body misses a loss, whether the loss or the wait comes first.
     #[test]
     fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
         let (task, _) = counting();
@@ -419,7 +428,7 @@ mod tests {
         assert!(after.register(&cx) && after.lose().is_some());
     }
 
-    /// Fails if those that watch for the end are forgotten because nobody did at first.
+    /// Fails if a task that waits for the end is not woken because none waited at first.
     #[test]
     fn all_that_watch_are_told_of_the_end() {
         let cell = held();

@@ -1,15 +1,19 @@
-//! Counts what happens, through the facade `metrics` (feature `metrics`); without the feature this is nothing.
+//! Counts outcomes through the facade `metrics`; without the feature `metrics`, counts nothing.
 //!
 //! | metric | kind | labels |
 //! |---|---|---|
-//! | `leasehold_acquisitions_total` | counter | `outcome`: `granted`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `other` |
+//! | `leasehold_acquisitions_total` | counter | `outcome`, see below |
 //! | `leasehold_leases_lost_total` | counter | |
 //! | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
 //!
-//! Keys are no labels: there are too many of them, and they can contain what must not be public.
+//! `outcome` is `granted`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`
+//! or `other`.
 //!
-//! A recorder is the program's code and may block, so the engine only adds to numbers of its own. The
-//! [reporter thread](crate::base::reporter) hands them on, a few milliseconds later.
+//! Keys are no labels: there are too many of them, and a key can contain private data.
+//!
+//! The engine only adds to counts of its own, because a recorder is the program's code and may
+//! block. The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
+//! milliseconds later.
 
 use super::core::signal::Signal;
 #[cfg(feature = "metrics")]
@@ -47,8 +51,8 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// A release came to its end: confirmed by the store, or not, as the lock was gone or has expired
-/// before an answer came.
+/// Counts a release that is over. It is unconfirmed if the lock was gone, or expired before the
+/// store answered.
 pub(super) fn released(confirmed: bool) {
     #[cfg(feature = "metrics")]
     add(if confirmed {

@@ -1,8 +1,9 @@
 //! The engine: everything that a pool does in the background.
 //!
-//! [`core`] decides. It is a state machine with no clock and no I/O, so that every rule can be tested without
-//! a socket: who asks the store and when, who holds, when to renew, when a lease is lost, what must be cleaned up.
-//! [`driver`] feeds it commands, replies and the time, and carries out what it decides.
+//! [`core`] decides which call asks the store and when, and which call holds a lock. It also
+//! decides when to renew, when a lease is lost, and what must be cleaned up. The core is a state
+//! machine with no clock and no I/O, so a test of a rule needs no socket.
+//! [`driver`] feeds the core commands, replies and the time, and carries out its decisions.
 
 pub(crate) mod core;
 pub(crate) mod driver;

@@ -5,10 +5,17 @@ use axum_core::response::{IntoResponse, Response};
 
 use crate::error::LockError;
 
-/// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where
-/// the lock service cannot serve; 400 for a value that makes no key; 500 for a lease that was lost, because the work may have been
-/// done in part, and for a program that is set up wrongly. The body is `application/problem+json` (RFC 9457) and names no key: keys
-/// can contain what only one user should see.
+/// The response for each error:
+///
+/// - 409 for contention, with `Retry-After`: until the present lease ends, or one second if that is
+///   not known.
+/// - 503 if the lock service cannot serve.
+/// - 400 for a value that makes no key.
+/// - 500 for a lease that was lost, because the work may have been done in part.
+/// - 500 for a program that is set up wrongly.
+///
+/// The body is `application/problem+json` (RFC 9457). It names no key: keys can contain what only
+/// one user should see.
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
         let (status, title) = if self.is_contention() {
@@ -33,7 +40,7 @@ impl IntoResponse for LockError {
         );
         if self.is_contention() {
             let after = self.retry_after().unwrap_or_default();
-            // Whole seconds, rounded up: a client that comes back earlier would be refused again.
+            // Whole seconds, rounded up: an earlier retry would be refused again.
             let seconds = after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             headers.insert(http::header::RETRY_AFTER, seconds.into());

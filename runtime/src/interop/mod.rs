@@ -1,4 +1,4 @@
-//! What other crates see of ours, one feature each.
+//! leasehold's types in other crates' traits, one feature each.
 
 #[cfg(feature = "axum")]
 mod axum;

@@ -4,9 +4,16 @@ use tonic::{Code, Status};
 
 use crate::error::LockError;
 
-/// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `INVALID_ARGUMENT` for
-/// a value that makes no key; `UNKNOWN` for a lease that was lost, because the work may have been done in part; `INTERNAL` for a
-/// program that is set up wrongly. The message names no key: keys can contain what only one user should see.
+/// The status for each error:
+///
+/// - `ABORTED` for contention, which clients may retry.
+/// - `UNAVAILABLE` if the lock service cannot serve.
+/// - `INVALID_ARGUMENT` for a value that makes no key.
+/// - `UNKNOWN` for a lease that was lost, because the work may have been done in part.
+/// - `INTERNAL` for a program that is set up wrongly.
+///
+/// The message names no key: keys can contain what only one user should see. The error is the
+/// status's `source()`.
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let (code, message) = if error.is_contention() {

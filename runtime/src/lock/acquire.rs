@@ -1,4 +1,4 @@
-//! Taking the locks of a call: all of them or none.
+//! Takes the locks of a call: all of them or none.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
@@ -27,13 +27,14 @@ use crate::pool::PoolId;
 
 /// A call that has begun to take its locks.
 pub(crate) enum Begun {
-    /// It has one, nothing stood in the way of asking for it, and it has been asked for: what nearly every call comes to.
+    /// One lock that no enclosing call holds, and it has been asked for. Nearly every call comes to
+    /// this.
     Asked(PendingLock, LeaseOrigin),
-    /// Boxed: it would be a part of the future of every annotated function.
+    /// Every other call. Boxed, because it would be a part of every annotated function's future.
     Wanted(Box<Wanted>),
 }
 
-/// What is written down about the leases of a call.
+/// What a call notes on each of its leases.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseOrigin {
     pool: PoolId,
@@ -41,14 +42,15 @@ pub(crate) struct LeaseOrigin {
     shared: bool,
 }
 
-/// A call before it has asked for anything.
+/// A call that has asked for no lock yet.
 pub(crate) struct Wanted {
     taking: Taking,
     wants: OneOrMany<Want>,
-    mark: LeaseOrigin,
+    origin: LeaseOrigin,
 }
 
-/// Begins to take or enter every lock; to be followed by [`taken`](Begun::taken), and by nothing before that.
+/// Begins to take or enter every lock. The caller awaits [`taken`](Begun::taken) next, and does
+/// nothing in between.
 pub(crate) fn begin(
     pool: LockPool,
     locks: &Locks,
@@ -60,7 +62,7 @@ pub(crate) fn begin(
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
     let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
-    let mark = LeaseOrigin {
+    let origin = LeaseOrigin {
         pool: pool.id(),
         at,
         shared: plan.share.is_some(),
@@ -68,7 +70,7 @@ pub(crate) fn begin(
     let wants = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
             let acquire = acquire(key, &pool, &plan, at.function(), plan.wait);
-            return Ok(Begun::Asked(PendingLock::ask(pool, acquire)?, mark));
+            return Ok(Begun::Asked(PendingLock::ask(pool, acquire)?, origin));
         }
         wants => wants,
     };
@@ -81,20 +83,20 @@ pub(crate) fn begin(
     Ok(Begun::Wanted(Box::new(Wanted {
         taking,
         wants,
-        mark,
+        origin,
     })))
 }
 
 impl Begun {
     /// Takes or enters every lock.
     ///
-    /// Cancel safety: what was got is let go when this future is dropped.
+    /// Cancel safety: a future that is dropped lets go of every lock that it got.
     pub(crate) async fn taken(self, locks: Locks) -> Result<HeldLocks, LockError> {
         match self {
-            Self::Asked(hold, mark) => {
-                let hold = hold.taken().await?;
-                locks.fill([mark.lease(hold.cell())]);
-                Ok(HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(hold))))
+            Self::Asked(lock, origin) => {
+                let lock = lock.taken().await?;
+                locks.fill([origin.lease(lock.cell())]);
+                Ok(HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))))
             }
             Self::Wanted(wanted) => Box::pin(wanted.taken(locks)).await,
         }
@@ -110,26 +112,26 @@ impl LeaseOrigin {
 impl Wanted {
     async fn taken(self: Box<Self>, locks: Locks) -> Result<HeldLocks, LockError> {
         let (taking, wants) = (&self.taking, &*self.wants);
-        let places = taking.all(wants).await?;
-        let leases = wants.iter().zip(places.iter());
-        locks.fill(leases.map(|(want, place)| match &want.holder {
+        let held = taking.all(wants).await?;
+        let leases = wants.iter().zip(held.iter());
+        locks.fill(leases.map(|(want, lock)| match &want.holder {
             Some(holder) => holder.entered(),
-            None => self.mark.lease(place.cell()),
+            None => self.origin.lease(lock.cell()),
         }));
-        Ok(HeldLocks::new(locks, places))
+        Ok(HeldLocks::new(locks, held))
     }
 }
 
 /// One lock that a call wants.
 struct Want {
     key: FullKey,
-    /// The lease of the call further out that holds it.
+    /// The lease of an enclosing call that holds the lock.
     holder: Option<Box<LeaseRef>>,
 }
 
-/// Why not all locks could be had.
+/// Why a call did not get all its locks.
 enum Setback {
-    /// The first leases would be too old by now: everything from the start.
+    /// The first leases would be too old by now. The call starts again.
     Stale,
     Failed(LockError),
 }
@@ -140,7 +142,7 @@ impl From<LockError> for Setback {
     }
 }
 
-/// One call that takes its locks.
+/// A call that takes its locks.
 struct Taking {
     pool: LockPool,
     plan: Plan,
@@ -152,7 +154,7 @@ impl Want {
     fn new(pool: &LockPool, lock: &Lock, reentrant: bool) -> Result<Self, LockError> {
         let key = pool.full_key(lock.name());
         let holder = match nesting::standing(pool.id(), &key) {
-            // A share is not entered: the key may be waited for by a writer, and two shares are not one.
+            // A share is not entered: a writer may wait for the key, and two shares are not one.
             Standing::Inside(holder) if reentrant && (!holder.shared || seeded!(ShareEntered)) => {
                 Some(holder)
             }
@@ -189,28 +191,32 @@ fn acquire(
 
 impl Taking {
     async fn all(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, LockError> {
-        if let Some(places) = self.at_once(wants).await? {
-            return Ok(places);
+        if let Some(held) = self.at_once(wants).await? {
+            return Ok(held);
         }
         loop {
-            match self.one_by_one(wants).await {
-                Ok(places) => return Ok(places),
+            match self.individually(wants).await {
+                Ok(held) => return Ok(held),
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::Stale) => {}
             }
         }
     }
 
-    /// In one request, where nothing stands in the way of that: nobody has one of the keys, and the store can take all in one step.
+    /// Takes all locks in one request. That needs every key free, no call of this process that
+    /// wants one of them, and a store that can take all in one step.
+    ///
+    /// Returns none if the call is to take its locks individually.
     async fn at_once(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         if self.plan.share.is_some() || wants.iter().any(|want| want.holder.is_some()) {
             return Ok(None);
         }
         let acquires = wants.iter().map(|want| self.acquire(want, Duration::ZERO));
         match PendingLock::take_all(&self.pool, acquires, self.plan.wait).await {
-            Ok(holds) => Ok(holds.map(|holds| holds.into_iter().map(HeldLock::Held).collect())),
+            Ok(locks) => Ok(locks.map(|locks| locks.into_iter().map(HeldLock::Held).collect())),
             Err(error) if self.plan.wait.is_zero() => Err(error),
-            // One by one they can wait for what is away or held.
+            // Individually, the call can wait for a lock that is held, and for a store that is
+            // away.
             Err(_) if !self.left().is_zero() => Ok(None),
             Err(LockError::Contended { key, .. }) => Err(LockError::TimedOut {
                 key,
@@ -220,33 +226,38 @@ impl Taking {
         }
     }
 
-    /// In the order of the keys. If one of them cannot be had, those before it are let go: a release that is asked for now is
-    /// carried out before whatever this process asks for next.
-    async fn one_by_one(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, Setback> {
-        let mut places = OneOrMany::default();
+    /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
+    /// locks before it are let go. The engine carries out a release that is asked for now before
+    /// any later request of this process.
+    async fn individually(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, Setback> {
+        let mut held = OneOrMany::default();
         for want in wants {
-            let place = match &want.holder {
-                Some(holder) => HeldLock::Entered(self.turn(want, holder).await?),
-                None => HeldLock::Held(self.one(want, &places).await?),
+            let lock = match &want.holder {
+                Some(holder) => HeldLock::Entered(self.nested_permit(want, holder).await?),
+                None => HeldLock::Held(self.one(want, &held).await?),
             };
-            places.push(place);
+            held.push(lock);
         }
-        match places.iter().find(|place| !place.cell().is_live()) {
-            None => Ok(places),
+        match held.iter().find(|lock| !lock.cell().is_live()) {
+            None => Ok(held),
             Some(lost) if self.left().is_zero() => Err(lost.cell().lost_error().into()),
             Some(_) => Err(Setback::Stale),
         }
     }
 
-    /// The turn of a nested call, within the call's budget if it has one.
-    async fn turn(&self, want: &Want, holder: &LeaseRef) -> Result<NestedPermit, LockError> {
-        let Some(budget) = self.plan.turn else {
-            let turn = NestedPermit::wait(holder, pending()).await?;
-            return turn.ok_or_else(|| self.timed_out(want));
+    /// The permit of a nested call, within the call's budget if it has one.
+    async fn nested_permit(
+        &self,
+        want: &Want,
+        holder: &LeaseRef,
+    ) -> Result<NestedPermit, LockError> {
+        let Some(budget) = self.plan.nested_wait else {
+            let permit = NestedPermit::wait(holder, pending()).await?;
+            return permit.ok_or_else(|| self.timed_out(want));
         };
         holder.cell.check()?;
-        if let Some(turn) = NestedPermit::at_once(holder) {
-            return Ok(turn);
+        if let Some(permit) = NestedPermit::at_once(holder) {
+            return Ok(permit);
         }
         if budget.is_zero() {
             return Err(LockError::Contended {
@@ -254,23 +265,23 @@ impl Taking {
                 retry_after: Some(holder.cell.remaining()),
             });
         }
-        let turn = NestedPermit::wait(holder, self.end_of(budget)).await?;
-        turn.ok_or_else(|| self.timed_out(want))
+        let permit = NestedPermit::wait(holder, self.end_of(budget)).await?;
+        permit.ok_or_else(|| self.timed_out(want))
     }
 
-    /// Ends when the call has waited for so long.
+    /// Ends when the call has waited for `budget`.
     async fn end_of(&self, budget: Duration) {
-        let (caller, mut rung) = oneshot::channel();
+        let (caller, mut woken) = oneshot::channel();
         let at = self.since + budget;
         let engine = self.pool.engine();
-        // An engine that is gone drops the caller's end, and has told the slot that the lease is over.
+        // An engine that is gone drops `caller`. It has told the lease cell that the lease is over.
         let _ = engine.send(Command::Wake { at, caller });
         poll_fn(|cx| {
-            // The task may be polled for another reason before it hears.
+            // The task may be polled for another reason before the engine wakes it.
             if at <= engine.clock().now() {
                 return Poll::Ready(());
             }
-            Pin::new(&mut rung).poll(cx).map(drop)
+            Pin::new(&mut woken).poll(cx).map(drop)
         })
         .await;
     }
@@ -297,7 +308,7 @@ impl Taking {
         acquire(want.key.clone(), pool, plan, self.function, budget)
     }
 
-    /// What is left of the call's one budget.
+    /// What is left of the `wait` that the call has for all its keys.
     fn left(&self) -> Duration {
         if seeded!(BudgetPerKey) {
             return self.plan.wait;
@@ -310,13 +321,11 @@ impl Taking {
         self.pool.engine().clock().now().since(self.since)
     }
 
-    /// How long the leases that the call has by now may still age: nobody renews them without a watchdog, and the body is to
-    /// begin with at least half a ttl.
-    fn fresh(&self, places: &[HeldLock]) -> Duration {
-        let own = places
-            .iter()
-            .filter(|place| matches!(place, HeldLock::Held(_)));
-        let least = own.map(|place| place.cell().remaining()).min();
+    /// For how long the leases taken so far may still age. Without a watchdog the engine does not
+    /// renew them. The body is to begin with at least half a ttl.
+    fn fresh(&self, held: &[HeldLock]) -> Duration {
+        let own = held.iter().filter(|lock| matches!(lock, HeldLock::Held(_)));
+        let least = own.map(|lock| lock.cell().remaining()).min();
         match least {
             Some(least) if self.plan.watchdog.is_none() => {
                 least.saturating_sub(self.plan.terms.ttl() / 2)

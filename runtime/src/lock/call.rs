@@ -26,7 +26,7 @@ type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
     note = "return a `Result`, or leave `hold` out"
 )]
 pub trait Outcome {
-    /// Whether the lock stays after it.
+    /// Whether the lock stays after this value.
     fn is_ok(&self) -> bool;
 }
 
@@ -37,7 +37,8 @@ impl<T, E> Outcome for Result<T, E> {
     }
 }
 
-/// One call of an annotated function: what to lock, and how. Small, because it lives in the function's future.
+/// One call of an annotated function: its keys and settings. Small, because it lives in the
+/// function's future.
 #[derive(Debug)]
 pub struct Call {
     parts: Box<Parts>,
@@ -162,12 +163,13 @@ impl Call {
         self
     }
 
-    /// `guard = lock`: the handle fills in at the grant.
+    /// `guard = lock`: the handle. It has its leases from the grant on.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.locks.clone())
     }
 
-    /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or [`run_detached_holding`](Self::run_detached_holding).
+    /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or
+    /// [`run_detached_holding`](Self::run_detached_holding).
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
         self.parts.settings.hold = Some(hold);
@@ -189,9 +191,11 @@ impl Call {
         run_inside(self.take().await?, body, on_lost, keep).await
     }
 
-    /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes away.
+    /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes
+    /// away.
     ///
-    /// Boxed, so that the body's type is not a part of the future's: what it must be is then demanded once, here.
+    /// Boxed, so that the body's type is not a part of the future's type. The compiler then checks
+    /// the bounds of the body once, here.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
@@ -219,7 +223,7 @@ impl Call {
 
     async fn take(self) -> Result<HeldLocks, LockError> {
         let Self { parts, locks } = self;
-        // Before the await, which what has been said of the call is then no part of.
+        // Consume `parts` before the await, so that it is not stored in the future.
         let begun = parts.begin(&locks)?;
         begun.taken(locks).await
     }

@@ -1,4 +1,4 @@
-//! Where a lock is taken in the program.
+//! The place in the program where a lock is taken.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,7 +6,7 @@ use std::panic::Location;
 /// Where an annotated function stands.
 #[derive(Debug)]
 pub struct Site {
-    /// Its path, `shop::acquires::create_order`.
+    /// Its path, such as `shop::orders::create_order`.
     pub function: &'static str,
     /// `file!()`.
     pub file: &'static str,
@@ -24,7 +24,8 @@ pub(crate) enum At {
 }
 
 impl At {
-    /// The annotated function's path, for the owner record; empty for a call.
+    /// The annotated function's path, for the owner record. Empty for a call of
+    /// [`LockPool::lock`](crate::LockPool::lock).
     pub(crate) fn function(self) -> &'static str {
         match self {
             Self::Function(site) => site.function,

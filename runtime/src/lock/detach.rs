@@ -1,4 +1,4 @@
-//! Bodies that run to their end, whether or not their caller is still there.
+//! Bodies that run to their end even if their caller goes away.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -14,11 +14,12 @@ use crate::pool::installed;
 
 /// Takes the locks, and then runs the body inside them in a task of its own.
 ///
-/// Cancel safety: dropped while it takes, this leaves nothing, and the body does not run. There is no await between
-/// the grant and the spawn; from then on the task owns the locks and the body, and dropping this only drops the result.
+/// Cancel safety: a future that is dropped while it takes the locks leaves none, and the body does
+/// not run. There is no await between the grant and the spawn. From the spawn on the task owns the
+/// locks and the body, and dropping this future drops only the result.
 ///
-/// A call that is nested in the holder of a lock is a part of that body: a task of its own could outlive the lock that it
-/// runs inside of.
+/// A call that is nested in the holder of a lock is a part of that body. A task of its own could
+/// outlive the lock that it runs inside of.
 pub(crate) async fn run_detached<F>(
     taking: impl Future<Output = Result<HeldLocks, LockError>>,
     body: F,
@@ -35,24 +36,24 @@ where
              call it on tokio, or leave `detach` out",
         )
     })?;
-    let taken = taking.await?;
-    if taken.is_nested() {
-        return run_inside(taken, pin!(Some(body)), on_lost, keep).await;
+    let held = taking.await?;
+    if held.is_nested() {
+        return run_inside(held, pin!(Some(body)), on_lost, keep).await;
     }
-    let locks = taken.locks().clone();
-    let inside = async move { run_inside(taken, pin!(Some(body)), on_lost, keep).await };
+    let locks = held.locks().clone();
+    let inside = async move { run_inside(held, pin!(Some(body)), on_lost, keep).await };
     let task = in_scope(inside).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // Nobody else can abort it: the runtime has shut down, and the body did not come to its end.
+            // Only the shutdown of the runtime aborts the task. The body did not come to its end.
             Err(_) => Err(locks.lost_error()),
         },
     }
 }
 
-/// The future with the pool that this task has in its scope.
+/// The future, in the pool scope that this task has.
 fn in_scope<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let pool = installed::scoped();
     async move {

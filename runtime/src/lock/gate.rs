@@ -20,23 +20,24 @@ enum End<T> {
 
 /// Runs the body inside the lock and releases the lock.
 ///
-/// The clock is read before each poll. A time-out or a `select!` beside the body does not hold a deadline after
-/// a pause: of 100 pauses past the end, `timeout` let the body run on 100 times, a biased `select!` 10 times,
-/// this gate never.
+/// The clock is read before each poll. A time-out or a `select!` beside the body misses the
+/// deadline after a pause. Measured with 100 pauses past the end: `timeout` let the body run on 100
+/// times, a biased `select!` 10 times, this gate never.
 ///
-/// The body is dropped before the release, however it ends; if this future is dropped, likewise.
+/// The body is dropped before the release, however the body ends. The same holds if this future is
+/// dropped.
 pub(crate) async fn run_inside<F: Future>(
-    taken: HeldLocks,
+    held: HeldLocks,
     body: Pin<&mut Option<F>>,
     on_lost: OnLost,
     keep: Option<Keep<F::Output>>,
 ) -> Result<F::Output, LockError> {
     let end = {
-        // Declared after `taken`, so dropped before it.
+        // Declared after `held`, so dropped before it.
         let mut body = Body(body);
-        let end = poll_while_live(&mut body, &taken, on_lost).await;
+        let end = poll_while_live(&mut body, &held, on_lost).await;
         if seeded!(ReleasedBeforeDrop) {
-            taken.release(None).await;
+            held.release(None).await;
             return match end? {
                 End::Returned(value) => Ok(value),
                 End::Panicked(panic) => resume_unwind(panic),
@@ -47,14 +48,15 @@ pub(crate) async fn run_inside<F: Future>(
     match end {
         Ok(End::Returned(value)) => {
             let keep = keep.and_then(|keep| keep.earned(&value));
-            // The work is done: a lease that the release finds lost does not change its result. The
-            // engine logs and counts it.
-            taken.release(keep).await;
+            // The work is done. A lease that the release finds lost does not change its result. The
+            // engine logs and counts that loss.
+            held.release(keep).await;
             Ok(value)
         }
-        // Caught and awaited: if the panic ended the runtime, the release would not be sent by anybody who waits.
+        // Caught, so that the release is awaited here. If the panic ended the runtime, no caller
+        // would wait until the release is sent.
         Ok(End::Panicked(panic)) => {
-            taken.release(None).await;
+            held.release(None).await;
             resume_unwind(panic)
         }
         Err(lost) => Err(lost),
@@ -64,14 +66,14 @@ pub(crate) async fn run_inside<F: Future>(
 /// What happens to the body of a lost lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OnLost {
-    /// It is dropped at its next poll.
+    /// The body is dropped at its next poll.
     #[default]
     Cancel,
-    /// It runs on, and can ask its handle.
+    /// The body runs on, and can ask its handle.
     Continue,
 }
 
-/// A lock that stays for a while when its body has come to a good end.
+/// A lock that stays for a while after a good outcome of its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keep<T> {
     pub(crate) hold: Duration,
@@ -97,18 +99,18 @@ impl<F> Drop for Body<'_, F> {
 
 async fn poll_while_live<F: Future>(
     body: &mut Body<'_, F>,
-    taken: &HeldLocks,
+    held: &HeldLocks,
     on_lost: OnLost,
 ) -> Result<End<F::Output>, LockError> {
-    let locks = taken.locks();
-    let mut left = taken.left();
+    let locks = held.locks();
+    let mut entered_over = held.entered_over();
     let mut started = false;
     poll_fn(|cx| {
-        if left
+        if entered_over
             .as_mut()
-            .is_some_and(|left| left.as_mut().poll(cx).is_ready())
+            .is_some_and(|over| over.as_mut().poll(cx).is_ready())
         {
-            left = None;
+            entered_over = None;
         }
         let guarded = (on_lost == OnLost::Cancel || !started) && !seeded!(NoGate);
         if guarded && !locks.is_live() {
@@ -121,10 +123,11 @@ async fn poll_while_live<F: Future>(
         let poll = || nesting::inside(locks, || future.poll(cx));
         match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(End::Returned(value))),
-            // Who has something to wait for is to be woken by a loss. One that came before wakes nobody.
+            // A loss from here on must wake this task. `register` returns false for an earlier
+            // loss, which woke no task.
             Ok(Poll::Pending) => {
-                let held = taken.register(cx);
-                if held || on_lost == OnLost::Continue || seeded!(NoGate) {
+                let live = held.register(cx);
+                if live || on_lost == OnLost::Continue || seeded!(NoGate) {
                     Poll::Pending
                 } else {
                     Poll::Ready(Err(locks.lost_error()))
@@ -146,7 +149,8 @@ mod tests {
     /// Longer than the test.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Fails if a loss that comes while the body is polled, when nobody could be woken by it, is not seen: the body would wait for ever.
+    /// Fails if a loss during a poll of the body is not seen. That loss finds no task to wake, and
+    /// the body would wait for ever.
     #[tokio::test]
     async fn a_loss_while_the_body_is_polled_ends_it() {
         let pool = LockPool::connect("memory://gate").await.expect("a pool");
@@ -154,12 +158,12 @@ mod tests {
         let mut polls = 0;
         let body = poll_fn(|_| {
             polls += 1;
-            // It keeps its thread for longer than the lease lasts.
+            // The body keeps its thread for longer than the lease lasts.
             std::thread::sleep(3 * ttl);
             Poll::<()>::Pending
         });
         let run = pool.lock("k").ttl(ttl).run(body);
-        // A time-out would poll it once more.
+        // A time-out around `run` would poll the body once more.
         let ended = tokio::select! {
             biased;
             () = tokio::time::sleep(LONG) => None,
@@ -169,7 +173,7 @@ mod tests {
             matches!(ended, Some(Err(LockError::Lost { .. }))),
             "{ended:?}"
         );
-        // Not even once where this thread was kept from it for as long as that before.
+        // The body is not polled at all if this thread was delayed past the lease's end before.
         assert!(polls <= 1, "{polls}");
     }
 }

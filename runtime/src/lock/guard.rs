@@ -1,4 +1,4 @@
-//! Held locks, as their holders see them.
+//! Held locks, as the program sees them: the guard and the handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,89 +13,101 @@ use crate::fence::Fence;
 
 /// A held lock.
 ///
-/// It is released when this is dropped, in the background, or by [`release`](Self::release). Work under a guard is not
-/// dropped when the lease is lost: ask [`check`](Self::check) before each step that matters, or use
-/// [`LockRequest::run`](crate::LockRequest::run) or the attribute, which do it for you.
+/// Dropping the guard releases the lock in the background; [`release`](Self::release) also waits
+/// for the answer.
+///
+/// Work under a guard is not dropped when the lease is lost. Call [`check`](Self::check) before
+/// each step that matters. Or use [`LockRequest::run`](crate::LockRequest::run) or the attribute:
+/// these stop the work themselves.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    taken: HeldLocks,
+    held: HeldLocks,
 }
 
 impl LockGuard {
-    pub(crate) fn new(taken: HeldLocks) -> Self {
-        Self { taken }
+    pub(crate) fn new(held: HeldLocks) -> Self {
+        Self { held }
     }
 
-    /// Releases the lock and waits for the store's answer, at most ttl/10 and 1 s. Without an answer the release
-    /// is tried again in the background until the lock has expired; that is not an error.
+    /// Releases the lock and waits for the store's answer, at most a tenth of the ttl and at most 1
+    /// s. Without an answer the engine tries the release again in the background until the lock has
+    /// expired. That is not an error.
     ///
     /// Cancel safe: a dropped future has released the lock all the same.
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] if the lease was lost before: it had ended by this call, or the store
-    /// answers that it does not have the lock any more. What was done under the guard may have met
-    /// another holder. Of several keys the first that is gone is named.
+    /// answers that it no longer has the lock. The work under the guard may have overlapped with
+    /// another holder's. Of several keys the error names the first that is gone.
     ///
-    /// `Ok` does not prove that the store still had the lock. A release that gets no answer, that is
-    /// tried again after a lost answer, or that hands the lock over inside the process returns `Ok`.
+    /// `Ok` does not prove that the store still had the lock. A release also returns `Ok` if it
+    /// gets no answer, is tried again after a lost answer, or hands the lock over inside the
+    /// process.
     pub async fn release(self) -> Result<(), LockError> {
         let lasted = self.check();
-        let gone = self.taken.release_and_tell(None).await;
+        let gone = self.held.release_and_tell(None).await;
         lasted.and(not_gone(gone))
     }
 
-    /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock, up to 24 h: who
-    /// tries meanwhile is refused, with that time in `retry_after`. For a second click that comes after the work is done. Dropping the guard
-    /// releases at once.
+    /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock;
+    /// `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused, with the time that is
+    /// left in `retry_after`. For a second click that comes after the work is done. Dropping the
+    /// guard releases at once.
     ///
-    /// A share of a lock, and a lock that this call has entered as [`reentrant`](crate::LockRequest::reentrant), do not stay longer.
+    /// Two kinds of lock do not stay longer: a share, and a lock that this call has entered as
+    /// [`reentrant`](crate::LockRequest::reentrant).
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h; then the lock is
-    /// released at once.
+    /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a
+    /// millisecond or more than 24 h. In that case the lock is released at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
         let lasted = self.check();
         let keep = lease_terms::check_hold(hold);
         let gone = self
-            .taken
+            .held
             .release_and_tell(keep.as_ref().ok().copied())
             .await;
         lasted.and(not_gone(gone)).and(keep.map(drop))
     }
 
-    /// Lets readers in: the lock becomes a share of it, as if it had been taken with [`shared`](crate::LockRequest::shared), and nobody can
-    /// take it in between. There is no way back. The lease is renewed by it once; the fence stays. On a share it does nothing.
+    /// Lets readers in: the lock becomes a share, as if it had been taken with
+    /// [`shared`](crate::LockRequest::shared). No other call can take the lock in between. There is
+    /// no way back. The downgrade renews the lease once; the fence stays. On a share it does
+    /// nothing.
     ///
-    /// It is tried until the store has answered or the lease is over. Cancel safe: a dropped future does not stop it.
+    /// The engine tries until the store has answered or the lease is over. Cancel safe: a dropped
+    /// future does not stop the downgrade.
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was over before, [`LockError::Config`] for a lock that a nested call has entered.
+    /// [`LockError::Lost`] if the lease is over before the store has confirmed the downgrade.
+    /// [`LockError::Config`] for a lock that a nested call has entered.
     pub async fn downgrade(&mut self) -> Result<(), LockError> {
-        self.taken.downgrade().await
+        self.held.downgrade().await
     }
 
-    /// A handle that can be given to others; it does not keep the lock.
+    /// A handle to give to other parts of the program. It does not keep the lock.
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.locks().clone())
     }
 
     fn locks(&self) -> &Locks {
-        self.taken.locks()
+        self.held.locks()
     }
 }
 
 /// What the body of an annotated function sees of its lock (`guard = name`).
 ///
-/// Cheap to clone. It does not keep the lock: after the function's end it tells that the lease is over.
+/// Cheap to clone. It does not keep the lock: after the function's end it says that the lease is
+/// over.
 #[derive(Clone)]
 pub struct LockHandle {
     locks: Locks,
 }
 
-/// An error for the lock that a release did not find.
+/// The error for a lock that the store no longer had at its release.
 fn not_gone(gone: Option<Arc<LeaseCell>>) -> Result<(), LockError> {
     gone.map_or(Ok(()), |cell| Err(cell.lost_error()))
 }
@@ -131,7 +143,7 @@ impl LockHandle {
 macro_rules! lease_view {
     ($holder:ident) => {
         impl $holder {
-            /// The key without its namespace; of several the first in their order.
+            /// The key without its namespace. Of several keys, the first in their order.
             pub fn key(&self) -> &str {
                 self.locks().first_name()
             }
@@ -141,9 +153,10 @@ macro_rules! lease_view {
                 self.locks().names()
             }
 
-            /// The number that this acquisition got; a later holder of the key has a greater one. It was taken when
-            /// the lock was and never changes. `None` where the store promises none, and for a lock of several keys, which
-            /// has one for each: [`fences`](Self::fences), [`fence_of`](Self::fence_of).
+            /// The number that this acquisition got; a later holder of the key has a greater one.
+            /// It belongs to the acquisition and never changes. `None` if the store promises no
+            /// fence. Also `None` for a lock of several keys, each of which has its own:
+            /// [`fences`](Self::fences), [`fence_of`](Self::fence_of).
             pub fn fence(&self) -> Option<Fence> {
                 self.locks().fence()
             }
@@ -153,19 +166,20 @@ macro_rules! lease_view {
                 self.locks().fences()
             }
 
-            /// The fence of one of the keys; `None` for a key that this lock is not of, too.
+            /// The fence of one of the keys. Also `None` for a key that this lock does not have.
             pub fn fence_of(&self, key: &str) -> Option<Fence> {
                 self.fences().find(|(name, _)| *name == key)?.1
             }
 
-            /// How long the lease lasts if it is not renewed; zero once it is over. Of several keys the lease that ends first counts,
-            /// here and in all that follows.
+            /// How long the lease lasts if it is not renewed; zero once it is over. Of several
+            /// keys, the lease that ends first counts, here and in the methods below.
             pub fn remaining(&self) -> Duration {
                 self.locks().remaining()
             }
 
-            /// Whether the lease still lasts. Ask before a step that must not happen without the lock; the answer can
-            /// be out of date a moment later, so let the resource check the [`fence`](Self::fence) as well.
+            /// Whether the lease still lasts. Call this before a step that must not happen without
+            /// the lock. The answer can be out of date a moment later, so let the resource check
+            /// the [`fence`](Self::fence) as well.
             ///
             /// # Errors
             ///

@@ -1,4 +1,4 @@
-//! The locks of a call, from when it has all of them.
+//! The locks of a call, once it has all of them.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,51 +15,53 @@ use crate::base::seeded::seeded;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 
-/// The locks of a call, held. Dropping it releases those that the call has taken itself.
+/// The held locks of a call. Dropping this releases the locks that the call has taken itself.
 pub(crate) struct HeldLocks {
     locks: Locks,
-    places: OneOrMany<HeldLock>,
+    held: OneOrMany<HeldLock>,
 }
 
-/// How a call came to one of its locks.
+/// How a call got one of its locks.
 pub(crate) enum HeldLock {
-    /// It took the lock.
+    /// The call took the lock.
     Held(PendingLock),
-    /// It is nested in a call that holds the lock, and it is its turn.
+    /// An enclosing call holds the lock, and this call has the permit to run inside it.
     Entered(NestedPermit),
 }
 
-/// The turn of a nested call, given back when this is dropped.
+/// The permit of a nested call: nested calls side by side run one at a time. Dropping this gives
+/// the permit back.
 pub(crate) struct NestedPermit {
     cell: Arc<LeaseCell>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl NestedPermit {
-    /// It, if nobody has it.
+    /// The permit, if it is free.
     pub(crate) fn at_once(holder: &LeaseRef) -> Option<Self> {
-        let permit = holder.turns().try_acquire_owned().ok()?;
+        let permit = holder.permit().try_acquire_owned().ok()?;
         Some(Self::of(holder, permit))
     }
 
-    /// Waits for it, as long as the lease lasts and `ended` has not. Nothing is returned if that ends first.
+    /// Waits for the permit until `ended` ends or the lease is over. Returns none if `ended` ends
+    /// first, and an error if the lease is over first.
     pub(crate) async fn wait(
         holder: &LeaseRef,
         ended: impl Future<Output = ()>,
     ) -> Result<Option<Self>, LockError> {
-        let mut turn = pin!(holder.turns().acquire_owned());
+        let mut permit = pin!(holder.permit().acquire_owned());
         let mut over = pin!(holder.cell.over());
         let mut ended = pin!(ended);
         let permit = poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(holder.cell.lost_error()));
             }
-            // Before the turn: what comes after the budget is not taken.
+            // Checked before the permit: a permit that comes after the budget is not taken.
             if ended.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(None));
             }
-            // Nobody closes the semaphore.
-            turn.as_mut().poll(cx).map(|permit| Ok(permit.ok()))
+            // The semaphore is never closed.
+            permit.as_mut().poll(cx).map(|permit| Ok(permit.ok()))
         });
         let permit = permit.await?;
         Ok(permit.map(|permit| Self::of(holder, permit)))
@@ -76,56 +78,61 @@ impl NestedPermit {
 impl HeldLock {
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
         match self {
-            Self::Held(hold) => hold.cell(),
-            Self::Entered(turn) => &turn.cell,
+            Self::Held(lock) => lock.cell(),
+            Self::Entered(permit) => &permit.cell,
         }
     }
 }
 
 impl HeldLocks {
-    pub(crate) fn new(locks: Locks, places: OneOrMany<HeldLock>) -> Self {
-        Self { locks, places }
+    pub(crate) fn new(locks: Locks, held: OneOrMany<HeldLock>) -> Self {
+        Self { locks, held }
     }
 
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// Whether a call further out holds one of the locks: then this call is a part of that one.
+    /// Whether an enclosing call holds one of the locks. This call is then a part of that call.
     pub(crate) fn is_nested(&self) -> bool {
         self.entered().next().is_some()
     }
 
-    /// Wakes this task when a lease that the call has taken itself is lost; whether none has been until now.
+    /// Registers this task to be woken when a lease is lost that the call has taken itself. Returns
+    /// whether all these leases are held now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
-        let mut held = true;
+        let mut live = true;
         let watched = if seeded!(OnlyFirstKeyWakes) {
             1
         } else {
-            self.places.len()
+            self.held.len()
         };
-        for place in self.places.iter().take(watched) {
-            if let HeldLock::Held(hold) = place {
-                held &= hold.cell().register(cx);
+        for lock in self.held.iter().take(watched) {
+            if let HeldLock::Held(lock) = lock {
+                live &= lock.cell().register(cx);
             }
         }
-        held
+        live
     }
 
-    /// Ends when a lease that the call has entered is over. Its slot wakes one task, which is that of the call further out;
-    /// this call may be polled by another, in a `FuturesUnordered` for example.
-    pub(crate) fn left(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+    /// Ends when a lease that the call has entered is over; none if it has entered no lock.
+    ///
+    /// A lease cell wakes one task, that of the enclosing call. Another task may poll this call, in
+    /// a `FuturesUnordered` for example.
+    pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         if !self.is_nested() {
             return None;
         }
-        Some(Box::pin(any_over(self.entered().map(|turn| &turn.cell))))
+        Some(Box::pin(any_over(
+            self.entered().map(|permit| &permit.cell),
+        )))
     }
 
-    /// Makes shares of the locks.
+    /// Turns the locks into shares.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
-        for place in self.places.iter() {
-            match place {
-                HeldLock::Held(hold) => hold.downgrade().await?,
+        for lock in self.held.iter() {
+            match lock {
+                HeldLock::Held(lock) => lock.downgrade().await?,
                 HeldLock::Entered(_) => {
                     return Err(LockError::config(
                         "a lock that a nested call has entered belongs to the call further out, which alone can share it; \
@@ -137,59 +144,59 @@ impl HeldLocks {
         Ok(())
     }
 
-    /// Releases what the call has taken itself, now or after `keep`, and waits for the store's
-    /// answers, at most ttl/10 and 1 s. The engine logs and counts a lock that the store did not
-    /// have any more.
+    /// Releases the locks that the call has taken itself, now or after `keep`. Waits for the
+    /// store's answers, at most a tenth of the ttl and at most 1 s. The engine logs and counts a
+    /// lock that the store no longer had.
     ///
-    /// Cancel safe: all releases have been asked for before the first wait.
+    /// Cancel safe: all releases are asked for before the first wait.
     pub(crate) async fn release(mut self, keep: Option<Duration>) {
         self.begin_release(keep);
-        for hold in self.held() {
-            hold.released().await;
+        for lock in self.own() {
+            lock.released().await;
         }
     }
 
-    /// As [`release`](Self::release). Returns the lock that the store did not have any more: its
-    /// lease was lost. Of several it is the first.
+    /// As [`release`](Self::release). Returns the lock that the store no longer had: its lease was
+    /// lost. Of several such locks it returns the first.
     pub(crate) async fn release_and_tell(
         mut self,
         keep: Option<Duration>,
     ) -> Option<Arc<LeaseCell>> {
         self.begin_release(keep);
         let mut gone = None;
-        for hold in self.held() {
-            if hold.released().await {
-                gone = Some(Arc::clone(hold.cell()));
+        for lock in self.own() {
+            if lock.released().await {
+                gone = Some(Arc::clone(lock.cell()));
             }
         }
         gone
     }
 
     fn begin_release(&mut self, keep: Option<Duration>) {
-        let held = self.places.iter_mut().filter_map(|place| match place {
-            HeldLock::Held(hold) => Some(hold),
-            HeldLock::Entered(turn) => {
+        let own = self.held.iter_mut().filter_map(|lock| match lock {
+            HeldLock::Held(lock) => Some(lock),
+            HeldLock::Entered(permit) => {
                 if seeded!(InnerEndReleases) {
-                    turn.cell.close();
+                    permit.cell.close();
                 }
                 None
             }
         });
-        PendingLock::begin_release_all(held, keep);
+        PendingLock::begin_release_all(own, keep);
     }
 
-    /// The last one first, as the caller of the last release may be chosen to look for the answers
-    /// of all.
-    fn held(&self) -> impl Iterator<Item = &PendingLock> {
-        self.places.iter().rev().filter_map(|place| match place {
-            HeldLock::Held(hold) => Some(hold),
+    /// The locks that the call has taken itself, the last first: `release_and_tell` keeps the lock
+    /// that it finds last.
+    fn own(&self) -> impl Iterator<Item = &PendingLock> {
+        self.held.iter().rev().filter_map(|lock| match lock {
+            HeldLock::Held(lock) => Some(lock),
             HeldLock::Entered(_) => None,
         })
     }
 
     fn entered(&self) -> impl Iterator<Item = &NestedPermit> {
-        self.places.iter().filter_map(|place| match place {
-            HeldLock::Entered(turn) => Some(turn),
+        self.held.iter().filter_map(|lock| match lock {
+            HeldLock::Entered(permit) => Some(permit),
             HeldLock::Held(_) => None,
         })
     }

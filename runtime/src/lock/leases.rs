@@ -1,4 +1,4 @@
-//! The keys of one call, and the lease that it has on each.
+//! The keys of one call, and the call's lease on each.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,18 +20,18 @@ use crate::pool::PoolId;
 /// The most keys of one call; the attribute draws the same line.
 const MAX_KEYS: usize = 16;
 
-/// The keys of one call: sorted, each once, at least one. Clones are views of one call.
+/// The keys of one call: sorted, each once, at least one. Clones share the leases.
 #[derive(Clone)]
 pub(crate) struct Locks(Arc<[Lock]>);
 
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Filled in when all keys of the call are held.
+    /// Set when the call holds all its keys.
     lease: OnceLock<LeaseRef>,
 }
 
-/// A call's lease on one key: its own, or that of a call further out, which it has entered.
+/// A call's lease on one key: its own, or that of an enclosing call, which the call has entered.
 #[derive(Clone)]
 pub(crate) struct LeaseRef {
     pub(crate) pool: PoolId,
@@ -40,7 +40,7 @@ pub(crate) struct LeaseRef {
     pub(crate) at: At,
     /// Whether it is a share of the lock.
     pub(crate) shared: bool,
-    turns: OnceLock<Arc<Semaphore>>,
+    permit: OnceLock<Arc<Semaphore>>,
 }
 
 impl Locks {
@@ -48,7 +48,8 @@ impl Locks {
         Self(Arc::new([Lock::new(name)]))
     }
 
-    /// Sorted, so that two calls that share keys ask for them in the same order and never wait for each other in a circle.
+    /// Sorts the names and drops repeats. Two calls that share keys then ask for them in the same
+    /// order, and never wait for each other in a circle.
     pub(crate) fn all(mut names: Vec<String>) -> Result<Self, LockError> {
         names.sort_unstable();
         names.dedup();
@@ -61,7 +62,7 @@ impl Locks {
         Ok(Self(names.into_iter().map(Lock::new).collect()))
     }
 
-    /// As [`all`](Self::all), for keys that nobody has checked yet.
+    /// As [`all`](Self::all), and checks each key first.
     pub(crate) fn checked(names: Vec<String>) -> Result<Self, LockError> {
         let names = names.into_iter().map(key::check);
         Self::all(names.collect::<Result<_, _>>()?)
@@ -71,10 +72,10 @@ impl Locks {
         self.0.iter()
     }
 
-    /// All leases are there: what the views show from now on.
+    /// Sets the leases when the call has all of them. The views show them from then on.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
-            // A call takes its locks once.
+            // A call takes its locks once, so no lease is set before.
             let _ = lock.lease.set(lease);
         }
     }
@@ -114,13 +115,13 @@ impl Locks {
         self.first(LeaseCell::deadline)
     }
 
-    /// The same, also when it is over.
+    /// As `deadline`, and also when the lease is over.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
         self.first(LeaseCell::confirmed)
     }
 
-    /// The same, for one of the keys.
+    /// As `confirmed`, for one of the keys.
     #[cfg(feature = "__test")]
     pub(crate) fn confirmed_of(&self, name: &str) -> crate::base::clock::Instant {
         let lock = self.iter().find(|lock| lock.name == name);
@@ -162,7 +163,7 @@ impl Locks {
         lost.unwrap_or(&self.0[0]).lost_error()
     }
 
-    /// Ends when one of the leases is over, or where none is held.
+    /// Ends when one of the leases is over; at once if the call does not hold all its keys.
     pub(crate) async fn over(&self) {
         let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
         match leases.as_deref() {
@@ -230,29 +231,29 @@ impl LeaseRef {
             cell,
             at,
             shared,
-            turns: OnceLock::new(),
+            permit: OnceLock::new(),
         }
     }
 
-    /// The same lease as the calls inside of this one see it.
+    /// The same lease as nested calls see it.
     pub(crate) fn view(&self) -> Self {
-        // There from now on, so that all views have the same.
-        let _ = self.turns();
+        // Create the semaphore now, so that all views share it.
+        let _ = self.permit();
         self.clone()
     }
 
-    /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
+    /// The same lease for a nested call, with a permit of its own for the calls nested in that one.
     pub(crate) fn entered(&self) -> Self {
         Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
     }
 
-    /// One permit: the nested calls directly inside this one take turns.
-    pub(crate) fn turns(&self) -> Arc<Semaphore> {
+    /// One permit for the calls nested directly in this one: they run one at a time.
+    pub(crate) fn permit(&self) -> Arc<Semaphore> {
         if seeded!(TurnsIgnored) {
             return Arc::new(Semaphore::new(1));
         }
-        let turns = self.turns.get_or_init(|| Arc::new(Semaphore::new(1)));
-        Arc::clone(turns)
+        let permit = self.permit.get_or_init(|| Arc::new(Semaphore::new(1)));
+        Arc::clone(permit)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One call's life: what it asks for, how it takes its locks, and how its body runs inside them.
+//! One call's life: its settings, how it takes its locks, and how its body runs inside them.
 
 pub(crate) mod acquire;
 pub(crate) mod call;

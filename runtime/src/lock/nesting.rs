@@ -1,8 +1,9 @@
-//! The call path: the locks that the code that runs now is inside of.
+//! The call path: the locks that the running code is inside of.
 //!
-//! It follows the future and not the thread: a gate puts its locks on the path for as long as it polls its body, and takes
-//! them off again. So it holds across awaits, in `join!` and `select!`, through boxes and trait objects; and a task that the body
-//! spawns, which others poll, is not on it.
+//! The path follows the future, not the thread. A gate puts its locks on the path while it polls
+//! its body, and then takes them off again. So the path holds across awaits, in `join!` and
+//! `select!`, and through boxes and trait objects. A task that the body spawns is polled outside of
+//! the gate, and is not on the path.
 
 use std::cell::RefCell;
 
@@ -27,23 +28,24 @@ pub(crate) fn inside<T>(locks: &Locks, poll: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // A thread that is being torn down has no path any more; what it still polls is on none.
+    // A thread that is being torn down has no path any more. Code that it still polls is inside no
+    // lock.
     let entered = PATH.try_with(|path| path.borrow_mut().push(locks.clone()));
     let _leave = entered.is_ok().then_some(Leave);
     poll()
 }
 
-/// What the path says about a key.
+/// Where the running code stands with a key.
 pub(crate) enum Standing {
-    /// The path does not hold it.
+    /// No call on the path holds the key.
     Outside,
-    /// The innermost call on the path that holds it has this lease.
+    /// The lease of the innermost call on the path that holds the key.
     Inside(Box<LeaseRef>),
-    /// A call on the path held it, and its lease is over.
+    /// A call on the path held the key, and its lease is over.
     Lost(LockError),
 }
 
-/// Where the code that runs now stands with a key.
+/// Looks the key up on the path of the running code.
 pub(crate) fn standing(pool: PoolId, key: &FullKey) -> Standing {
     let found = PATH.try_with(|path| look(&path.borrow(), pool, key));
     found.unwrap_or(Standing::Outside)

@@ -1,4 +1,4 @@
-//! A place in the engine: for one lock of one call.
+//! One lock of one call, from the request to the release.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::pool::LockPool;
 
-/// A place in the engine, from before anything is sent until the release. Dropping it, at any time, lets go of
-/// whatever it stands for: a place in the queue, an acquire on its way, a lock.
+/// A ticket in the engine, from before anything is sent until the release. Dropping it, at any
+/// time, gives up what it stands for: a place in the queue, an acquire under way, or a lock.
 pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
@@ -24,57 +24,60 @@ pub(crate) struct PendingLock {
 }
 
 impl PendingLock {
-    /// Asks for the lock; to be followed by [`taken`](Self::taken).
+    /// Asks for the lock. The caller awaits [`taken`](Self::taken) next.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
-        let hold = Self::new(pool, cell);
-        hold.tell(Command::Acquire {
-            id: hold.id,
+        let lock = Self::new(pool, cell);
+        lock.tell(Command::Acquire {
+            id: lock.id,
             acquire,
-            cell: Arc::clone(&hold.cell),
+            cell: Arc::clone(&lock.cell),
         })?;
-        Ok(hold)
+        Ok(lock)
     }
 
     /// Waits for the lock that was asked for.
     ///
-    /// Cancel safety: the ticket exists before the engine hears of the order, so a future that is dropped at any
-    /// point leaves no orphan: the engine waits for a reply that is on its way, and removes what it set.
+    /// Cancel safety: the ticket exists before the engine gets the request. So a future that is
+    /// dropped at any point leaves no orphan. The engine waits for an answer that is on its way,
+    /// and removes what the request set.
     pub(crate) async fn taken(mut self) -> Result<Self, LockError> {
         let granted = self.granted().await;
-        // Refused: the engine has forgotten the ticket already.
+        // If the lock was refused, the engine has forgotten the ticket already.
         self.let_go = granted.is_err();
         granted?;
-        // This task may have slept past the lease's end before it heard of the grant.
+        // This task may have slept past the lease's end before the grant woke it.
         self.cell.check()?;
         Ok(self)
     }
 
-    /// Takes the locks of one call that tries once, at once; with a `wait` it goes on to queue for them if they cannot be had now.
-    /// Nothing is returned where they can only be taken one by one.
+    /// Takes the locks of one call in one request, without queueing. With a `wait` the try lasts no
+    /// longer than that, and the call then goes on to queue for the locks individually.
     ///
-    /// Cancel safety: as [`taken`](Self::taken), for each of them.
+    /// Returns none if the locks can only be taken individually.
+    ///
+    /// Cancel safety: as [`taken`](Self::taken), for each of the locks.
     pub(crate) async fn take_all(
         pool: &LockPool,
         wanted: impl ExactSizeIterator<Item = Acquire>,
         wait: Duration,
     ) -> Result<Option<Vec<Self>>, LockError> {
-        let mut holds = Vec::with_capacity(wanted.len());
+        let mut locks = Vec::with_capacity(wanted.len());
         let mut acquires = Vec::with_capacity(wanted.len());
         for acquire in wanted {
             let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
-            let hold = Self::new(pool.clone(), cell);
-            acquires.push((hold.id, acquire, Arc::clone(&hold.cell)));
-            holds.push(hold);
+            let lock = Self::new(pool.clone(), cell);
+            acquires.push((lock.id, acquire, Arc::clone(&lock.cell)));
+            locks.push(lock);
         }
         pool.engine().send(Command::AcquireAll { acquires, wait })?;
-        for hold in &mut holds {
-            let granted = hold.granted().await;
-            hold.let_go = granted.is_err();
+        for lock in &mut locks {
+            let granted = lock.granted().await;
+            lock.let_go = granted.is_err();
             granted?;
         }
-        let held = holds.iter().all(|hold| hold.cell.is_live());
-        Ok(held.then_some(holds))
+        let live = locks.iter().all(|lock| lock.cell.is_live());
+        Ok(live.then_some(locks))
     }
 
     fn new(pool: LockPool, cell: Arc<LeaseCell>) -> Self {
@@ -86,13 +89,13 @@ impl PendingLock {
         }
     }
 
-    /// How the order was answered. Now and then this lets other tasks of the runtime run, even if
-    /// the answer is there: a task that takes one lock after the other may never wait.
+    /// The engine's answer to the request. Now and then this lets other tasks of the runtime run,
+    /// even if the answer is there: a task that takes one lock after the other may never wait.
     async fn granted(&self) -> Result<(), LockError> {
         poll_fn(|cx| {
-            let turn = ready!(coop::poll_proceed(cx));
+            let budget = ready!(coop::poll_proceed(cx));
             let granted = ready!(self.cell.poll_granted(cx));
-            turn.made_progress();
+            budget.made_progress();
             Poll::Ready(granted)
         })
         .await
@@ -102,9 +105,9 @@ impl PendingLock {
         &self.cell
     }
 
-    /// Lets readers in beside this call.
+    /// Turns the lock into a share, so that readers can enter beside this call.
     ///
-    /// Cancel safe: the engine goes on with it.
+    /// Cancel safe: the engine goes on with the downgrade.
     pub(crate) async fn downgrade(&self) -> Result<(), LockError> {
         self.cell.check()?;
         self.tell(Command::Downgrade(self.id))?;
@@ -117,38 +120,39 @@ impl PendingLock {
     /// Asks for the release, now or after `keep`, without waiting for it.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.cell.close();
-        // If the engine is gone, the lock expires after its ttl; otherwise it has heard of this.
+        // If the engine is gone, the lock expires after its ttl. Otherwise the engine has the
+        // command.
         self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
     }
 
-    /// The same for the locks of one call.
+    /// Asks for the release of the locks of one call, in one command.
     pub(crate) fn begin_release_all<'a>(
-        mut holds: impl Iterator<Item = &'a mut Self>,
+        mut locks: impl Iterator<Item = &'a mut Self>,
         keep: Option<Duration>,
     ) {
-        let Some(first) = holds.next() else {
+        let Some(first) = locks.next() else {
             return;
         };
-        let others: Vec<_> = holds.collect();
-        if others.is_empty() {
+        let rest: Vec<_> = locks.collect();
+        if rest.is_empty() {
             return first.begin_release(keep);
         }
         let mut ids = vec![first.id];
         first.cell.close();
-        for hold in &others {
-            hold.cell.close();
+        for lock in &rest {
+            lock.cell.close();
             if !seeded!(SecondKeyKept) {
-                ids.push(hold.id);
+                ids.push(lock.id);
             }
         }
         first.let_go = first.tell(Command::ReleaseAll { ids, keep }).is_ok();
-        for hold in others {
-            hold.let_go = first.let_go;
+        for lock in rest {
+            lock.let_go = first.let_go;
         }
     }
 
-    /// Waits for the store's answer to a release that was asked for, at most ttl/10 and 1 s. Without an answer the release is
-    /// tried again in the background.
+    /// Waits for the store's answer to a release that was asked for, at most a tenth of the ttl and
+    /// at most 1 s. Without an answer the engine tries the release again in the background.
     ///
     /// Returns whether the store answered that the lock was gone: a lost lease.
     pub(crate) async fn released(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A lock to take: what the attribute says, as a builder.
+//! A lock to take: the attribute's options, as a builder.
 
 use std::future::Future;
 use std::panic::Location;
@@ -18,7 +18,8 @@ use crate::error::LockError;
 use crate::pool::LockPool;
 
 impl LockPool {
-    /// A request for the lock `key`, to be given a ttl and acquired.
+    /// A request for the lock `key`. It needs a [`ttl`](LockRequest::ttl), and takes nothing before
+    /// [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
     #[track_caller]
     pub fn lock(&self, key: impl Into<String>) -> LockRequest {
         LockRequest::new(self.clone(), vec![key.into()], Location::caller())
@@ -37,14 +38,24 @@ impl LockPool {
     /// # }
     /// ```
     ///
-    /// Each key is locked once. Where all are free, one request takes them, and where one is not, that request takes nothing. A call
-    /// that waits then asks for one after the other in their order as strings, so that two calls never wait for each other in a circle, and lets
-    /// go what it has if one cannot be had; so does every call whose keys are in several slots of a cluster, on Redlock, for shares, or
-    /// wanted by other calls of this process. `wait` is one budget for all. There is one guard: its lease
-    /// is over when the first of them is, and then the body is dropped. Every key has its own [fence](crate::LockGuard::fences).
+    /// Each key is locked once. If all keys are free, one request takes them. If one is not, that
+    /// request takes nothing. A call that waits then asks for its keys individually, in their order
+    /// as strings. So two calls never wait for each other in a circle. If one key cannot be taken,
+    /// the call lets go of the keys that it has.
     ///
-    /// Without a watchdog nobody renews the first leases while the call waits for the others. So that its body begins with at least half a
-    /// ttl, a call whose first lease gets older than that begins again, for as long as its `wait` lasts.
+    /// These calls always ask individually:
+    ///
+    /// - on Redlock, and in a cluster if the keys are in several slots
+    /// - for shares, and if one key is entered as [`reentrant`](LockRequest::reentrant)
+    /// - if other calls of this process want one of the keys
+    ///
+    /// `wait` is one budget for all keys. There is one guard for all: its lease is over when the
+    /// first lease is, and then the body is dropped. Every key has its own
+    /// [fence](crate::LockGuard::fences).
+    ///
+    /// Without a watchdog the engine does not renew the first leases while the call waits for the
+    /// other keys. The body is to begin with at least half a ttl. So a call whose first lease gets
+    /// older than that begins again, for as long as its `wait` lasts.
     #[track_caller]
     pub fn lock_all<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> LockRequest {
         let keys = keys.into_iter().map(K::into).collect();
@@ -94,48 +105,56 @@ impl LockRequest {
         self
     }
 
-    /// Renews the lease at this interval, which must be shorter than the time after which a lease without
-    /// renewal is given up (the ttl less its safety margins).
+    /// Renews the lease at this interval: at least 10 ms, and less than the time after which a
+    /// lease without renewal is given up. That is the ttl less its safety margins. Default: not
+    /// renewed.
     pub fn watchdog_every(mut self, interval: Duration) -> Self {
         self.settings.watchdog = Some(Beat::Every(interval));
         self
     }
 
-    /// With a watchdog: gives the lock up after this long, however healthy it is. At least the ttl. Default: no bound.
+    /// With a watchdog: gives the lock up after this time, even if the lease could be renewed. At
+    /// least the ttl. Default: no bound.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.settings.max_hold = Some(limit);
         self
     }
 
-    /// Takes a share of the lock: many readers, or one that takes the lock without this. A reader that comes while a writer
-    /// queues, queues behind it. Each reader has a lease of its own. Default: exclusive.
+    /// Takes a share of the lock: many readers hold it, or one call that takes it without this. A
+    /// reader that comes while a writer queues, queues behind the writer. Each reader has a lease
+    /// of its own. Default: exclusive.
     pub fn shared(mut self) -> Self {
         self.settings.share = Some(Share::Reader);
         self
     }
 
-    /// Takes one of `permits` places; each has a lease of its own. All that use the key must say the same number: with a smaller
-    /// one than others who are inside, or with zero, the call fails with [`LockError::Config`]. Default: exclusive.
+    /// Takes one of `permits` places; each has a lease of its own. All calls for the key must give
+    /// the same number. A call that gives a smaller number than the holders did, or zero, fails
+    /// with [`LockError::Config`]. Default: exclusive.
     pub fn permits(mut self, permits: u32) -> Self {
         self.settings.share = Some(Share::Permit(permits));
         self
     }
 
-    /// How long to queue for a lock that is held; a hard budget, I/O included. Zero tries once. Default:
-    /// the pool's.
+    /// How long to queue for a lock that is held: a hard budget, I/O included. Zero tries once.
+    /// Default: the pool's [`wait`](crate::LockPoolBuilder::wait).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = Some(wait);
         self
     }
 
-    /// If this call is nested in a body that holds the key, enters that body's lock instead of being refused with
-    /// [`LockError::WouldDeadlock`]: with no round trip, on the lease of the body, with its deadline and fence, whatever `ttl`,
-    /// `watchdog` and `max_hold` say here. Calls that are nested side by side in one body, as branches of a `join!`, take turns:
-    /// each waits for as long as its [`wait`](Self::wait) says, and where neither it nor the pool has one, for as long as the lease
-    /// lasts. Elsewhere the call takes the lock as any other. Default: off.
+    /// If this call is nested in a body that holds the key, enters that body's lock. Without this,
+    /// such a call is refused with [`LockError::WouldDeadlock`]. Entering costs no round trip. The
+    /// call runs on the body's lease, with its deadline and fence, whatever `ttl`, `watchdog` and
+    /// `max_hold` say here. A call that is not nested takes the lock as any other. Default: off.
     ///
-    /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and the attribute make
-    /// a body: what is called while a [`LockGuard`] is alive is not nested in it, and waits for it.
+    /// Calls that are nested side by side in one body, as branches of a `join!`, take turns. Each
+    /// waits for as long as its [`wait`](Self::wait) says. If neither the call nor the pool has a
+    /// wait, it waits for as long as the lease lasts.
+    ///
+    /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and
+    /// the attribute make a body. A call that is made while a [`LockGuard`] is alive is not nested
+    /// in it, and waits for it.
     pub fn reentrant(mut self) -> Self {
         self.settings.reentrant = true;
         self
@@ -143,40 +162,53 @@ impl LockRequest {
 
     /// Takes the lock; of several keys all or none.
     ///
-    /// Cancel safe: a dropped future leaves no place in the queue and no lock. Nothing need have been asked when the first poll returns: now and
-    /// then a call lets the other tasks of its runtime go first, within its wait.
+    /// Cancel safe: a dropped future leaves no place in the queue and no lock. After the first poll
+    /// the request need not have been sent. Now and then a call lets the other tasks of its runtime
+    /// go first, within its wait.
     ///
     /// # Errors
     ///
-    /// [`LockError::Contended`], [`LockError::TimedOut`] or [`LockError::QueueFull`] if others have it,
-    /// [`LockError::Unavailable`] if the store does not serve, [`LockError::InvalidKey`], [`LockError::ShuttingDown`],
-    /// [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key,
-    /// and [`LockError::Config`] for a ttl, interval, `max_hold` or number of keys that is not possible.
+    /// - [`LockError::Contended`], [`LockError::TimedOut`] or [`LockError::QueueFull`] if another
+    ///   call has the lock, or queues for it first.
+    /// - [`LockError::Unavailable`] if the store does not serve.
+    /// - [`LockError::Lost`] if the lease was over before this call saw its grant.
+    /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
+    /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
+    /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `permits` or number of keys that is
+    ///   not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         self.take().await.map(LockGuard::new)
     }
 
-    /// Runs `body` inside the lock: it is polled only while the lease lasts, dropped if the lease is lost, and the
-    /// lock is released when it ends, panics, or this future is dropped.
+    /// Runs `body` inside the lock. The body is polled only while the lease lasts, and dropped if
+    /// the lease is lost. The lock is released when the body ends or panics, or when this future is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the body's end.
+    /// As [`acquire`](Self::acquire), and [`LockError::Lost`] if the lease was lost before the
+    /// body's end.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics: the panic goes on after the release.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let body = pin!(Some(body));
         run_inside(self.take().await?, body, OnLost::Cancel, None).await
     }
 
-    /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on, by the store's clock: who tries meanwhile
-    /// is refused, with that time in `retry_after`. For a second click that comes after the first one is done. After `Err`, a panic or a
-    /// loss, and when this future is dropped, the lock is released at once.
+    /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on,
+    /// by the store's clock; `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused,
+    /// with the time that is left in `retry_after`. For a second click that comes after the first
+    /// one is done. After `Err`, a panic or a loss, and when this future is dropped, the lock is
+    /// released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or more than 24 h, and for a share of a
-    /// lock.
+    /// As [`run`](Self::run), and [`LockError::Config`] for a `hold` of less than a millisecond or
+    /// more than 24 h, and for a share of a lock.
     pub async fn run_then_hold<T, E, F>(
         mut self,
         hold: Duration,
@@ -192,17 +224,21 @@ impl LockRequest {
         run_inside(self.take().await?, body, OnLost::Cancel, keep).await
     }
 
-    /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside the lock, which is
-    /// then released. Once the lock is held the body is a task of the caller's tokio runtime.
+    /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside
+    /// the lock, which is then released. Once the lock is held, the body is a task of the caller's
+    /// tokio runtime.
     ///
-    /// Cancel safe while it waits for the lock: nothing runs then. A body that panics does so in the caller, if it is still there. The
-    /// task is in the present tracing span and [`LockPool::scope`]; it is nested in no lock but its own. A call that
-    /// enters a lock as [`reentrant`](Self::reentrant) is a part of that body, and ends with it.
+    /// Cancel safe while the call waits for the lock: a dropped future leaves no lock, and the body
+    /// does not run. If the body panics, this future panics too, if it still exists.
+    ///
+    /// The task is in the present tracing span and [`LockPool::scope`]; it is nested in no lock but
+    /// its own. A call that enters a lock as [`reentrant`](Self::reentrant) is a part of that body,
+    /// and ends with it.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run); [`LockError::Config`] outside of a tokio runtime; [`LockError::Lost`] also if the runtime shut down before the
-    /// body's end.
+    /// As [`run`](Self::run). Also [`LockError::Config`] outside of a tokio runtime, and
+    /// [`LockError::Lost`] if the runtime shut down before the body's end.
     pub async fn run_detached<F>(self, body: F) -> Result<F::Output, LockError>
     where
         F: Future + Send + 'static,

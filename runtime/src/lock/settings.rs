@@ -1,4 +1,4 @@
-//! What a call says of its lock, and what that comes to.
+//! The settings of a call, and the plan that follows from them.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ pub(crate) struct Plan {
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) wait: Duration,
-    /// How long a nested call waits for its turn, if it is not to wait for as long as the lease lasts.
-    pub(crate) turn: Option<Duration>,
+    /// For how long a nested call waits for its permit; none for as long as the lease lasts.
+    pub(crate) nested_wait: Option<Duration>,
     pub(crate) share: Option<Share>,
 }
 
-/// When a watchdog renews.
+/// The interval at which a watchdog renews.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Beat {
     /// A third of the ttl after the last renewal.
@@ -41,7 +41,7 @@ pub(crate) enum Beat {
 }
 
 impl Settings {
-    /// What is to be done, or what is wrong with the settings.
+    /// The plan, or an error that says what is wrong with the settings.
     pub(crate) fn plan(&self, pool: &LockPool) -> Result<Plan, LockError> {
         let ttl = self.ttl.ok_or_else(|| {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
@@ -60,7 +60,7 @@ impl Settings {
         }
         if self.share == Some(Share::Permit(0)) {
             return Err(LockError::config(
-                "`permits` is at least 1: with none, nobody could ever enter",
+                "`permits` is at least 1: with zero, no call could ever enter",
             ));
         }
         let pools = pool.default_wait();
@@ -68,8 +68,9 @@ impl Settings {
             terms,
             watchdog: self.watchdog(terms)?,
             wait: self.wait.unwrap_or(pools),
-            // Trying once is for what others hold: branches of one body take turns unless somebody has said how long they may wait.
-            turn: self.wait.or((!pools.is_zero()).then_some(pools)),
+            // Trying once is for locks that another call holds. Branches of one body take turns,
+            // for as long as it takes if neither the call nor the pool sets a wait.
+            nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             share: self.share,
         })
     }

@@ -25,11 +25,11 @@ const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const DEFAULT_MAX_WAITERS: usize = 1000;
 const DEFAULT_MAX_PASSES: u32 = 16;
 const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
-/// Of less, the store's marks would show nothing.
+/// With a shorter time the store's marks would show nothing.
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
 /// As long as the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// A server answers so many within a few dozen milliseconds.
+/// A server answers so many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
 impl LockPool {
@@ -89,16 +89,20 @@ impl LockPoolBuilder {
     ///
     /// | URL | store |
     /// |---|---|
-    /// | `memory://`, `memory://name` | in this process; pools with the same URL share their locks |
+    /// | `memory://`, `memory://name` | in this process; pools with one URL share their locks |
     /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
     /// | `rediss://…` | the same over TLS (feature `tls`) |
     /// | `redis+unix:///path` | the same over a Unix socket |
-    /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the master that the Sentinels name; the credentials are the \
-    /// master's, those of the Sentinels are `?sentinel_user=…&sentinel_password=…` |
-    /// | `rediss-sentinel://…` | the same over TLS, to the Sentinels and to the servers that they name (feature `tls`) |
-    /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster, of which these are some nodes; the credentials are those of all |
+    /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the Sentinels' master |
+    /// | `rediss-sentinel://…` | the same over TLS (feature `tls`) |
+    /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster |
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
-    /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |
+    /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum |
+    ///
+    /// With Sentinels the credentials are the master's; those of the Sentinels are
+    /// `?sentinel_user=…&sentinel_password=…`. TLS covers the Sentinels and the servers that they
+    /// name. For a cluster the hosts are some of its nodes, and the credentials are those of all
+    /// nodes. Redlock is a quorum over independent masters, and gives no fences.
     ///
     /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).
     pub fn url(mut self, url: impl Into<String>) -> Self {
@@ -109,44 +113,48 @@ impl LockPoolBuilder {
     /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
     /// It may not contain `%leasehold`, the word of leasehold's own keys.
     ///
-    /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
-    /// server, with two counters for its fences.
+    /// Choose namespaces that do not continue each other. The namespace `a` with the key `b:c`, and
+    /// `a:b` with the key `c`, are one key on the server, with two counters for its fences.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// How long calls queue that do not say it themselves. Default zero: they try once.
+    /// How long a call queues that sets no `wait` itself. Default zero: it tries once.
     ///
-    /// Trying once is the default that cannot hurt: a second click that queues runs the order again when the first is
-    /// done.
+    /// Trying once is the default that cannot hurt. A second click that queues runs the order again
+    /// when the first is done.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long to wait for the store's answer, and for a connection; from 1 ms to 1 h. Default 1 s. A single try ends with
-    /// [`LockError::Unavailable`] after it; a call that queues asks again until its `wait` is over.
+    /// How long to wait for the store's answer, and for a connection. From 1 ms to 1 h; default 1
+    /// s. A single try ends with [`LockError::Unavailable`] after it. A call that queues asks again
+    /// until its `wait` is over.
     pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
         self.limits.io_timeout = io_timeout;
         self
     }
 
-    /// How many replicas must have confirmed an acquisition or a renewal before it counts: `2`, or [`Replicas::All`].
-    /// Default: none, so that a fail-over may lose locks that the old master gave just before. In a URL it is `?replicas=2`
-    /// or `?replicas=all`; what is said here has precedence.
+    /// How many replicas must have confirmed an acquisition or a renewal before it counts: `2`, or
+    /// [`Replicas::All`]. Default: none, so that a fail-over may lose locks that the old master
+    /// gave just before. In a URL it is `?replicas=2` or `?replicas=all`; the number given here has
+    /// precedence.
     ///
-    /// The server is asked to wait for them (`WAIT`), for an eighth of the [`io_timeout`](Self::io_timeout) at most. Unless enough
-    /// confirm, an acquisition is removed and ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over, and
-    /// a renewal has not taken place. This narrows the gap of a fail-over and does not close it: a replica
-    /// without the lock can still be promoted, unless all have it.
+    /// The server is asked to wait for the replicas (`WAIT`), for an eighth of the
+    /// [`io_timeout`](Self::io_timeout) at most. If too few confirm, an acquisition is removed. It
+    /// ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over. A
+    /// renewal that too few confirm has not taken place. This narrows the gap of a fail-over and
+    /// does not close it: a replica without the lock can still be promoted, unless all have it.
     pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
         self.replicas = Some(replicas.into());
         self
     }
 
-    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM file, instead of the system's.
-    /// Default: the system's. The server's certificate and name are always verified.
+    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM
+    /// file. They replace the system's. Default: the system's. The server's certificate and name
+    /// are always verified.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -154,7 +162,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents of PEM files. Default: none.
+    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents
+    /// of PEM files. Default: none.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls_client(
@@ -173,59 +182,66 @@ impl LockPoolBuilder {
         self
     }
 
-    /// How often a lock may be passed on from call to call inside this process while other processes queue for it; then it is
-    /// their turn. Zero: never. Default 16. While nobody else waits there is no bound.
+    /// How often calls of this process may hand a lock over to each other while other processes
+    /// queue for it. Then the other processes get it. Zero: never. Default 16. There is no bound
+    /// while no other process waits.
     ///
-    /// A lock that is passed on costs no round trip. A larger number gives more throughput on a hot key, and longer waits in
-    /// other processes.
+    /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
+    /// longer waits in other processes.
     pub fn max_passes(mut self, max_passes: u32) -> Self {
         self.limits.max_passes = max_passes;
         self
     }
 
-    /// For how long a lock may be passed on inside this process while other processes queue for it. Default: a quarter of
-    /// the lock's ttl.
+    /// The longest tenure: for how long calls of this process may hand a lock over to each other
+    /// while other processes queue for it. Default: a quarter of the lock's ttl.
     pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
         self.limits.longest_turn = Some(longest_turn);
         self
     }
 
-    /// After how long of unbroken use a key is left free for clients that are not leasehold's, from
+    /// After how long of unbroken use a key is left free for clients that are not leasehold's. From
     /// 10 ms to 24 h; [`Duration::ZERO`] for never. Default 1 s.
     ///
-    /// Calls that queue hand a lock on to each other, within a process and between processes, so
-    /// that it is never free. A client that knows no queue and tries from time to time (redis-py,
-    /// redsync, node-redlock, rslock, a shell script) would never get it. So a lock that calls have
-    /// handed on for this long is left free for 300 ms, at the end of the section that runs then. A
-    /// client that tries at least every 250 ms gets it.
+    /// Calls that queue hand a lock over to each other, within a process and between processes, so
+    /// that it is never free. Some clients know no queue and try from time to time: redis-py,
+    /// redsync, node-redlock, rslock, a shell script. Such a client would never get the lock. So a
+    /// lock that has been handed over for this long is left free for 300 ms. The pause begins at
+    /// the end of the section that then runs. A client that tries at least every 250 ms gets the
+    /// lock.
     ///
     /// By default a key that is never free otherwise is left free for 300 ms of every 1.3 s, 23 %.
-    /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call that does
-    /// not queue is refused with [`LockError::Contended`] in a pause. Where every client is
+    /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call
+    /// that does not queue is refused with [`LockError::Contended`] in a pause. If every client is
     /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.
     ///
-    /// `memory://` has no other clients and makes no pauses. `redlock://` has short ones of its
-    /// own, whatever this says. A lock that several hold together (`shared`, `permits`) is not free
-    /// while one of them holds it.
+    /// `memory://` has no other clients and makes no pauses. `redlock://` has short pauses of its
+    /// own, whatever this says. A lock that several calls hold at once (`shared`, `permits`) is not
+    /// free while one of them holds it.
     pub fn make_way_after(mut self, make_way_after: Duration) -> Self {
         self.limits.make_way_after = make_way_after;
         self
     }
 
-    /// Runs the engine as a task of the runtime that calls [`connect`](Self::connect), instead of on a thread of its own,
-    /// and counts leases on that runtime's clock, so that a test that pauses time drives them; `memory://` is then private to
-    /// the pool. For tests only: leases end with that runtime, and a worker that is blocked delays their renewal. Default: off.
+    /// For tests only. Runs the engine as a task of the runtime that calls
+    /// [`connect`](Self::connect), instead of on a thread of its own. Leases are counted on that
+    /// runtime's clock, so a test that pauses time drives them. `memory://` is then private to the
+    /// pool.
+    ///
+    /// The leases end with that runtime, and a worker that is blocked delays their renewal.
+    /// Default: off.
     pub fn on_current_runtime(mut self) -> Self {
         self.place = Place::CurrentRuntime;
         self
     }
 
-    /// Connects to the store and starts the engine. The connection is kept up from then on by itself.
+    /// Connects to the store and starts the engine, which keeps the connection up from then on.
     ///
     /// # Errors
     ///
-    /// [`LockError::Config`] for a URL or option that is not understood, [`LockError::Unavailable`] if the store cannot be
-    /// reached within the `io_timeout` or refuses this client. No text contains the password.
+    /// [`LockError::Config`] for a URL or option that is not understood or not possible.
+    /// [`LockError::Unavailable`] if the store cannot be reached within the `io_timeout`, or
+    /// refuses this client. No text contains the password.
     ///
     /// # Panics
     ///

@@ -13,7 +13,7 @@ use super::LockPool;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
-/// Made once; the pool in it is replaced where it gives no locks any more.
+/// Set once. The pool in it is replaced when it gives no locks any more.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
 
@@ -22,9 +22,9 @@ tokio::task_local! {
 }
 
 impl LockPool {
-    /// Makes this the pool of all annotated functions that name no other. It takes the place of an
-    /// installed pool that gives no locks any more: one whose [shutdown](Self::shutdown) has begun, or
-    /// whose engine has stopped. Locks that the former pool still holds stay with it.
+    /// Makes this the pool of all annotated functions that name no other pool. It replaces an
+    /// installed pool that gives no locks any more: its [shutdown](Self::shutdown) has begun, or
+    /// its engine has stopped. Locks that the former pool still holds stay with it.
     ///
     /// # Errors
     ///
@@ -43,14 +43,15 @@ impl LockPool {
         install_as(name, self.clone())
     }
 
-    /// Runs `future` with this pool in the place of the installed one, for tests and tenants. It follows the
-    /// future, not the thread; a task that the future spawns is outside.
+    /// Runs `future` with this pool in the place of the installed one, for tests and tenants. The
+    /// scope follows the future, not the thread. A task that the future spawns is outside.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPED.scope(self.clone(), future).await
     }
 }
 
-/// Connects to `url` with the defaults and installs the pool for all annotated functions of the process.
+/// Connects to `url` with the defaults, and installs the pool for all annotated functions of the
+/// process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leasehold::LockError> {
@@ -61,8 +62,8 @@ impl LockPool {
 ///
 /// # Errors
 ///
-/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already that
-/// has not [ended](LockPool::install), [`LockError::Unavailable`] if the store cannot be reached
+/// [`LockError::Config`] for a URL that is not understood, and if a pool is installed already that
+/// has not [ended](LockPool::install). [`LockError::Unavailable`] if the store cannot be reached
 /// within about a second.
 pub async fn init(url: &str) -> Result<(), LockError> {
     refuse_second()?;
@@ -97,9 +98,10 @@ pub async fn init_from_env() -> Result<(), LockError> {
     builder.connect().await?.install()
 }
 
-/// Shuts down all installed pools, the named ones too, and adds up their reports; see
-/// [`LockPool::shutdown`]. Call it at the end of `main`: a process that exits takes its engine with it, and a lock
-/// whose release was not sent by then stays until its ttl ends.
+/// Shuts down all installed pools, the named ones too, and adds up their reports. The pools share
+/// `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`: a process that exits takes
+/// its engine with it. If the release of a lock was not sent by then, the lock stays until its ttl
+/// ends.
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
@@ -128,7 +130,7 @@ pub fn pool() -> Result<LockPool, LockError> {
     current()
 }
 
-/// The pool for a call that names none.
+/// The pool for a call that names no pool.
 pub(crate) fn current() -> Result<LockPool, LockError> {
     scoped().or_else(global).ok_or(LockError::NotInstalled)
 }
@@ -153,17 +155,17 @@ fn install(pool: LockPool) -> Result<(), LockError> {
     };
     let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
-    // Under the lock: of several that are installed at once in the place of one that has ended, the
-    // first stays.
+    // Decided under the write lock: if several threads replace a pool that has ended, the first
+    // one's pool stays.
     let ended = replaced(&mut present, pool).ok_or_else(second)?;
     drop(present);
-    // Its engine may have something to do when the last of its pools goes.
+    // Dropped outside the lock: the engine may have work to do when its last pool is dropped.
     drop(ended);
     Ok(())
 }
 
-/// Puts `pool` in the place of one that gives no locks any more, and returns that; nothing where
-/// the present one lives.
+/// Replaces a pool that gives no locks any more, and returns it. Returns none if the present pool
+/// gives locks.
 fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
     present.has_ended().then(|| mem::replace(present, pool))
 }
@@ -182,7 +184,7 @@ fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
         Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
     };
     drop(names);
-    // As for the one without a name.
+    // Dropped outside the lock, as in `install`.
     drop(ended);
     Ok(())
 }

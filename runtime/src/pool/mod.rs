@@ -24,32 +24,35 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::target::Target;
 
-/// So long a shutdown waits for the log at most, beyond its own limit.
+/// How long a shutdown waits for the log, beyond its own limit.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
-/// Cheap to clone; all clones are one pool. The engine has a thread of its own and ends when the last clone and
-/// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
-/// from several runtimes, and from executors other than tokio.
+/// Cheap to clone; all clones are one pool. The engine has a thread of its own. The engine ends
+/// when the last clone and the last guard are gone and every release is done. A pool can be kept in
+/// a `static`, and used from several runtimes and from executors other than tokio.
 ///
-/// A call writes its request to the server on its own thread. For each connection the pool spawns a
-/// task on the tokio runtime of a caller; it hears of the answers to all callers. Where no such
-/// runtime can listen, the engine's thread does, which costs one more wake-up. Answers that a
-/// blocked runtime leaves unread are read by the engine's thread after about 40 ms. A call never
-/// blocks its thread for an answer. It may block for the engine's mutex, usually some 10 µs, and
-/// longer if the system preempts the thread that has it. On Linux a thread of lower priority than the
-/// engine's (`nice`, `SCHED_IDLE`) never takes it, so that it delays no renewal: it leaves its requests
-/// to the engine's thread. That has the priority of the thread that connects the pool.
+/// A call writes its request to the server on its own thread, and never blocks that thread for an
+/// answer. For each connection the pool spawns a listener: a task on the tokio runtime of a caller
+/// that reads the answers to all callers. If no such runtime can listen, the engine's thread does,
+/// which costs one more wake-up. If a blocked runtime leaves answers unread, the engine's thread
+/// reads them after about 40 ms.
 ///
-/// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
+/// A call may block for the engine's mutex: usually some 10 µs, and longer if the system preempts
+/// the thread that has it. On Linux a thread of lower priority than the engine's (`nice`,
+/// `SCHED_IDLE`) never takes the mutex, so that it delays no renewal. Such a thread leaves its
+/// requests to the engine's threads. The engine's thread has the priority of the thread that
+/// connects the pool.
+///
+/// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect
 /// the child's own pool after the `fork`.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,
 }
 
-/// Tells pools apart.
+/// Identifies a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolId(u64);
 
@@ -63,26 +66,33 @@ impl PoolId {
 struct Inner {
     id: PoolId,
     engine: Engine,
-    /// Whether a shutdown has begun: it takes no new locks, for good.
+    /// Set when a shutdown has begun. The pool takes no new locks from then on.
     shut_down: AtomicBool,
     nonce: Nonce,
     namespace: String,
     wait: Duration,
     /// The store, without its password.
     place: String,
-    /// To look at the store.
+    /// The store that `check` connects to.
     target: Target,
     options: Options,
 }
 
 impl LockPool {
-    /// Looks at the lock store, over a connection of its own, for what keeps locks from working or could break their promise: that
-    /// it is a master, its version, the permissions (by a lock's whole life on a key of leasehold's own), the replicas if the pool waits for
-    /// them, the eviction policy, persistence, and encryption. The same is logged when a pool connects. It needs no permission
-    /// that locks do not need; what could not be looked at is a warning of the code `unchecked`.
+    /// Checks the lock store, over a connection of its own, for what keeps locks from working or
+    /// could break their promise:
     ///
-    /// A readiness probe answers [`CheckReport::is_ready`]. Takes at most about three times the pool's `io_timeout`. Works
-    /// under every executor. If the future is dropped, the check ends in the background.
+    /// - that the server is a master, and its version
+    /// - the permissions, by a lock's whole life on a key of leasehold's own
+    /// - the replicas, if the pool waits for them
+    /// - the eviction policy, persistence, and encryption
+    ///
+    /// A pool logs the same findings when it connects. The check needs no permission that locks do
+    /// not need. What it could not look at is a warning of the code `unchecked`.
+    ///
+    /// A readiness probe answers [`CheckReport::is_ready`]. The check takes at most about three
+    /// times the pool's `io_timeout`, and works under every executor. If the future is dropped, the
+    /// check ends in the background.
     ///
     /// # Errors
     ///
@@ -93,8 +103,8 @@ impl LockPool {
     }
 
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
-    /// released, and reports. Locks that are still held then are kept and renewed. What is left to log is logged before
-    /// this returns, if the subscriber takes it within 100 ms.
+    /// released, and reports. Locks that are still held then are kept and renewed. The log gets its
+    /// last events before this returns, if the subscriber takes them within 100 ms.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         self.finish_shutdown(self.begin_shutdown(limit)).await
     }
@@ -117,11 +127,12 @@ impl LockPool {
         report
     }
 
-    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]: a program ends behind its shutdown.
+    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]. The program may
+    /// end right after its shutdown.
     async fn log_is_told(&self) {
         let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
         let at = self.engine().clock().now() + LOG_LIMIT;
-        // An engine that is gone drops `caller`, and with it the limit comes at once.
+        // An engine that is gone drops `caller`, and the limit then ends at once.
         let _ = self.engine().send(Command::Wake { at, caller });
         poll_fn(|cx| {
             let ended = Pin::new(&mut told).poll(cx).is_ready();
@@ -135,7 +146,7 @@ impl LockPool {
         .await;
     }
 
-    /// Whether it gives no locks any more: it was shut down, or its engine has stopped.
+    /// Whether the pool gives no locks any more: it was shut down, or its engine has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
     }

@@ -1,4 +1,4 @@
-//! Runs something apart from the caller's runtime.
+//! Runs a future apart from the caller's runtime.
 
 use std::future::Future;
 
@@ -6,8 +6,9 @@ use tokio::sync::oneshot;
 
 use crate::error::{LockError, StoreError};
 
-/// Runs `future` on a thread and a runtime of its own, so that it works under every executor and while the
-/// caller's workers are blocked. It runs on to its end if the caller stops waiting.
+/// Runs `future` on a thread and a runtime of its own. So the future runs under every executor,
+/// also while the caller's workers are blocked. If the caller stops waiting, the future still runs
+/// to its end.
 pub(super) async fn run<T, F>(future: F) -> Result<T, LockError>
 where
     T: Send + 'static,
@@ -22,7 +23,7 @@ where
             Ok(runtime) => runtime.block_on(future),
             Err(error) => Err(no_thread(&error)),
         };
-        // Whoever asked may have stopped waiting.
+        // The send fails if the caller has stopped waiting; then the result is not needed.
         let _ = sender.send(result);
     };
     std::thread::Builder::new()

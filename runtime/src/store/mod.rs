@@ -1,4 +1,14 @@
-//! Lock stores: the one interface that a store implements, and the stores.
+//! Lock stores: the interface that each store implements, and the stores.
+//!
+//! [`LockStore`] is the interface, with its requests ([`Op`]), answers ([`Reply`]) and events
+//! ([`StoreEvent`]). [`target`] reads the pool's URL and connects the store that it names.
+//! [`options`] holds what applies to every store.
+//!
+//! - [`memory`] keeps locks in this process.
+//! - `redis` keeps locks on one Redis or Valkey master.
+//! - `cluster` sends each request to the master that has the key's slot, over `redis`.
+//! - `redlock` asks several independent masters and counts their votes, over `redis`.
+//! - `background` runs a check on a thread of its own.
 
 use std::future::Future;
 use std::io;
@@ -26,32 +36,39 @@ pub(crate) mod target;
 
 /// Where locks are kept.
 ///
-/// The engine is its only caller. `submit` hands over requests, `poll_event` takes what came back;
-/// neither blocks. Any thread may call them, one at a time, in the context of the runtime that the
-/// store was connected in. The engine keeps its own time-outs, so a reply may come late, and a store never has to give
-/// up on a request; it answers each request at most once.
+/// The engine is the store's only caller. `submit` gives the store requests, and `poll_event`
+/// returns answers and events. Neither blocks. Any thread may call them, one thread at a time, in
+/// the context of the runtime that the store was connected in. A store answers each request at most
+/// once. The engine keeps its own time-outs. So an answer may come late, and a store never has to
+/// give up a request.
 ///
 /// What a store must keep:
-/// - *Order.* Requests reach the server in the order of submission as long as one connection lasts.
-/// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the full ttl.
-/// - *All or none.* Of keys that are asked for together nothing is taken unless all are, in one step that nobody sees the middle of.
-/// - *Ownership.* Renew and release touch the key only where it carries the token; renewal never creates it.
-/// - *Fences* grow with every new acquisition of a key, and no fence that was kept in reserve is given again.
+/// - *Order.* Requests reach the server in the order of submission while one connection lasts.
+/// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
+///   full ttl.
+/// - *All or none.* [`Op::AcquireAll`] takes all of its keys or none. It takes them in one step, so
+///   that no client sees only some of them taken.
+/// - *Ownership.* Renew and release touch a key only where it carries the token. Renewal never
+///   creates a key.
+/// - *Fences* grow with every new acquisition of a key. The store never gives a reserved fence to
+///   another acquisition.
 ///
-/// What a store may offer: a queue of processes for each key, first come first served. It then answers
-/// [`Reply::Held`] with `queued`, hands a key that comes free to the first process in its queue for a short time
-/// ([`CLAIM`]), and tells that process with [`StoreEvent::Turn`]. The process confirms by asking again. An entry that shows no
-/// sign of life for [`FORGOTTEN`] is passed over.
+/// A store may offer a queue of processes for each key, first come first served. The store then
+/// answers [`Reply::Held`] with `queued`. It gives a key that comes free to the first process in
+/// the queue for a short time ([`CLAIM`]). It tells that process with [`StoreEvent::Turn`], and the
+/// process confirms by asking again. The store skips a process that has not asked again for
+/// [`FORGOTTEN`].
 pub(crate) trait LockStore: Send {
-    /// Hands requests to the transport, all of them, in order. [`poll_event`](Self::poll_event) is called next, and nothing need happen
-    /// before.
+    /// Takes all requests out of `batch`, in order. The engine calls
+    /// [`poll_event`](Self::poll_event) next, so the store may wait for that call before it sends
+    /// them.
     fn submit(&mut self, batch: &mut Vec<Request>);
 
-    /// The next thing that happened, and a wake-up when there is more.
+    /// The next event. While there is none, wakes `cx` when the next one comes.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
-    /// The sockets that answers come on, if they have changed since this was last called. Any
-    /// thread may then hear of answers; without sockets the engine's own runtime does.
+    /// The sockets that answers come on, if they have changed since the last call. A listener on
+    /// any thread can then wait for answers. Without sockets the engine's own runtime waits.
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         None
     }
@@ -63,22 +80,22 @@ pub(crate) type Connecting =
 
 /// A socket that answers come on.
 pub(crate) trait Socket: Send + Sync {
-    /// Hears of what comes, on the runtime that this is called in. Panics where that has no I/O
-    /// driver.
+    /// A listener on the runtime of the calling thread. Panics if that runtime has no I/O driver.
     fn listen(&self) -> io::Result<Box<dyn Listen>>;
 
-    /// From now on a listener hears of what comes, and not the engine's runtime; or the reverse.
+    /// With `listener`, a listener waits for answers from now on, and not the engine's runtime.
+    /// Without it, the engine's runtime waits again.
     fn leave_to_listener(&self, listener: bool);
 
-    /// Something may have come: the thread that polls the store next reads it. Where a listener
-    /// hears of what comes, no thread reads before that.
+    /// The listener saw that bytes may have come. The thread that polls the store next reads them.
+    /// While a listener waits, no thread reads before this call.
     fn heard(&self);
 }
 
-/// Hears of what comes on a socket.
+/// Waits for bytes on a socket.
 pub(crate) trait Listen: Send {
-    /// Calls `read` when something may have come, or the socket is closed. `read` reads all there
-    /// is.
+    /// Calls `read` when bytes may have come, or when the socket is closed. `read` reads all bytes
+    /// that are there.
     fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>>;
 }
 
@@ -91,8 +108,8 @@ pub(crate) struct OpId(pub(crate) u64);
 pub(crate) struct Request {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// After this long without an answer the engine tries again, and a connection that has not answered
-    /// anything since should be replaced.
+    /// After this long without an answer the engine tries again. The store should then replace the
+    /// connection if it has answered nothing since.
     pub(crate) patience: Duration,
 }
 
@@ -104,61 +121,68 @@ pub(crate) enum Op {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// The annotated function that asks, for people who look at the key.
+        /// The annotated function that asks. It is written into the key's value, for operators.
         function: &'static str,
-        /// Whether this process wants a place in the key's queue if another has the key.
+        /// Whether the store queues this process if another process has the key.
         queue: bool,
-        /// So many fences after the first are kept for calls to which the key is passed on.
+        /// How many fences after the first the store reserves, for calls of this process that the
+        /// key is handed over to.
         reserved_fences: u32,
     },
-    /// Take all of these keys or none, each as [`Op::Acquire`] does: without a place in its queue, and with no fences kept. Answered
-    /// with [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or [`Reply::Apart`].
+    /// Take all of these keys or none, each as [`Op::Acquire`] does, but without a queue and
+    /// without reserved fences. The store answers with [`Reply::AcquiredAll`], [`Reply::HeldAmong`]
+    /// or [`Reply::Apart`].
     AcquireAll {
         /// Each key once, with its token.
         keys: Vec<(FullKey, Token)>,
         ttl: Duration,
         function: &'static str,
     },
-    /// Let each key live its ttl from now if it carries its token.
+    /// Set the time to live of each key that carries its token to its full ttl.
     Renew(Vec<Renewal>),
     /// Remove `key` if it carries `token`, or let it expire.
     Release {
         key: FullKey,
         token: Token,
-        /// Let the key stay for so long instead. It is not handed on; the first process in its queue is told to look.
+        /// Keep the key for this long instead of removing it. The store does not give it to the
+        /// first process in the queue, but tells that process to ask again.
         keep: Option<Duration>,
-        /// Leave the key free for [`PAUSE`], although processes queue for it, where there may be
-        /// clients that know no queue.
+        /// Leave the key free for [`PAUSE`], although processes queue for it, so that clients that
+        /// know no queue can take it.
         makes_way: bool,
-        /// Acquires with this token whose outcome is not known; see [`Reply::Released::ordered`].
+        /// Acquires with this token that have no known outcome; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
-    /// Take a share of `key` if it is free, was handed to this process, or is shared and has room, or if `token` has a share.
+    /// Take a share of `key`, or succeed again if `token` has one. A share is to be had if the key
+    /// is free, was handed to this process, or is shared and has room.
     Join {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares exclude each other.
+        /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares
+        /// exclude each other.
         limit: u32,
         /// As for [`Op::Acquire`].
         queue: bool,
     },
-    /// Let each share live its ttl from now if its token has one that has not ended. A token that has the whole lock has a share
-    /// of it from then on, unbounded.
+    /// Let each share live its full ttl from now, if its token has one that has not ended. A token
+    /// that has the whole lock has an unbounded share from then on.
     Stay(Vec<Renewal>),
-    /// Give up the share of `key` that `token` has, or the lock where it has not become a share yet.
+    /// Give up the share of `key` that `token` has, or the whole lock if it is not a share yet.
     Part {
         key: FullKey,
         token: Token,
-        /// Joins with this token whose outcome is not known; see [`Reply::Released::ordered`].
+        /// Joins with this token that have no known outcome; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },
-    /// This process wants no place in the queue of `key` any more; if the key was handed to it, the next gets it.
+    /// Take this process out of the queue of `key`. If the key was handed to this process, the
+    /// store gives it to the next process in the queue.
     Leave { key: FullKey },
 }
 
 impl Op {
-    /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
+    /// What an acquire or a release asks for beside key and token. A script names these conditions
+    /// once for all requests that have them in common.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions {
         let (time, function, flag, reserved_fences) = match self {
@@ -183,7 +207,7 @@ impl Op {
     }
 }
 
-/// What a request asks for beside lock and token; see [`Op::conditions`].
+/// What a request asks for beside key and token; see [`Op::conditions`].
 #[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Conditions {
@@ -194,14 +218,14 @@ pub(crate) struct Conditions {
     reserved_fences: u32,
 }
 
-/// For so long a key is left free for clients that know no queue. One that tries every 250 ms finds
-/// it so, with time to spare for its way to the server.
+/// How long a key is left free for clients that know no queue. A client that tries every 250 ms
+/// finds the key free, with 50 ms to spare for the way to the server.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
-/// For so long a key that was handed to a process waits for it to confirm.
+/// How long a key that was handed to a process waits for the process to confirm.
 pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 
-/// A process in a queue that has not asked for so long is passed over.
+/// After how long without a request the store skips a process in a queue.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
 /// One key of a batch of renewals.
@@ -215,48 +239,49 @@ pub(crate) struct Renewal {
 /// What a store answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// The lock was taken. No fence where the store promises none.
+    /// The lock was taken. There is no fence where the store promises none.
     Acquired {
         fence: Option<Fence>,
-        /// So many fences after it are kept for this token.
+        /// How many fences after `fence` are reserved for this token.
         reserved_fences: u32,
         /// Whether other processes queue for the key, where the store has queues.
         wanted: Option<bool>,
     },
     /// Another token has the key.
     Held {
-        /// For so long at most, where that is known.
+        /// How long at most, where that is known.
         left: Option<Duration>,
-        /// Whether this process has a place in the key's queue and will be told when its turn comes.
+        /// Whether this process is in the key's queue, and gets a [`StoreEvent::Turn`] later.
         queued: bool,
     },
     /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
     AcquiredAll(Vec<Reply>),
-    /// Nothing was taken, because another token has the key at this place, or is the first to get it.
+    /// Nothing was taken, because another token has the key at index `at`, or is to get it first.
     HeldAmong {
         at: usize,
         /// As for [`Reply::Held`].
         left: Option<Duration>,
     },
-    /// Nothing was taken, because the store can take these keys only one by one.
+    /// Nothing was taken, because the store can take these keys only individually.
     Apart,
-    /// Per key, whether it still carried its token.
+    /// For each key, whether it still carried its token.
     Renewed(Vec<bool>),
-    /// The same, where nothing certain can be said of some keys.
+    /// The same. `None` stands for a key of which nothing certain is known.
     #[cfg(feature = "redis")]
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
-        /// Whether it did, or may have. False is certain: of a quorum, so many nodes did not have
-        /// the key that no majority can have had it.
+        /// Whether the key carried the token, or may have. False is certain. For a quorum it means
+        /// that so many nodes did not have the key that no majority can have had it.
         found: bool,
-        /// Whether every acquire listed in `after` went before this on the same connection, so that none
-        /// of them can still take the key.
+        /// Whether every acquire in `after` went before this release on the same connection. Then
+        /// none of them can still take the key.
         ordered: bool,
     },
-    /// Others share the key and count up to so many, which is more than was asked for.
+    /// Nothing was taken: the key is shared with this limit, which is higher than the one asked
+    /// for.
     Limited(u32),
-    /// The process has no place in the queue now.
+    /// The process is not in the queue now.
     Left,
 }
 
@@ -265,7 +290,7 @@ pub(crate) enum Reply {
 pub(crate) struct Failure {
     pub(crate) error: LockError,
     pub(crate) retry: Retry,
-    /// Whether the server may have carried the request out, or may yet.
+    /// Whether the server may have carried the request out, or may still do so.
     pub(crate) executed: bool,
 }
 
@@ -278,7 +303,7 @@ impl Failure {
         }
     }
 
-    /// What happened, without the words that every unavailable store is told with.
+    /// The store's error, without the text that [`LockError::Unavailable`] puts before it.
     #[cfg(feature = "redis")]
     pub(crate) fn text(&self) -> String {
         match &self.error {
@@ -291,11 +316,11 @@ impl Failure {
 /// Whether another try makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// At once: the request was not carried out for a reason that is gone.
+    /// At once: the reason why the request was not carried out is gone.
     Now,
-    /// After a pause: the store is away, loading, or changing hands.
+    /// After a pause: the store is away, loading, or failing over.
     Later,
-    /// Not by itself: somebody must change something first.
+    /// Only after an operator has changed something.
     Never,
 }
 
@@ -304,10 +329,10 @@ pub(crate) enum Retry {
 pub(crate) enum StoreEvent {
     /// The outcome of a request.
     Reply(OpId, Result<Reply, Failure>),
-    /// The store can be reached again: what waits for it need not wait longer.
+    /// The store can be reached again. Requests that wait for a retry can go out at once.
     Connected,
-    /// The key was handed to this process, for [`CLAIM`]; or something has changed about it, and this process is the first to
-    /// ask again.
+    /// The key was handed to this process for [`CLAIM`]. Or the key's state has changed, and this
+    /// process is the first in the queue to ask again.
     Turn(FullKey),
     /// Another process has begun to queue for a key that this one holds.
     Wanted(FullKey),

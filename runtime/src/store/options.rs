@@ -1,4 +1,4 @@
-//! How to connect a store.
+//! What a store is connected with.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -11,25 +11,25 @@ use crate::replicas::Replicas;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;
 
-/// How to connect.
+/// What a store is connected with.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) clock: Clock,
     pub(crate) io_timeout: Duration,
     pub(crate) namespace: String,
-    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
-    /// never.
+    /// After how long of unbroken use the store leaves a key free for clients that know no queue;
+    /// zero for never.
     pub(crate) make_way_after: Duration,
-    /// What the builder said; a URL may say it too.
+    /// What the builder was given. A URL can give it too.
     pub(crate) replicas: Option<Replicas>,
-    /// The most replicas that were ever seen at once.
+    /// The most replicas that the store has ever seen at once.
     pub(crate) replicas_seen: Arc<AtomicU32>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Tls,
 }
 
 impl Options {
-    /// The defaults, but for how long to wait for an answer.
+    /// The defaults, with this time-out for answers.
     pub(crate) fn new(io_timeout: Duration) -> Self {
         Self {
             clock: Clock::System,
@@ -43,7 +43,7 @@ impl Options {
         }
     }
 
-    /// Refuses what makes no sense for a quorum.
+    /// Refuses the options that a quorum of independent nodes cannot have.
     #[cfg(feature = "redis")]
     pub(super) fn for_independent_nodes(&self) -> Result<(), LockError> {
         #[cfg(feature = "tls")]
@@ -56,7 +56,7 @@ impl Options {
         Ok(())
     }
 
-    /// With what a URL asks for where the builder did not say it.
+    /// The builder's `replicas`, or else those of the URL.
     #[cfg(feature = "redis")]
     pub(super) fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {
         self.replicas = self.replicas.or(replicas);

@@ -21,14 +21,14 @@ use crate::error::LockError;
 #[cfg(feature = "redis")]
 use crate::replicas::Replicas;
 
-/// The stores that a URL can name.
+/// The forms of URL, for error texts.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
 pub(crate) enum Target {
     Memory(String),
-    /// Has no URL.
+    /// A store for tests; no URL names it.
     #[cfg(feature = "__test")]
     Nothing,
     #[cfg(feature = "redis")]
@@ -39,7 +39,7 @@ pub(crate) enum Target {
     Redlock(Box<redlock::address::Address>),
 }
 
-/// `origin` with the certificates of the builder.
+/// `master` with the certificates that the builder was given.
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(feature = "tls"),
@@ -49,13 +49,13 @@ pub(crate) enum Target {
         reason = "without TLS there are no certificates"
     )
 )]
-fn secured(origin: MasterAddress, options: &Options) -> Result<MasterAddress, LockError> {
+fn secured(master: MasterAddress, options: &Options) -> Result<MasterAddress, LockError> {
     #[cfg(feature = "tls")]
-    let origin = origin.with_tls(&options.tls)?;
-    Ok(origin)
+    let master = master.with_tls(&options.tls)?;
+    Ok(master)
 }
 
-/// `address` with the certificates of the builder.
+/// `address` with the certificates that the builder was given.
 #[cfg(feature = "redis")]
 #[cfg_attr(
     not(feature = "tls"),
@@ -100,8 +100,8 @@ impl Target {
     #[cfg(feature = "redis")]
     fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        let (origin, replicas) = MasterAddress::parse(url)?;
-        Ok(Self::Redis(Box::new(origin), replicas))
+        let (master, replicas) = MasterAddress::parse(url)?;
+        Ok(Self::Redis(Box::new(master), replicas))
     }
 
     #[cfg(feature = "redis")]
@@ -132,7 +132,7 @@ impl Target {
         )))
     }
 
-    /// Whether clients that are not ours can have its locks.
+    /// Whether clients outside this process can hold the store's locks.
     pub(crate) fn has_other_clients(&self) -> bool {
         !matches!(self, Self::Memory(_))
     }
@@ -159,10 +159,10 @@ impl Target {
                 Ok(Box::new(crate::testing::null_store::NoStore::default()) as _)
             }),
             #[cfg(feature = "redis")]
-            Self::Redis(origin, replicas) => Box::pin(async move {
+            Self::Redis(master, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
-                let origin = secured(*origin, &options)?;
-                let store = RedisStore::connect(origin, &options).await?;
+                let master = secured(*master, &options)?;
+                let store = RedisStore::connect(master, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
@@ -183,7 +183,7 @@ impl Target {
 }
 
 impl Target {
-    /// Looks at the store, apart from the connection that a pool has to it.
+    /// Checks the store over connections of its own, apart from those of a pool.
     pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
         match self {
             Self::Memory(_) => {
@@ -196,10 +196,10 @@ impl Target {
             #[cfg(feature = "__test")]
             Self::Nothing => Ok(CheckReport::new(self.to_string(), Vec::new())),
             #[cfg(feature = "redis")]
-            Self::Redis(origin, replicas) => {
+            Self::Redis(master, replicas) => {
                 let options = options.or_replicas(replicas);
-                let origin = secured(*origin, &options)?;
-                super::background::run(async move { RedisStore::check(origin, &options).await })
+                let master = secured(*master, &options)?;
+                super::background::run(async move { RedisStore::check(master, &options).await })
                     .await
             }
             #[cfg(feature = "redis")]
@@ -240,7 +240,7 @@ impl fmt::Display for Target {
             #[cfg(feature = "__test")]
             Self::Nothing => f.write_str("nothing"),
             #[cfg(feature = "redis")]
-            Self::Redis(origin, _) => origin.fmt(f),
+            Self::Redis(master, _) => master.fmt(f),
             #[cfg(feature = "redis")]
             Self::Cluster(address) => address.fmt(f),
             #[cfg(feature = "redis")]

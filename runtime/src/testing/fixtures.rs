@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Fixtures that several tests use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ impl Wake for Count {
     }
 }
 
-/// A waker, and how often it has been woken.
+/// A waker, and a function that says how often it was called.
 pub(crate) fn counting() -> (Waker, impl Fn() -> usize) {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));

@@ -10,22 +10,22 @@ use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
 
-/// Nothing expires meanwhile.
+/// Long enough that no lock expires meanwhile.
 const TTL: Duration = Duration::from_secs(3600);
 const KEYS: u64 = 64;
 const CLIENTS: u64 = 16;
 const BATCH: u64 = 128;
 
-/// How much was done.
+/// How many requests a run has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Requests.
+    /// All requests.
     pub requests: u64,
-    /// Those of them that met another's lock.
+    /// Requests that met another client's lock.
     pub foreign: u64,
 }
 
-/// Who has which key, and with which fence.
+/// Which client has which key, and with which fence.
 struct Model {
     keys: Vec<FullKey>,
     clients: Vec<Token>,
@@ -34,7 +34,8 @@ struct Model {
     counts: Counts,
 }
 
-/// Sends `requests` random requests to the store; says at which of them it disagreed with the model.
+/// Sends `requests` random requests to the store. The error says where its answers differ from the
+/// model's.
 pub(crate) async fn run(
     mut store: Box<dyn LockStore>,
     seed: u64,
@@ -56,7 +57,7 @@ pub(crate) async fn run(
 }
 
 impl Model {
-    /// One pipeline; the store answers as if its requests came one after the other.
+    /// Sends one pipeline. The store must answer as if its requests came one after the other.
     async fn batch(&mut self, store: &mut dyn LockStore) -> Result<(), String> {
         let mut asked = HashMap::new();
         let mut order = Vec::new();
@@ -124,7 +125,7 @@ impl Model {
         }
     }
 
-    /// Whether the model answers the same; it then does the same.
+    /// Whether the model gives the same answer. The model then does what the request asks.
     fn agrees(&mut self, op: &Op, reply: &Reply, key: usize, client: usize) -> bool {
         let owner = self.owners.get(&key).copied();
         let mine = owner.is_some_and(|(owner, _)| owner == client);

@@ -1,4 +1,4 @@
-//! What only this repository's tests use. The published crate does not contain this folder.
+//! Code for this repository's tests only. The published crate does not contain this folder.
 
 pub(crate) mod conformance;
 #[cfg(test)]

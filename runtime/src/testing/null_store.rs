@@ -1,4 +1,5 @@
-//! A store that does nothing: it grants whatever is asked for. For measuring what everything else takes.
+//! A store that does nothing: it grants every request. Benchmarks measure with it what everything
+//! else costs.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -6,7 +7,7 @@ use std::task::{Context, Poll};
 use crate::fence::Fence;
 use crate::store::{LockStore, Op, Reply, Request, StoreEvent};
 
-/// Locks that exclude nobody.
+/// Grants every lock to every call.
 #[derive(Debug, Default)]
 pub(crate) struct NoStore {
     events: VecDeque<StoreEvent>,

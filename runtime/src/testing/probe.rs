@@ -1,4 +1,4 @@
-//! What this repository's own tests need from inside.
+//! What this repository's own tests need from inside the crate.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub async fn conformance(url: &str) {
     conformance::run(promises, || stores.pop().expect("the suite asks for two")).await;
 }
 
-/// Runs what a store with a queue of processes must do besides.
+/// Runs the further scenes for stores that have a queue of processes.
 ///
 /// # Panics
 ///
@@ -46,22 +46,23 @@ pub async fn conformance_of_queues(url: &str) {
     conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
 }
 
-/// Asks for both of `keys` of one node, the second of which `moves`.
+/// Asks for both `keys`, of which the store knows one node. `moves` moves the second to another.
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached, or what is sent on to another node lies behind an answer that has been taken.
+/// Where the store cannot be reached, or a redirected request is not sent on before the next poll.
 pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
     let (one, two) = (open(url).await, open(url).await);
     moves();
     conformance::sent_on(one, two, keys).await;
 }
 
-/// Asks nodes for `key`, which one of them gives and the others do not, once they have been `met`; see `given_back` of the suite.
+/// Asks nodes for `key` after `met`. One node gives it, and the other nodes do not. See
+/// `given_back` of the suite.
 ///
 /// # Panics
 ///
-/// Where the nodes cannot be reached, or what one has given is not given back before answers are taken again.
+/// Where the nodes cannot be reached, or the lock is not given back before the next poll.
 pub async fn given_back(
     url: &str,
     key: &str,
@@ -74,17 +75,17 @@ pub async fn given_back(
     conformance::given_back(store, key, given, decides).await;
 }
 
-/// Renews several shares, of which the store refuses that of `key` from the moment on that it is `spoiled`.
+/// Renews three shares. The store refuses that of `key` once `spoiled` has been called.
 ///
 /// # Panics
 ///
-/// Where the store cannot be reached, or what it says of the others is not that they were renewed.
+/// Where the store cannot be reached, or does not say that it renewed the other shares.
 pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
     conformance::one_share_is_refused(open(url).await, key, spoiled).await;
 }
 
-/// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
-/// they differ.
+/// Sends random requests of many clients to the store at `url` and compares the answers with a
+/// model.
 ///
 /// # Errors
 ///
@@ -106,14 +107,14 @@ async fn open(url: &str) -> Box<dyn LockStore> {
     }
 }
 
-/// A pool on a store that does nothing: its locks exclude nobody.
+/// A pool on a store that does nothing: its locks exclude no call.
 ///
 /// # Panics
 ///
 /// Where the engine's thread does not start.
 pub async fn pool_of_nothing() -> LockPool {
     let connecting = LockPool::builder().connect_to(Target::Nothing);
-    // Only for this repository's benchmarks, which cannot go on without it.
+    // This repository's benchmarks use this, and cannot go on without it.
     connecting.await.expect("nothing is connected to")
 }
 
@@ -122,14 +123,15 @@ pub async fn pool_of_nothing() -> LockPool {
 ///
 /// # Panics
 ///
-/// Where no further thread can be had.
+/// Where the process cannot start a further thread.
 pub fn reports_told() {
     let told = std::thread::spawn(|| reporter::told().blocking_recv());
     // Without a reporter thread there is nothing to wait for.
     let _ = told.join().expect("a thread that waits");
 }
 
-/// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.
+/// Runs `code` on the thread that executes the command, under the mutex of the engine of `pool`. A
+/// panic of `code` stops the engine.
 ///
 /// # Panics
 ///
@@ -139,33 +141,35 @@ pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
     sent.expect("the engine runs");
 }
 
-#[cfg(debug_assertions)]
 /// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
+#[cfg(debug_assertions)]
 pub fn bugs() -> Vec<String> {
     Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
 }
 
-/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`]; 0 while none is held.
+/// The end of the lease as the store confirmed it last, in nanoseconds on the clock of [`now`]; 0
+/// while the handle holds no lease.
 pub fn deadline(handle: &LockHandle) -> u64 {
     handle.deadline().as_nanos()
 }
 
-/// The same, also when the lease is over.
+/// The end of the lease as the store confirmed it last, also when the lease is over.
 pub fn confirmed(handle: &LockHandle) -> u64 {
     handle.confirmed().as_nanos()
 }
 
-/// The end of the lease on one of the keys as confirmed last, also when the lease is over.
+/// The end of the lease on one of the keys as the store confirmed it last, also when the lease is
+/// over.
 pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
     handle.confirmed_of(key).as_nanos()
 }
 
-/// The time on the clock that leases are counted on, in nanoseconds.
+/// The time on the clock of the leases, in nanoseconds.
 pub fn now() -> u64 {
     Clock::System.now().as_nanos()
 }
 
-/// The commands that a user must be allowed, and the whole rule for the namespace `lock`.
+/// The commands that a Redis user must be allowed, and the whole ACL rule for the namespace `lock`.
 #[cfg(feature = "redis")]
 pub fn permissions() -> (&'static [&'static str], String) {
     use crate::store::redis::acl;
@@ -173,7 +177,7 @@ pub fn permissions() -> (&'static [&'static str], String) {
     (acl::COMMANDS, acl::rule())
 }
 
-/// The whole rule for the namespace `lock` on the nodes of a cluster.
+/// The whole ACL rule for the namespace `lock` on the nodes of a cluster.
 #[cfg(feature = "redis")]
 pub fn permissions_in_cluster() -> String {
     use crate::store::redis::acl;

@@ -1,10 +1,10 @@
-//! Scripts with bugs in them, for the tests that must find those.
+//! Script mutants: the store's scripts with seeded bugs, for the tests that must find those.
 
 use std::borrow::Cow;
 
 use super::seeded_bugs::Bug;
 
-/// `code` with `bug`, if it is one of the scripts'.
+/// The script `code` with `bug`, if that is a bug of scripts.
 pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
     let mut code = Cow::Borrowed(code);
     for (sound, broken) in changes(bug) {
@@ -13,7 +13,7 @@ pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
     code
 }
 
-/// What a bug makes of which text.
+/// Which texts of the scripts a bug replaces, and with what.
 fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
     match bug {
         Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],

@@ -1,14 +1,14 @@
-//! Bugs that tests switch on, to see that they are found. Only this repository's tests compile them,
-//! and only in builds with debug assertions.
+//! Seeded bugs: tests switch them on, to see that they are found. Only this repository's tests
+//! compile them, and only in builds with debug assertions.
 
-/// Names the bug that a process runs with.
+/// The environment variable that names the bug that a process runs with.
 const VARIABLE: &str = "LEASEHOLD_SEEDED_BUG";
 
 /// The bug that this process runs with.
 ///
 /// # Panics
 ///
-/// If the variable names no bug: a test that means to seed one must not pass without it.
+/// If the variable names no bug. A test that means to seed a bug must not pass without it.
 pub(crate) fn active() -> Option<Bug> {
     static ACTIVE: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
     *ACTIVE.get_or_init(|| {
@@ -27,7 +27,7 @@ macro_rules! bugs {
         }
 
         impl Bug {
-            /// All of them.
+            /// All bugs.
             pub(crate) const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
         }
     };
@@ -38,23 +38,23 @@ bugs! {
     CountedFromReply,
     /// A renewal that says "not yours" is taken for a passing error.
     LossIgnored,
-    /// A renewal whose outcome is not known prolongs the lease.
+    /// A renewal without a known outcome prolongs the lease.
     UnknownIsSuccess,
     /// An abandoned acquire is forgotten instead of removed.
     OrphanForgotten,
-    /// One removal is believed to settle an acquire whose outcome is not known.
+    /// One removal is believed to settle an acquire without a known outcome.
     RemovalBelieved,
     /// The lease is given up at the end of the key's ttl instead of before.
     NoMargin,
     /// The end of a waiter's budget comes ten times too late.
     BudgetIgnored,
-    /// The body is polled whatever the time.
+    /// The gate polls the body at any time.
     NoGate,
     /// The lock is released before the body is dropped.
     ReleasedBeforeDrop,
-    /// A release deletes the key whoever holds it.
+    /// A release deletes the key of any holder.
     DeleteWithoutCompare,
-    /// A renewal prolongs the key whoever holds it.
+    /// A renewal prolongs the key of any holder.
     RenewWithoutCompare,
     /// A renewal sets the key, and so creates it again.
     RenewBySet,
@@ -68,61 +68,69 @@ bugs! {
     QuorumOfAnswers,
     /// A node that was restarted empty votes at once.
     NoQuarantine,
-    /// A lock that is passed on inside the process counts as taken anew, and so outlives its lease.
+    /// A lock that is handed over inside the process counts as acquired anew, and so outlives its
+    /// lease.
     PassedOnWithoutEnd,
-    /// A lock that is passed on keeps the fence of the one before.
+    /// A lock that is handed over keeps the fence of its previous holder.
     FencePassedOn,
-    /// A process that queues at the store looks again only when it is told, or when the lease of the holder ends.
+    /// A process that queues at the store asks again only when the store tells it to, or when the
+    /// lease of the holder ends.
     MessageBelieved,
-    /// A lock that was handed to a process stays with it although it does not answer.
+    /// A lock that was handed to a process stays with it although it does not ask for the lock.
     HandOffBelieved,
-    /// A lock is handed to a process in other words than the version before this one knows.
+    /// The claim of a lock that is handed to a process has a form that the previous version does
+    /// not know.
     ClaimReworded,
-    /// A process that does not take its turn keeps its place in the queue.
+    /// A process that does not ask for the key that was handed to it keeps its place in the queue.
     DeadWaiterKept,
-    /// A reader takes a share whoever has the lock.
+    /// A reader takes a share of a lock that another client holds alone.
     WriterUnseen,
     /// A writer takes a lock of which readers have shares.
     ReadersUnseen,
-    /// The lock's key ends with the share that was taken last, and not with the one that lasts longest.
+    /// The lock's key ends with the share that was taken last, and not with the share that lasts
+    /// longest.
     ShareShortened,
-    /// A share that has ended is not removed while there are others.
+    /// A share that has ended is not removed while there are other shares.
     DeadShareKept,
     /// A reader does not queue behind the writers that wait.
     WritersPassed,
-    /// The number of places is not looked at.
+    /// The bound of a lock with permits is not checked.
     PlacesUncounted,
-    /// A process that queues is taken to live on until the time of its last sign of life, which the server's clock has been set back from.
+    /// A process that queues is taken to be alive until the time of its last sign of life. The
+    /// server's clock was set back from that time.
     FutureBelieved,
-    /// A lock that was handed to a process is kept for it as long as its key says, from before the server's clock was set back.
+    /// A claim is kept as long as its key says, although the server's clock was set back since.
     OldClaimBelieved,
-    /// A lock that is kept after its release carries its token on, so that a late renewal lengthens that time.
+    /// A lock that is kept after its release still carries its token, so that a late renewal
+    /// prolongs it.
     KeptTokenStays,
-    /// A share that has ended is given again to a renewal that comes late.
+    /// A late renewal revives a share that has ended.
     EndedShareRevived,
-    /// The lock's key ends with the share that was renewed last, and not with the one that lasts longest.
+    /// The lock's key ends with the share that was renewed last, and not with the share that lasts
+    /// longest.
     ShareShortenedByRenewal,
     /// A renewal of a share begins with a command that needs memory.
     ShareNeedsMemory,
-    /// A process passes a lock on for as long as its calls want it, though other clients wait.
+    /// A process hands a lock over for as long as its calls want it, though other clients wait.
     WayNotMade,
-    /// The first process that queues takes a lock that is left free for other clients.
+    /// The first process in the queue takes a lock that is left free for other clients.
     PauseSkipped,
-    /// It is forgotten since when processes have handed a lock on.
+    /// The server forgets since when processes have handed a lock on.
     MarkLost,
-    /// A release that finds the lock gone counts as one that removed it.
+    /// A release that finds the lock gone counts as a release that removed it.
     GoneIsReleased,
-    /// In a cluster, leases that a node does not say anything of count as renewed when those of other nodes are.
+    /// In a cluster, leases without an answer count as renewed when another node has renewed its
+    /// leases.
     SilenceIsKept,
     /// In a cluster, the answer to a renewal counts for the next key of the batch.
     PlacesMixed,
-    /// A quorum's lease is renewed when one node says so.
+    /// A quorum's lease is renewed when one node has renewed it.
     RenewedByOne,
     /// Of several keys only the first wakes the body when it is lost.
     OnlyFirstKeyWakes,
     /// The body is polled as long as one of its keys is held.
     AnyKeyIsEnough,
-    /// The time that is left of several leases is that of the last to end.
+    /// The time that is left of several leases is reported as that of the last to end.
     LatestEndTold,
     /// A call of several keys queues for each of them with the whole budget.
     BudgetPerKey,
@@ -130,45 +138,45 @@ bugs! {
     SecondKeyOrphaned,
     /// The release of several keys releases the first only.
     SecondKeyKept,
-    /// Several keys that are taken again with the same tokens keep the rest of their ttl.
+    /// Several keys that are acquired again with the same tokens keep the rest of their ttl.
     RepeatShortened,
     /// The end of a nested call ends the lease of its holder.
     InnerEndReleases,
     /// Nested calls of one body do not take turns.
     TurnsIgnored,
-    /// What a body has locked stays on the call path of its thread when its poll is over.
+    /// The locks of a body stay on the call path of its thread when its poll is over.
     PathLeaks,
-    /// A nested call that wants the whole lock enters a share of it.
+    /// A nested call that wants the lock alone enters a share of it.
     ShareEntered,
     /// A downgrade removes the bound of `max_hold`.
     MaxHoldForgotten,
-    /// The lock stays for its `hold` after an error, too.
+    /// A lock is kept for its `hold` after an error, too.
     KeptAfterErr,
-    /// A lock that is to stay is passed on inside the process.
+    /// A lock that is to be kept is handed over inside the process.
     KeptPassedOn,
-    /// A reader that leaves takes all other shares with it.
+    /// A reader that gives up its share removes all other shares.
     PartTakesAll,
-    /// The answers to renewals that leave together are those of each other's leases.
+    /// The answers to renewals that leave together are taken for each other's.
     WrongLeaseExtended,
-    /// A lock that was passed on is not renewed.
+    /// The lease of a lock that was handed over is not renewed.
     HeirNotRenewed,
-    /// A removal does not say which acquires it must go behind.
+    /// A removal does not say which acquires it must follow.
     OrderForgotten,
     /// The end of a connection is taken for the answer to the releases on it.
     CutIsAnswer,
-    /// What stirs in the store while a thread polls it is forgotten.
+    /// A wake-up of the store waker is forgotten while a thread polls the store.
     StirForgotten,
-    /// The keeper does not hear that a listener has ended.
+    /// The keeper is not woken when a listener has ended.
     ListenerEndUnheard,
-    /// Where a listener has ended no other begins.
+    /// No listener begins where one has ended.
     LaneNeverAgain,
-    /// The keeper does not look after listeners.
+    /// The keeper does not look whether listeners are late.
     KeeperSleeps,
     /// The keeper does not take over from a listener that is late.
     NoTakeOver,
-    /// What callers ask after common news is not sent when they have had their turn.
+    /// Requests that gather after several callers were woken are not sent when those have run.
     GatheredForever,
-    /// A command overtakes the deferred ones that its task has left before.
+    /// A command overtakes the commands that its task has deferred before.
     DeferredOvertaken,
     /// The keeper is not woken for a deferred command.
     DeferredUnheard,
@@ -176,13 +184,13 @@ bugs! {
     GrantUnheard,
     /// A loss does not wake the body.
     LossUnheard,
-    /// A guard that is dropped, or a future inside its lock, does not release.
+    /// A dropped guard, or a future that is dropped inside its lock, does not release.
     DropForgotten,
     /// A shutdown does not wait for releases that are under way.
     ShutdownHurries,
     /// All acquisitions have the same token.
     TokensRepeat,
-    /// The grant does not say its fence.
+    /// The grant does not carry its fence.
     FenceUntold,
     /// A `:` in a value of a key template is not encoded.
     ColonUnencoded,
@@ -190,7 +198,7 @@ bugs! {
 
 #[cfg(test)]
 impl Bug {
-    /// Those that live in the core, where the simulation sees them.
+    /// The bugs in the core, which the simulation sees.
     pub(crate) const IN_CORE: [Self; 15] = [
         Self::CountedFromReply,
         Self::LossIgnored,

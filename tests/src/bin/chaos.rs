@@ -49,8 +49,8 @@ enum Other {
 
 #[derive(Args)]
 struct Full {
-    /// How long the whole run may take, about; the exclusion run gets what the others leave, and goes on for up to
-    /// twenty minutes until it has reached its numbers.
+    /// How long the whole run may take, about. The exclusion run gets the time that is left, and
+    /// goes on for up to twenty minutes until it has reached its numbers.
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
     /// How many sections the exclusion run wants.
@@ -65,7 +65,8 @@ struct Full {
     /// Only this store, of the two that are no deployment of several servers.
     #[arg(long)]
     store: Option<Only>,
-    /// The requirements of a deployment of several servers, and nothing else: `sentinel`, `redlock`, `replicas`, `cluster`.
+    /// The requirements of a deployment of several servers, and nothing else: `sentinel`,
+    /// `redlock`, `replicas`, `cluster`.
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// How many requirements run at a time; most of them wait most of the time.
@@ -130,7 +131,7 @@ fn check(file: &std::path::Path) -> bool {
     }
 }
 
-/// So many scenarios are played at a time; they wait most of the time.
+/// How many scenarios are played at a time; they wait most of the time.
 const PLAYED_AT_ONCE: usize = 4;
 
 fn bugs(options: &Full) -> bool {
@@ -181,7 +182,8 @@ fn bug(case: &seeded::Case, folder: &Path) -> (bool, String) {
     (caught, row)
 }
 
-/// What runs, in three groups: the soak beside everything else, most with some at a time, the exclusion last.
+/// The groups of a run: the soak beside everything else, most requirements with some at a time, the
+/// exclusion last.
 struct Plan {
     beside: Vec<Part>,
     first: Mutex<VecDeque<Part>>,
@@ -219,7 +221,7 @@ impl Plan {
                     _ => plan
                         .first
                         .lock()
-                        .expect("nobody else has it")
+                        .expect("no panic in a thread")
                         .push_back(part),
                 }
             }
@@ -227,9 +229,9 @@ impl Plan {
         plan
     }
 
-    /// A requirement that was asked for, and that is not planned.
+    /// A requested requirement that is not planned.
     fn unplanned<'a>(&self, asked: &'a [u8]) -> Option<&'a u8> {
-        let first = self.first.lock().expect("nobody else has it");
+        let first = self.first.lock().expect("no panic in a thread");
         let mut planned = self.beside.iter().chain(first.iter()).chain(&self.last);
         let planned: Vec<_> = planned.by_ref().map(|(plan, _)| plan.number).collect();
         asked.iter().find(|number| !planned.contains(number))
@@ -292,7 +294,7 @@ fn full(options: &Full) -> bool {
             rows.extend(lane.join().expect("no panic"));
         }
         for (number, (requirement, store)) in (1..).zip(&plan.last) {
-            // The first has more to do.
+            // The first of the two has more to do.
             let rest = time.saturating_sub(started.elapsed());
             let share = if number < plan.last.len() {
                 rest * 3 / 4

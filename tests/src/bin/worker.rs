@@ -188,7 +188,7 @@ async fn count(key: &str, file: &str, pause: Duration) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Tells when the body begins and, however that comes, when it ends.
+/// Reports when the body begins and when it ends, however it ends.
 struct Section;
 
 impl Section {

@@ -1,4 +1,4 @@
-//! What happens inside the locks of a worker process, and what the oracle is told of it.
+//! What happens inside the locks of a worker process, and the notes about it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,7 +23,7 @@ pub(super) fn begun() -> u64 {
     NEXT_HOLDER.load(Ordering::Relaxed)
 }
 
-/// What the bodies of a process share.
+/// The state that all bodies of a process share.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) history: History,
@@ -45,7 +45,7 @@ pub(super) struct Errand {
     pub(super) fails: bool,
     pub(super) block: Option<Duration>,
     pub(super) asked: u64,
-    /// When the present poll of the whole call began, before it came to the lock's gate.
+    /// When the present poll of the whole call began, before it reached the lock's gate.
     pub(super) began: Arc<AtomicU64>,
     /// The body whose lock this call enters.
     pub(super) within: Option<u64>,
@@ -56,12 +56,12 @@ impl Errand {
         &self.keys[0]
     }
 
-    /// The other key of a call of two.
+    /// The second key of a call of two.
     pub(super) fn second(&self) -> &str {
         &self.keys[1]
     }
 
-    /// For how long the key stays after the body's end.
+    /// How long the key stays locked after the body's end.
     pub(super) fn hold(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),
@@ -98,7 +98,7 @@ pub(super) async fn run(errand: Errand, watchdog: bool, wait: Duration) {
             wait: nanos(wait),
         }),
         Ok(()) => {}
-        // The store is away; a loop of calls leaves it some time.
+        // The store does not answer; a loop of calls leaves it some time.
         Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
     }
 }
@@ -113,7 +113,7 @@ async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
     .await
 }
 
-/// The body of every call but those that are downgraded.
+/// The body of every call except downgrading ones.
 pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
@@ -126,7 +126,7 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
     .await
 }
 
-/// The body of a call that is downgraded when its work is done once.
+/// The body of a call that downgrades its lock after its first work.
 pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result<(), LockError> {
     let body = Body::enter(errand, guard.handle());
     body.work().await;
@@ -145,14 +145,14 @@ pub(super) async fn downgraded(errand: &Errand, guard: &mut LockGuard) -> Result
     Ok(())
 }
 
-/// A body; it has left when this is dropped.
+/// A running body. Dropping it notes that the body has left.
 struct Body<'a> {
     errand: &'a Errand,
     lock: LockHandle,
     holder: u64,
-    /// What it has of each of its keys.
+    /// The lease on each of its keys.
     stakes: Vec<Stake>,
-    /// Whether it has come to a good end.
+    /// Whether the body ended well.
     good: AtomicBool,
 }
 
@@ -186,7 +186,7 @@ impl Stake {
 
 impl<'a> Body<'a> {
     fn enter(errand: &'a Errand, lock: LockHandle) -> Self {
-        // Before the look at the clock.
+        // Before the body reads the clock.
         let stakes = errand.keys.iter().map(|key| Stake::of(key, &lock));
         let stakes: Vec<_> = stakes.collect();
         let at = now();
@@ -219,7 +219,7 @@ impl<'a> Body<'a> {
         self.errand.desk.history.note(note);
     }
 
-    /// Each poll: whether the gate should have prevented it.
+    /// Notes a poll that the gate should have prevented.
     fn polled(&self) {
         let began = self.errand.began.load(Ordering::Relaxed);
         for stake in &self.stakes {
@@ -235,7 +235,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The work, the nested calls, and the result.
+    /// Does the work and the nested calls, and returns the result.
     async fn ends(&self) -> Result<(), LockError> {
         self.work().await;
         if self.errand.form == Form::Nesting {
@@ -249,10 +249,10 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Two nested calls at once, which take turns.
+    /// Makes two nested calls at once, which take turns.
     async fn nest(&self) {
         let nested = || Box::pin(calls::nested(self.errand.nested_in(self.holder)));
-        // Refused or lost: the body goes on, and the gate knows.
+        // A call that is refused or lost: the body goes on, and the gate knows.
         let _ = tokio::join!(nested(), nested());
         // Both may have ended in one poll. The gate looks before the next.
         tokio::task::yield_now().await;
@@ -267,7 +267,7 @@ impl<'a> Body<'a> {
             Work::Read { pause_us } => self.read(Duration::from_micros(pause_us)).await,
             Work::Stay { ms, .. } => {
                 let until = now() + ms * 1_000_000;
-                // A guard is no gate.
+                // A guard has no gate, so the body checks the lease.
                 while now() < until && (self.is_gated() || self.lock.check().is_ok()) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -298,7 +298,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What is counted for each key.
+    /// Reads the counter of each key.
     fn look(&self) -> Vec<u64> {
         let ledger = &self.errand.desk.ledger;
         let stakes = self.stakes.iter();
@@ -377,7 +377,7 @@ impl Drop for Body<'_> {
     }
 }
 
-/// How long after its sending a lease of this ttl ends, in nanoseconds.
+/// How long after its request a lease of this ttl ends, in nanoseconds.
 pub(super) fn lease(ttl: Duration) -> u64 {
     nanos(ttl.saturating_sub(ttl / 100 + Duration::from_millis(2)))
 }

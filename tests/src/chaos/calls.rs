@@ -8,7 +8,7 @@ use super::body::{self, Errand};
 use super::job::Form;
 use crate::oracle::Mode;
 
-/// How many places there are: what the attribute of [`place`] says.
+/// How many places there are, as the attribute of [`place`] says.
 pub(super) const PLACES: u32 = 3;
 
 /// Makes the call.
@@ -127,7 +127,7 @@ async fn nesting_reader(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
 }
 
-/// What the body of a nesting call calls.
+/// The call that a nesting body makes.
 #[distributed_lock(key = "<errand.key()>", ttl = errand.ttl, reentrant, guard = lock, pool = errand.pool)]
 pub(super) async fn nested(errand: Errand) -> Result<(), LockError> {
     body::inside(&errand, lock).await
@@ -140,7 +140,7 @@ async fn by_hand(errand: Errand) -> Result<(), LockError> {
     ended.and(guard.release().await)
 }
 
-/// Only a guard can be downgraded. It is no gate: its body looks at the lease itself.
+/// Only a guard can be downgraded. It has no gate: its body checks the lease itself.
 async fn downgrading(errand: Errand, watchdog: bool) -> Result<(), LockError> {
     let mut request = errand.pool.lock(errand.key()).ttl(errand.ttl);
     if watchdog {

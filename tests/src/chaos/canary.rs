@@ -1,4 +1,4 @@
-//! Listens to everything that is logged and counted, for words that nobody may see.
+//! Collects every logged and counted text, and searches it for secrets.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -8,21 +8,22 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
-/// What was heard: whole texts.
+/// Whole texts, as logged and counted.
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const KEPT: usize = 1_000_000;
 
-/// Listens from now on, in the whole process.
+/// Collects from now on, in the whole process.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Somebody else may listen already; then the count of texts stays zero, which the requirement reports.
+        // Another subscriber may be installed already. Then the count of texts stays zero, which
+        // the requirement reports.
         let _ = tracing::subscriber::set_global_default(Ear);
         let _ = metrics::set_global_recorder(Ear);
     });
 }
 
-/// How many texts there were, and those with one of the words.
+/// Returns how many texts there were, and those with one of the words.
 pub(super) fn scan(words: &[String]) -> (usize, Vec<String>) {
     let heard = heard();
     let hits = heard

@@ -12,12 +12,12 @@ use crate::oracle::{self, History, Note, Reader, Report};
 use crate::process::Leashed;
 use crate::wait;
 
-/// A worker that was told to end may take so long, network faults included.
+/// How long a worker may take to end when it is told to, network faults included.
 const END: Duration = Duration::from_secs(25);
 
-/// For a process whose resident pages are measured, where the allocator is glibc's: what is freed goes back to the system at once,
-/// and there is one heap for all threads. Else pages stay resident for the fullest moment of each thread, in steps of 132 KiB,
-/// whatever is in use.
+/// For a process with resident pages to be measured, under glibc's allocator. Freed memory goes
+/// back to the system at once, and all threads share one heap. Otherwise pages stay resident for
+/// the fullest moment of each thread, in steps of 132 KiB.
 const NOTHING_KEPT: [(&str, &str); 5] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "4096"),
@@ -42,7 +42,7 @@ impl Crew {
     ///
     /// When the folder cannot be made.
     pub fn new(program: &Path, folder: &Path, what: &str, seed: u64) -> Self {
-        // It may not be there.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder.join("ledger")).expect("a folder can be made");
         let history = History::open(&folder.join("history.jsonl"));
@@ -107,7 +107,8 @@ impl Crew {
         }
     }
 
-    /// Starts a process and calls `prepare` when it has connected and has not called yet.
+    /// Starts a process, and calls `prepare` when the process has connected and before its first
+    /// call.
     ///
     /// # Panics
     ///
@@ -156,19 +157,19 @@ impl Crew {
         oracle::check_file(self.history.path()).expect("the history is there")
     }
 
-    /// Where everything is.
+    /// The folder with all files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The file.
+    /// The file of the history.
     pub fn history(&self) -> &Path {
         self.history.path()
     }
 
-    /// Removes everything; for a history without violations.
+    /// Removes all files. For a history without violations.
     pub fn remove(self) {
-        // What is left is in a temporary place.
+        // A folder that stays is in a temporary place.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -186,17 +187,18 @@ impl Hand {
         &mut self.process
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.exited().is_some()
     }
 
-    /// Asks it to end.
+    /// Asks the process to end.
     pub fn ask_to_end(&mut self) {
         self.input = None;
     }
 
-    /// Waits until its job is done, and kills it if that takes too long; whether it ended well.
+    /// Waits until the job is done, and kills the process if that takes too long. Returns whether
+    /// it ended well.
     pub fn finish(&mut self) -> bool {
         self.ask_to_end();
         let ended = wait::try_until(END, || self.has_ended()).is_some();
@@ -222,7 +224,7 @@ impl Watch {
         self.reader.next_note().expect("the history can be read")
     }
 
-    /// Waits for the first note that `wanted` accepts; those before it are passed over.
+    /// Waits for the first note that `wanted` accepts, and skips those before it.
     pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Note) -> bool) -> Option<Note> {
         let mut found = None;
         wait::try_until(limit, || {

@@ -1,4 +1,4 @@
-//! What must hold when all workers have been told to end: they do, and nothing stays locked.
+//! The checks at the end of a run: all workers end when they are told to, and no key stays locked.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
     }
 }
 
-/// Nobody is left: all keys are free after a ttl.
+/// No holder is left: all keys are free after a ttl.
 pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
     let due = now();
     let within = ttl + Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Faults from a seed: what happens to a worker process, its network and its server.
+//! Faults from a seed, for a worker process, its network and its server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,26 +11,26 @@ use crate::random::Random;
 use crate::redis_probe::RedisProbe;
 use crate::server::Server;
 
-/// A worker process, and the networks between it and the servers of the store if there are any.
+/// A worker process, and the networks between it and the store's servers, if any.
 pub(super) struct Lane<'a> {
     pub(super) crew: &'a Crew,
-    /// To each server; a network fault hits one of them.
+    /// One for each server; a network fault hits one of them.
     pub(super) proxies: &'a [Proxy],
     pub(super) spans: Spans,
     /// The ttl of its locks: faults are shorter and longer than this.
     pub(super) ttl: Duration,
-    /// At most so long between two faults.
+    /// The longest pause between two faults.
     pub(super) pause: Duration,
-    /// Whether it may be killed.
+    /// Whether the process may be killed.
     pub(super) mortal: bool,
-    /// Ends the schedule.
+    /// Set to end the schedule.
     pub(super) over: &'a AtomicBool,
 }
 
 /// How long faults last.
 pub(super) struct Spans {
     pub(super) random: Random,
-    /// Always as long as they may.
+    /// Every fault lasts as long as it may.
     pub(super) longest: bool,
 }
 
@@ -48,13 +48,13 @@ impl Spans {
     }
 }
 
-/// What can happen to a process; the rest happens to its network.
+/// How many kinds of faults hit the process; the rest hit its network.
 const TO_PROCESS: u64 = 4;
 const KILL: u64 = 2;
 const TO_BOTH: u64 = 14;
 
 impl<'a> Lane<'a> {
-    /// Faults, one after the other, with pauses.
+    /// Plays faults one after the other, with pauses.
     pub(super) fn run(&mut self, mut hand: Hand, mut respawn: impl FnMut() -> Hand) -> Hand {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(self.pause));
@@ -76,7 +76,8 @@ impl<'a> Lane<'a> {
         hand
     }
 
-    /// Everything but a kill once, each as long as it may last: a stop beyond all leases is among it.
+    /// Plays every fault but the kill once, each as long as it may last. A stop beyond all leases
+    /// is among them.
     pub(super) fn each(&mut self, hand: &mut Hand) {
         self.spans.longest = true;
         for kind in (0..self.kinds()).filter(|kind| *kind != KILL) {
@@ -149,7 +150,7 @@ impl<'a> Lane<'a> {
                 proxy.lose_replies("EVALSHA", 1 + random.below(3), after);
             }
             _ => {
-                // Requests that arrive after their client has gone.
+                // These requests arrive after their client has gone.
                 proxy.set(delay);
                 std::thread::sleep(jitter);
                 self.crew.fault("requests outlive their connection");
@@ -167,7 +168,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// A server to which things happen.
+/// A server that faults hit.
 pub(super) struct Struck<'a> {
     pub(super) crew: &'a Crew,
     pub(super) server: &'a mut Server,
@@ -176,7 +177,7 @@ pub(super) struct Struck<'a> {
 }
 
 impl Struck<'_> {
-    /// Faults, one after the other, until `over`.
+    /// Plays faults one after the other, until `over`.
     pub(super) fn run(&mut self, pause: Duration, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             std::thread::sleep(self.spans.up_to(pause));
@@ -185,7 +186,7 @@ impl Struck<'_> {
         }
     }
 
-    /// Everything once, each as long as it may last, with pauses.
+    /// Plays every fault once, each as long as it may last, with pauses.
     pub(super) fn each(&mut self, pause: Duration) {
         for kind in [0, 2, 4, 7] {
             self.spans.longest = false;

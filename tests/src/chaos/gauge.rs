@@ -1,4 +1,4 @@
-//! What a worker tells of itself while it runs: the size of its heap, and how many bodies have begun.
+//! A worker's report on itself while it runs: the size of its heap, and how many bodies have begun.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::body;
 
-/// How often it is told.
+/// The time between two reports.
 pub(super) const STEP: Duration = Duration::from_millis(100);
 
 /// One reading.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Reading {
-    /// What is allocated, in bytes.
+    /// The allocated bytes.
     pub(super) heap: usize,
     /// Bodies that have begun.
     pub(super) sections: u64,
@@ -29,7 +29,8 @@ pub(super) fn tell(file: PathBuf, heap: fn() -> usize) {
                 sections: body::begun(),
             };
             let text = serde_json::to_string(&reading).expect("a reading is JSON");
-            // Whole, or not at all. Without the file the reader has no readings, and says so.
+            // The file appears whole, or not at all. Without it the reader has no readings, and
+            // says so.
             let _ = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file));
             std::thread::sleep(STEP);
         }

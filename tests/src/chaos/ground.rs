@@ -1,4 +1,4 @@
-//! What every requirement is given.
+//! The surroundings of a requirement: its store, its size, its folder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::wait;
 
-/// Which store the locks are in.
+/// The store of the locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Store {
     /// A `redis-server` of the run's own.
@@ -35,7 +35,7 @@ pub enum Store {
     Cluster,
 }
 
-/// What is deployed as several servers; the name of each is its own in small letters.
+/// The deployments of several servers. Each one's name is its variant in small letters.
 pub const DEPLOYMENTS: [Store; 4] = [
     Store::Redlock,
     Store::Sentinel,
@@ -50,7 +50,7 @@ impl Store {
     }
 }
 
-/// How much is run.
+/// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
     /// The numbers of the requirements.
@@ -59,7 +59,7 @@ pub enum Size {
     Small,
 }
 
-/// Where and how much.
+/// Where a requirement runs, and with which numbers.
 #[derive(Debug, Clone)]
 pub struct Ground {
     /// The program whose `worker` command runs a job.
@@ -70,7 +70,7 @@ pub struct Ground {
     pub seed: u64,
     /// Which store.
     pub store: Store,
-    /// How much.
+    /// The size.
     pub size: Size,
     /// How long the open-ended requirements (exclusion, soak) may run.
     pub time: Duration,
@@ -83,9 +83,9 @@ pub struct Ground {
 pub struct Requirement {
     /// Its number there.
     pub number: u8,
-    /// In words.
+    /// The requirement's text in the tables.
     pub what: &'static str,
-    /// The stores that it makes sense for.
+    /// The stores that the requirement applies to.
     pub stores: &'static [Store],
     /// Runs it.
     pub run: fn(&Ground, &Sheet),
@@ -93,11 +93,11 @@ pub struct Requirement {
 
 /// Both stores.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
-/// What is about servers and networks.
+/// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 
 impl Requirement {
-    /// Runs it; a panic is a failure.
+    /// Runs the requirement; a panic is a failure.
     pub fn outcome(&self, ground: &Ground) -> Outcome {
         lateness::start();
         let sheet = Sheet::new();
@@ -112,7 +112,7 @@ impl Requirement {
 }
 
 impl Ground {
-    /// The number that this run is to reach.
+    /// The number that this run must reach.
     pub(super) fn count(&self, full: u64, small: u64) -> u64 {
         match self.size {
             Size::Full => full,
@@ -130,13 +130,13 @@ impl Ground {
         let folder = self.folder.join(format!("{name}-{}", self.store.name()));
         let crew = Crew::new(Path::new(&self.program), &folder, name, self.seed);
         if self.store == Store::Redlock {
-            // Independent masters have no fence in common.
+            // Independent masters have no common fence.
             crew.note(&Note::Unfenced);
         }
         crew
     }
 
-    /// A store with nothing in it; a requirement of a deployment starts its own.
+    /// An empty store. A requirement of a deployment starts its own servers.
     pub(super) fn place(&self, name: &str) -> Place {
         if self.store == Store::Memory {
             let url = format!("memory://{name}-{}", self.seed);
@@ -155,7 +155,7 @@ impl Ground {
     }
 }
 
-/// A store and a look into it.
+/// A store and a probe of it.
 pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
@@ -181,7 +181,8 @@ pub(super) async fn connect(url: &str) -> LockPool {
     wait::connected(LockPool::builder().url(url)).await
 }
 
-/// Does `lane` on so many threads; each takes numbers below `total` until none is left, or something panics.
+/// Runs `lane` on several threads. Each takes numbers below `total` until none is left, or a thread
+/// panics.
 pub(super) fn on_threads(
     threads: u64,
     total: u64,
@@ -204,7 +205,7 @@ pub(super) fn on_threads(
             .collect();
         for lane in lanes {
             if let Err(panic) = lane.join() {
-                // With its text, which the end of the scope would not keep.
+                // The scope's own panic would lose the text.
                 resume_unwind(panic);
             }
         }

@@ -1,4 +1,4 @@
-//! What a worker process of the harness is to do.
+//! The job of a worker process of the harness.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::oracle::Mode;
 
-/// The work of one process; its only argument, as JSON.
+/// The job of one process: its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The store.
@@ -19,23 +19,25 @@ pub struct Job {
     pub seed: u64,
     /// How long one request may take, in milliseconds.
     pub io_timeout_ms: u64,
-    /// After so long of unbroken use its pools leave a key free for other clients, in milliseconds; without it, the default.
+    /// After so many milliseconds of unbroken use its pools leave a key free for other clients.
+    /// Without it, the default.
     #[serde(default)]
     pub make_way_ms: Option<u64>,
-    /// After connecting it makes this file with the ending `ready` and waits for the one with `go`.
+    /// After connecting the process makes this file with the ending `ready`, and waits for the one
+    /// with `go`.
     pub gate: Option<PathBuf>,
-    /// The file to which it tells the size of its heap.
+    /// The file to which the process writes the size of its heap.
     pub gauge: Option<PathBuf>,
     /// How many workers its runtime has.
     pub threads: usize,
-    /// Whether they run only when nothing else wants the processor.
+    /// Whether its threads run only when nothing else needs the processor.
     pub idle: bool,
-    /// Whether all lanes share a pool, the one that is made for the first.
+    /// Whether all lanes share a pool: that of the first.
     #[serde(default)]
     pub one_pool: bool,
-    /// What its log and its metrics do.
+    /// A fault of its log or its metrics.
     pub telemetry: Option<Telemetry>,
-    /// What runs side by side.
+    /// The lanes, which run side by side.
     pub lanes: Vec<Lane>,
 }
 
@@ -44,13 +46,13 @@ pub struct Job {
 pub struct Telemetry {
     /// Which of the two.
     pub outlet: Outlet,
-    /// What happens to it,
+    /// The fault,
     pub trouble: Trouble,
     /// so long after the first calls, in milliseconds.
     pub after_ms: u64,
 }
 
-/// Where a process tells what happens.
+/// Where the engine reports events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlet {
     /// A subscriber of `tracing`.
@@ -59,12 +61,12 @@ pub enum Outlet {
     Metrics,
 }
 
-/// What goes wrong with it.
+/// A fault of the log or the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
-    /// It writes to a pipe that is full and that nobody reads for so long.
+    /// It writes to a full pipe, which has no reader for this time.
     Blocks {
-        /// For so long.
+        /// How long, in milliseconds.
         for_ms: u64,
     },
     /// It panics once.
@@ -72,7 +74,7 @@ pub enum Trouble {
 }
 
 impl Telemetry {
-    /// In words.
+    /// The fault in words.
     pub fn name(&self) -> String {
         let outlet = match self.outlet {
             Outlet::Log => "log",
@@ -88,11 +90,11 @@ impl Telemetry {
 /// Calls of an annotated function, one after the other, over a pool of the lane's own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Lane {
-    /// The keys; each call takes one at random, unless `in_turn`.
+    /// The keys. Each call takes one at random, unless `in_turn`.
     pub keys: Vec<String>,
     /// The first copy always takes the first key, the second the second, and so on.
     pub in_turn: bool,
-    /// So many tasks do the same, over one pool.
+    /// How many tasks do the same, over one pool.
     pub copies: u32,
     /// The ttl, in milliseconds.
     pub ttl_ms: u64,
@@ -100,9 +102,9 @@ pub struct Lane {
     pub wait_ms: u64,
     /// Whether the lease is renewed.
     pub watchdog: bool,
-    /// How the lock is held; of places there are three.
+    /// How the lock is held. With `Place` there are three places.
     pub mode: Mode,
-    /// What a call asks for besides.
+    /// Further options of each call.
     pub form: Form,
     /// Whether the bodies return an error.
     pub fails: bool,
@@ -139,7 +141,7 @@ impl Lane {
         }
     }
 
-    /// With a watchdog.
+    /// The lane with a watchdog.
     #[must_use]
     pub fn watched(self) -> Self {
         Self {
@@ -148,19 +150,19 @@ impl Lane {
         }
     }
 
-    /// Held in another way than alone.
+    /// The lane with another mode.
     #[must_use]
     pub fn held_as(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Asks for something besides.
+    /// The lane with further options of each call.
     #[must_use]
     pub fn as_form(self, form: Form) -> Self {
         Self { form, ..self }
     }
 
-    /// On these keys.
+    /// The lane on these keys.
     #[must_use]
     pub fn on(self, keys: &[&str]) -> Self {
         Self {
@@ -169,32 +171,33 @@ impl Lane {
         }
     }
 
-    /// Queues for so long.
+    /// The lane with this time to queue.
     #[must_use]
     pub fn waits(self, wait_ms: u64) -> Self {
         Self { wait_ms, ..self }
     }
 }
 
-/// What a call asks for besides how its lock is held.
+/// Options of a call besides its mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
-    /// Nothing.
+    /// No options.
     Plain,
     /// Two of the lane's keys at once.
     Pair,
-    /// The key stays for so long after the body's end.
+    /// The key stays locked after the body's end.
     Kept {
-        /// For so long.
+        /// How long, in milliseconds.
         ms: u64,
     },
     /// The body makes two `reentrant` calls for its key at once.
     Nesting,
     /// The lock is taken by a guard, which is released by hand.
     ByHand,
-    /// The lock is taken by a guard, and downgraded to a share when the work is done once; then the key is read twice.
+    /// The lock is taken by a guard, and downgraded to a share after the first work. Then the key
+    /// is read twice.
     Downgrading {
-        /// The lock is given up after so long; 0 for never.
+        /// The guard's `max_hold`, in milliseconds; 0 for none.
         max_hold_ms: u64,
     },
 }
@@ -214,24 +217,25 @@ pub enum Work {
     },
     /// Stays, polled every millisecond.
     Stay {
-        /// For so long.
+        /// How long, in milliseconds.
         ms: u64,
-        /// The body's destructor takes so long.
+        /// How long the body's destructor takes, in milliseconds.
         slow_drop_ms: u64,
     },
-    /// Waits, and is polled by nothing but its own end or a loss.
+    /// Waits. Only the end of the wait or a loss polls it.
     Wait {
-        /// For so long.
+        /// How long, in milliseconds.
         ms: u64,
     },
-    /// Sells one from the shop and stays for good; when the lease is over, a task that it has left behind writes too.
+    /// Sells one item from the shop and stays for good. When the lease is over, a task that the
+    /// body has spawned writes too.
     Sell {
         /// Whether the shop compares fences.
         checked: bool,
     },
     /// Blocks its thread in one poll.
     Block {
-        /// For so long.
+        /// How long, in milliseconds.
         ms: u64,
     },
 }

@@ -1,9 +1,9 @@
 //! The resource that the locks protect: a counter in a file, one for each key.
 //!
-//! A reading and a writing are two steps with time in between, so that two bodies at once lose an update. Each step is
-//! a file lock long. The file keeps the greatest fence that it has seen and refuses a writer with an older one;
-//! and it refuses a writer whose lease is over, because a poll that was already running when the process was
-//! stopped may come so late, and no lock can prevent that.
+//! A read and a write are two steps with time in between, so that two bodies at once lose an
+//! update. Each step is a file lock long. The file keeps the greatest fence that it has seen, and
+//! refuses a writer with an older one. It also refuses a writer after the end of its lease. A poll
+//! that was running when the process was stopped may come so late, and no lock can prevent that.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ const LENGTH: usize = 42;
 #[derive(Debug, Clone)]
 pub(super) struct Ledger(PathBuf);
 
-/// What came of a writing.
+/// The result of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) at: u64,
@@ -42,7 +42,8 @@ impl Ledger {
         count
     }
 
-    /// Writes `seen + 1` unless the fence is old or the lease is over; `told` hears of it before anybody else reads.
+    /// Writes `seen + 1` unless the fence is old or the lease is over. Calls `told` with the result
+    /// before any other process reads.
     pub(super) fn write(
         &self,
         key: &str,
@@ -74,7 +75,7 @@ impl Ledger {
 
 fn record(file: &File) -> (u64, u64) {
     let mut bytes = [0; LENGTH];
-    // A counter that is new has no record yet.
+    // A new counter has no record yet.
     if file.read_exact_at(&mut bytes, 0).is_err() {
         return (0, 0);
     }

@@ -2,18 +2,18 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | what a worker process does, and the resources that its locks protect |
+//! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | a worker; what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults`, `storm`, `fail_overs`, `mortals` | what is made to fail, from a seed |
-//! | `witness` | tells of locks in the parent process |
-//! | `ending` | what must hold at the end of a run |
+//! | `faults`, `storm`, `fail_overs`, `mortals` | faults from a seed |
+//! | `witness` | notes about locks of the parent process |
+//! | `ending` | the checks at the end of a run |
 //! | `gauge` | the size of a worker's heap |
-//! | `canary` | what is logged and counted |
+//! | `canary` | logged and counted texts |
 //! | `telemetry` | a log and a recorder that block or panic |
-//! | [`ground`], [`sheet`] | what a requirement is given, and what it has reached |
+//! | [`ground`], [`sheet`] | a requirement's surroundings and its results |
 //! | `r01_…` to `r33_…` | the requirements |
-//! | [`seeded`] | the bugs that the oracle must see |
-//! | [`table`] | the result for people |
+//! | [`seeded`] | the bugs that the oracle must find |
+//! | [`table`] | the results as a table |
 
 mod body;
 mod calls;
@@ -81,8 +81,8 @@ pub mod worker;
 
 use ground::Requirement;
 
-/// Requirements that are run when they are asked for and not with the others, whose bounds they would break: threads that spin leave this
-/// machine no time.
+/// Requirements that run only when they are asked for. Their spinning threads leave this machine no
+/// time, so the bounds of the other requirements would break.
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.

@@ -1,4 +1,4 @@
-//! Workers that are killed at random moments, and others in their place.
+//! Workers that are killed at random moments, and their replacements.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::oracle::{Note, Report};
 use crate::random::Random;
 use crate::server::Server;
 
-/// How many there are at a time.
+/// How many processes run at a time.
 const PROCESSES: usize = 4;
-/// At most so long from one kill of a process to the next.
+/// The longest time from one kill of a process to the next.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// Lets four processes do `lanes` for `time`, each killed now and then.
@@ -57,7 +57,8 @@ pub(super) fn live(
     })
 }
 
-/// Notes that nobody may wait for `key` longer than `within`, and what this machine adds to that.
+/// Notes that no call may wait for `key` longer than `within`, and the delay that this machine
+/// adds.
 pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Excuse) {
     crew.note(&Note::Fair {
         key: key.to_owned(),
@@ -65,7 +66,7 @@ pub(super) fn must_be_fair(crew: &Crew, key: &str, within: Duration, excuse: Exc
     });
 }
 
-/// What the oracle says, on the sheet.
+/// Writes the oracle's report on the sheet.
 pub(super) fn tell(sheet: &Sheet, report: &Report) {
     sheet.report(report);
     let kills = report.faults();
@@ -79,7 +80,8 @@ pub(super) fn tell(sheet: &Sheet, report: &Report) {
     });
 }
 
-/// Plays forty rounds on one server, four at a time, each with workers of its own; how many there were.
+/// Plays forty rounds on one server, four at a time, each with workers of its own. Returns how many
+/// there were.
 pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,

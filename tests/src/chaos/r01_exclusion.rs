@@ -1,8 +1,9 @@
 //! Requirement 1: no two leases of one key overlap, whatever fails.
 //!
-//! Worker processes count, each through a network of its own, in a Redis that has every write on disk before it
-//! answers. (A server that loses acknowledged writes is outside of what is promised.) With `memory://` the
-//! locks are of one process, which is stopped and killed; each process begins with keys of its own.
+//! Worker processes count, each through a network of its own, in a Redis that has every write on
+//! disk before it answers. (No promise covers a server that loses acknowledged writes.) With
+//! `memory://` the locks belong to one process, which is stopped and killed. Each process begins
+//! with keys of its own.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const FAULTS: u64 = 500;
-/// A full run that has not reached its numbers goes on for so long.
+/// How long a full run goes on that has not reached its numbers.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -58,7 +59,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Counting, for short and for long, with many callers on few keys.
+/// Lanes that count, with short and with long sections, many callers and few keys.
 pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let count = |kind: &str, keys: u32, copies, watchdog, pause_us| Lane {
         keys: (0..keys)
@@ -80,7 +81,7 @@ pub(super) fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lanes = vec![
         count("short", 100, 32, false, 200),
         count("short", 100, 8, true, 3_000),
-        // Some are always inside, so that every fault meets leases that are held.
+        // Some bodies are always inside, so that every fault meets held leases.
         count("long", 16, 6, false, 500_000),
         count("long", 16, 6, true, 900_000),
     ];

@@ -1,7 +1,8 @@
-//! Requirement 1 while masters fail: how often two hold one lock, for each number of replicas that must have it.
+//! Requirement 1 while masters fail: how often two hold one lock, for each number of replicas that
+//! must have it.
 //!
-//! Replication is asynchronous: a lock that no replica had yet is lost with its master, and somebody else gets it. Such overlaps are
-//! counted. With `replicas=all` there must be none.
+//! Replication is asynchronous. A lock that no replica had yet is lost with its master, and another
+//! call gets it. Such overlaps are counted. With `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WORKERS: usize = 3;
-/// So long that a lease outlives the fail-over that forgets it.
+/// Long enough that a lease outlives the fail-over that forgets it.
 const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
@@ -70,7 +71,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// How many fail-overs there were.
+/// Returns how many fail-overs there were.
 fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
@@ -114,7 +115,7 @@ fn under_load<D: Failing>(
     fail_overs
 }
 
-/// Ends the schedule, and would if a fault could not be played: the scope waits for its threads.
+/// Ends the schedule, also when a fault could not be played: the scope waits for its threads.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -136,7 +137,7 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     };
     let lanes = vec![
         count(short, 4, false, 20_000),
-        // Inside for as long as a fail-over takes, and longer.
+        // These bodies stay for longer than a fail-over.
         count(long, 12, false, 5_000_000),
         count(long, 4, true, 8_000_000),
     ];

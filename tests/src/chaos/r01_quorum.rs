@@ -1,7 +1,8 @@
-//! Requirement 1 on independent masters: no two leases overlap while nodes are killed, restarted empty, stopped and cut off.
+//! Requirement 1 on independent masters: no two leases overlap while nodes are killed, restarted
+//! empty, stopped and cut off.
 //!
-//! Each worker process has a network of its own to each node, so that each may see another minority fail. A node that comes back
-//! empty has forgotten its votes.
+//! Each worker process has a network of its own to each node, so that each may see another minority
+//! fail. A node that comes back empty has forgotten its votes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,16 +20,16 @@ use crate::random::Random;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 1,
-    what: "exclusion on a quorum whose nodes fail",
+    what: "exclusion on a quorum with failing nodes",
     stores: &[Store::Redlock],
     run,
 };
 
 const FAULTS: u64 = 500;
 const SECTIONS: u64 = 50_000;
-/// Nobody has longer leases, so a node that was restarted is out for this long and two seconds.
+/// No call has a longer lease, so a restarted node does not vote for this long and two seconds.
 const OPTIONS: &str = "max_ttl=1s";
-/// Between two faults of one node: at times two of three are away.
+/// The pause between two faults of one node. At times two of three nodes are away.
 const PAUSE: Duration = Duration::from_secs(8);
 
 fn run(ground: &Ground, sheet: &Sheet) {

@@ -49,7 +49,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 std::thread::sleep(TTL + random.duration(TTL));
                 hand.process().resume();
                 stops += 1;
-                // Both leases are over; both are taken again.
+                // Both leases are over; both keys are taken again.
                 inside = watch.entered(LIMIT, 2);
             }
             sheet.check(inside, || {

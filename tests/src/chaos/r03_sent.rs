@@ -38,7 +38,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 .block_on(request.wait(TTL).acquire())
                 .expect("it is free");
             let end = deadline(&guard.handle());
-            // The proxy saw the request when it was under way already.
+            // The request was in flight already when the proxy saw it.
             let arrived = proxy.last_command();
             let sent = end - lease(TTL);
             let error = sent.saturating_sub(arrived).max(asked.saturating_sub(sent));

@@ -1,5 +1,5 @@
-//! Requirement 4: with the store black-holed the loss is signalled by S, and before D even with every worker
-//! of the user's runtime blocked.
+//! Requirement 4: with the store black-holed the loss is signalled by S. It is signalled before D
+//! even with every worker of the user's runtime blocked.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const TTL: Duration = Duration::from_millis(1_200);
 /// max(50 ms, ttl/20)
 const MARGIN: Duration = Duration::from_millis(60);
 const LATE: Duration = Duration::from_millis(20);
-/// In the test suite, beside other tests: still before the lease ends.
+/// The bound in the test suite, beside other tests: still before the lease ends.
 const LATE_BESIDE_OTHERS: Duration = MARGIN;
 const WORKERS: usize = 2;
 
@@ -88,9 +88,9 @@ fn observe(ground: &Ground, sheet: &Sheet, runtime: &Runtime, handle: &LockHandl
             Size::Full => LATE,
             Size::Small => LATE_BESIDE_OTHERS,
         };
-        // A thread was woken so late that only slept; two are woken here.
+        // The watching thread only sleeps and was woken so late; here two threads are woken.
         sheet.check(late <= bound + busy * 2, || {
-            format!("told {late:?} after S, while others were woken {busy:?} late")
+            format!("told {late:?} after S, while another thread was woken {busy:?} late")
         });
     }
 }

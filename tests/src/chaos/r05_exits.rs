@@ -51,7 +51,7 @@ type Entered = oneshot::Sender<()>;
 
 #[distributed_lock(key = "<key>", ttl = "30s", watchdog, pool = pool)]
 async fn leaves(pool: LockPool, key: String, way: Way, entered: Entered) -> Result<(), LockError> {
-    // Whoever asked may not wait for it.
+    // The caller may have stopped waiting for this.
     let _ = entered.send(());
     tokio::task::yield_now().await;
     if way == Way::EarlyReturn {

@@ -1,4 +1,4 @@
-//! Requirement 7: an acquisition that nobody waits for leaves no lock.
+//! Requirement 7: an acquisition leaves no lock when its call is gone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -93,7 +93,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     });
 }
 
-/// How long after `due` the key was seen last, watched until `watch` has passed and it is gone, or should be.
+/// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
+/// gone, or should be.
 fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duration {
     let mut last = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Requirement 8: nothing of another holder's is released or renewed.
+//! Requirement 8: no other holder's lock is released or renewed.
 
 use std::time::Duration;
 

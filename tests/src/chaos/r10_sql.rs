@@ -1,7 +1,8 @@
-//! Requirement 10: a table that checks fences takes nothing from holders that slept through their leases.
+//! Requirement 10: a table that checks fences refuses writes of holders that slept through their
+//! leases.
 //!
-//! Processes hold all keys in turn. The one that holds them is stopped until its leases are over and others have
-//! written, and goes on; tasks that its bodies had spawned then write too.
+//! Processes hold all keys in turn. The holder is stopped until its leases are over and another
+//! process has written. Then it goes on, and tasks that its bodies had spawned write too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,14 +55,15 @@ fn run(ground: &Ground, sheet: &Sheet) {
 pub(super) struct Shifts {
     _server: Option<Server>,
     hands: Vec<Hand>,
-    /// Which of them holds.
+    /// The index of the holding process.
     holder: usize,
     changes: u64,
     seen: Seen,
 }
 
 impl Shifts {
-    /// Two processes with one Redis, or one with the in-process store, where two calls queue for each key.
+    /// Starts two processes with one Redis, or one with the in-process store, where two calls queue
+    /// for each key.
     pub(super) fn start(crew: &Crew, store: Store, checked: bool) -> Self {
         let server = (store == Store::Redis).then(Server::start);
         let url = server
@@ -90,8 +92,8 @@ impl Shifts {
         shifts
     }
 
-    /// Stops the process that holds for longer than its leases last, and lets it go on when others hold, if there is
-    /// another process; waits until what it had begun has tried to write.
+    /// Stops the holding process for longer than its leases last. Lets it go on when another
+    /// process, if there is one, holds the keys. Waits until its late writes have been tried.
     pub(super) fn change(&mut self) {
         let stopped = self.holder;
         self.holder = (stopped + 1) % self.hands.len();
@@ -129,12 +131,12 @@ fn sells(keys: &[String], copies: u64, checked: bool) -> Lane {
     }
 }
 
-/// What the history tells so far.
+/// What the history has shown so far.
 struct Seen {
     watch: Watch,
     /// Writes during a lease.
     sold: u64,
-    /// Writes after the end of a lease, taken or not.
+    /// Writes after the end of a lease, accepted or not.
     tried: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Requirement 13: with a minority of the nodes down or hung every lock is taken, and no slower than by a node's time-out.
+//! Requirement 13: with a minority of the nodes down or hung every lock is taken. It takes at most
+//! one node time-out longer.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(1);
-/// What the pool waits for a node at most, unless its URL says otherwise.
+/// How long the pool waits for a node, unless its URL says otherwise.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +56,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.remark(format!("added p99 at most {worst:.1?}"));
 }
 
-/// Takes locks with all nodes and then with a minority away; what that adds to the 99th percentile.
+/// Takes locks with all nodes and then with a minority away. Returns what that adds to the 99th
+/// percentile.
 fn without(count: usize, away: Away, each: u64, sheet: &Sheet) -> Duration {
     let mut nodes = Quorum::older_than(count, TTL);
     let proxies = nodes.proxies();

@@ -1,4 +1,5 @@
-//! Requirement 14: a node that is restarted empty while a lock is held does not give that lock to another.
+//! Requirement 14: a node that is restarted empty during a hold does not give the held lock to
+//! another call.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let url = quorum::url(proxies.iter().map(Proxy::address), OPTIONS);
             let one = runtime.block_on(connect(&url));
             let two = runtime.block_on(connect(&nodes.url()));
-            // The first holder does not reach the third node any more.
+            // The first holder no longer reaches the third node.
             proxies[2].set(Mode::Refuse);
             proxies[2].cut();
             while let Some(number) = next() {

@@ -1,4 +1,4 @@
-//! Requirement 15: who gets a minority of the nodes leaves nothing there.
+//! Requirement 15: a call that gets a minority of the nodes leaves nothing there.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let probes = nodes.probes();
         let mut pools = Vec::new();
         for _ in 0..CONTENDERS {
-            // One for each, so that the queue of a process does not decide.
+            // A pool for each contender, so that the queue of a process does not decide.
             pools.push(runtime.block_on(connect(&nodes.url())));
         }
         for round in 0..rounds {

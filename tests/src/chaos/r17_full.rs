@@ -1,4 +1,4 @@
-//! Requirement 17: a server whose memory is full still renews and releases.
+//! Requirement 17: a server with full memory still renews and releases.
 
 use std::time::Duration;
 

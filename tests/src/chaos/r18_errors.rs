@@ -1,4 +1,5 @@
-//! Requirement 18: every error of a server is a typed error of ours; what an operator must mend is not retried.
+//! Requirement 18: every error of a server is a typed error of ours. An error that an operator must
+//! mend is not retried.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ const TTL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(800);
 
-/// What the server says, the code that callers see, and whether another try makes sense.
+/// The server's answer, the code that callers see, and whether another try makes sense.
 const ANSWERS: [(&str, &str, bool); 16] = [
     (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -95,7 +96,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         for proxy in proxies {
             proxy.lose_replies("EVALSHA", 0, After::Error(answer));
         }
-        // What it still has to clean up is not to be counted with the next.
+        // The pool's remaining clean-up must not be counted with the next answer.
         runtime.block_on(pool.shutdown(TTL));
         drop(pool);
         wait_until_quiet(proxies);
@@ -122,14 +123,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("classes", 18, 18);
 }
 
-/// The networks that answer with errors, all with the same.
+/// Networks that all answer with the same error.
 struct Front {
     url: String,
     proxies: Vec<Proxy>,
     servers: Servers,
 }
 
-/// What is behind the networks.
+/// The servers behind the networks.
 enum Servers {
     One(Server),
     Several(Quorum),
@@ -165,8 +166,9 @@ impl Front {
         }
     }
 
-    /// What callers see, and whether another try makes sense. In a cluster a redirect is followed, here to where nobody listens.
-    /// A server that has forgotten a script is sent the source of it, so callers get the lock.
+    /// What callers see, and whether another try makes sense. In a cluster a redirect is followed,
+    /// here to a port without a listener. A server that has forgotten a script is sent the source
+    /// of it, so callers get the lock.
     fn expected(&self, code: &'static str, again: bool) -> (&'static str, bool) {
         match (&self.servers, code) {
             (Servers::Nodes(_), "MOVED" | "ASK") => ("io", true),
@@ -180,7 +182,8 @@ fn commands(proxies: &[Proxy]) -> u64 {
     proxies.iter().map(|proxy| proxy.counts().commands).sum()
 }
 
-/// Until no command has come for a while. A pool that is gone sends what it has left, and then nothing.
+/// Waits until no command has come for a while. A dropped pool sends what it has left, and then
+/// nothing.
 fn wait_until_quiet(proxies: &[Proxy]) {
     let quiet = |proxy: &Proxy| {
         let last = Duration::from_nanos(proxy.last_command());
@@ -194,7 +197,7 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
     let ended = pool.lock(key).ttl(TTL).wait(wait).acquire().await;
     let code = match ended {
         Ok(_) => "nothing".to_owned(),
-        // The text of a quorum names the nodes' errors.
+        // The text of a quorum's error names the nodes' errors.
         Err(LockError::Unavailable { source })
             if source.code() == "quorum" && source.to_string().contains(key) =>
         {

@@ -1,4 +1,5 @@
-//! Requirement 19: a lock that too few replicas have is an error, every time, and leaves no key; also during a fail-over.
+//! Requirement 19: a lock that too few replicas have is an error, every time, and leaves no key.
+//! That holds during a fail-over too.
 
 use std::time::Duration;
 
@@ -29,32 +30,32 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// A master whose replicas go away.
+/// A master with replicas that go away.
 trait Master {
     /// How many replicas it has.
     const REPLICAS: &str;
 
     fn start() -> Self;
 
-    /// What a pool connects to, without options.
+    /// The URL for a pool, without options.
     fn url(&self) -> String;
 
-    /// A key of this master's that begins with `name`.
+    /// A key of this master that begins with `name`.
     fn key(&self, name: &str) -> String;
 
-    /// The keys that there are whose name begins so.
+    /// The existing keys that begin with `name`.
     fn left(&self, name: &str) -> Vec<String>;
 
-    /// One replica is silent.
+    /// Stops one replica.
     fn stop_a_replica(&mut self);
 
-    /// It goes on.
+    /// Lets the replica go on.
     fn resume(&mut self);
 
-    /// The master dies, and a replica takes over.
+    /// Kills the master; a replica takes over.
     fn fail_over(&mut self);
 
-    /// The dead one is a replica.
+    /// Starts the dead master again, as a replica.
     fn bring_back(&mut self);
 }
 
@@ -170,13 +171,13 @@ impl Master for Watched {
     }
 }
 
-/// One of a cluster's masters with its slots.
+/// One master of a cluster, with its slots.
 struct Part {
     cluster: Cluster,
     /// A hash tag of keys in a slot of this master.
     tag: String,
     /// Its replica, which takes over.
-    heir: usize,
+    successor: usize,
     master: usize,
 }
 
@@ -188,7 +189,7 @@ impl Master for Part {
         let tag = "{part}".to_owned();
         let master = cluster.owner(cluster.slot(&tag));
         Self {
-            heir: cluster.replica_of(master),
+            successor: cluster.replica_of(master),
             cluster,
             tag,
             master,
@@ -210,17 +211,17 @@ impl Master for Part {
     }
 
     fn stop_a_replica(&mut self) {
-        self.cluster.pause(self.heir);
+        self.cluster.pause(self.successor);
     }
 
     fn resume(&mut self) {
-        self.cluster.resume(self.heir);
+        self.cluster.resume(self.successor);
         self.cluster.wait_until_whole();
     }
 
     fn fail_over(&mut self) {
         self.cluster.kill(self.master);
-        self.cluster.wait_until_taken_over(self.heir);
+        self.cluster.wait_until_taken_over(self.successor);
     }
 
     fn bring_back(&mut self) {

@@ -1,4 +1,4 @@
-//! Requirement 20: a shutdown releases what is let go of, and counts the rest.
+//! Requirement 20: a shutdown releases the locks that their holders let go of, and counts the rest.
 
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// What has a meaning in a key, and what its encoding is made of.
+/// Characters with a meaning in a key, and those that its encoding uses.
 const ALPHABET: [char; 14] = [
     ':', '%', '{', '}', '2', '5', '3', 'A', 'a', ' ', '\n', '\u{a0}', '日', '-',
 ];
@@ -32,7 +32,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         key.literal(":{");
         key_part(&mut key, "id", &pair[1]);
         key.literal("}");
-        // As its `Debug` text, which shows the whole key and quotes it.
+        // Compared by `Debug` text, which shows the whole key and quotes it.
         let known = keys
             .entry(format!("{key:?}"))
             .or_insert_with(|| pair.clone());

@@ -1,4 +1,4 @@
-//! Requirement 23: what is configured wrongly is told when the pool connects.
+//! Requirement 23: wrong configuration is told when the pool connects.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// What the smallest set of permissions is without the one that renewals need.
+/// The smallest set of permissions, without the one that renewals need.
 const TOO_FEW: &[&str] = &[
     "ACL",
     "SETUSER",

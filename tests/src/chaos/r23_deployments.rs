@@ -1,4 +1,5 @@
-//! Requirement 23 for several servers: what is wrong with one of them is told when the pool connects.
+//! Requirement 23 for several servers: wrong configuration of one of them is told when the pool
+//! connects.
 
 use std::time::Duration;
 
@@ -66,14 +67,14 @@ fn sentinel(sheet: &Sheet) -> u64 {
     let url = deployment.url();
     probe.run::<()>(&evicting());
     let unknown = url.replace(&format!("/{MASTER}"), "/stock");
-    let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/shop".to_owned();
+    let unused = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/shop".to_owned();
     let first = deployment.ports().next().expect("a Sentinel runs");
     let about = format!("127.0.0.1:{first}");
     count(
         &[
             ("eviction", url, "allkeys-lru"),
             ("an unknown master", unknown, "no master `stock`"),
-            ("no Sentinel there", nobody, "no Sentinel answered"),
+            ("no Sentinel there", unused, "no Sentinel answered"),
         ],
         &about,
         sheet,
@@ -86,7 +87,7 @@ fn cluster(sheet: &Sheet) -> u64 {
     let about = node.address().to_string();
     cluster.probe(0).run::<()>(&evicting());
     let alone = Server::start();
-    let nobody = "redis-cluster://127.0.0.1:1,127.0.0.1:2".to_owned();
+    let unused = "redis-cluster://127.0.0.1:1,127.0.0.1:2".to_owned();
     let url = |server: &Server| format!("redis-cluster://{}", server.address());
     count(
         &[
@@ -94,7 +95,7 @@ fn cluster(sheet: &Sheet) -> u64 {
             ("no replica of a master", cluster.url(), "no replica"),
             ("one node for all", node.url(), "redis-cluster://"),
             ("no node of a cluster", url(&alone), "redis://host:port"),
-            ("nobody there", nobody, "127.0.0.1"),
+            ("no server there", unused, "127.0.0.1"),
         ],
         &about,
         sheet,
@@ -113,7 +114,7 @@ fn evicting() -> redis::Cmd {
     set
 }
 
-/// How many of the mistakes are told; each must be. A warning must be about the server at this address.
+/// Counts the mistakes that are told; each must be. A warning must name the server at this address.
 fn count(cases: &[(&str, String, &str)], about: &str, sheet: &Sheet) -> u64 {
     let mut count = 0;
     for (what, url, word) in cases {

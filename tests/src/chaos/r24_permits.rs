@@ -1,5 +1,5 @@
-//! Requirement 24, permits: never more holders than places, nobody starves, and the places of those that were killed come
-//! back.
+//! Requirement 24, permits: never more holders than places, no call starves, and the places of
+//! killed processes come back.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// All places can be had when the leases of the dead are over, and no more.
+/// All places can be had when the leases of the dead are over, and no more than all.
 async fn places(pool: &LockPool) -> Result<(), LockError> {
     let place = || pool.lock(KEY).ttl(TTL * 5).permits(PLACES);
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! Requirement 24, queues: processes that die while they queue do not keep the next one waiting for long.
+//! Requirement 24, queues: processes that die while they queue do not keep the next one waiting for
+//! long.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("dead waiters", DEAD * total, 200);
 }
 
-/// Processes queue behind us and die; the one behind them is served when we release.
+/// Processes queue behind our guard and die. The process behind them is served when the guard is
+/// released.
 fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
     let probe = server.probe();
@@ -55,7 +57,7 @@ fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
             crew.fault("SIGKILL of a waiter");
             waiter.process().kill();
         } else {
-            // Its connection stays open, so that the server believes that it listens.
+            // Its connection stays open, so the server believes that the process listens.
             crew.fault("SIGSTOP of a waiter");
             waiter.process().pause();
         }
@@ -75,7 +77,7 @@ fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
 pub(super) fn queued(probe: &RedisProbe, key: &str) -> u64 {
     let queue = probe.get(&format!("lock:%leasehold:queue:lock:{key}"));
     let queue = queue.unwrap_or_default();
-    // The first record may be no process's.
+    // The first record may be a mark, which has zeros in the place of a process.
     let marked = u64::from(queue.starts_with(&"0".repeat(32)));
     queue.len() as u64 / RECORD - marked
 }

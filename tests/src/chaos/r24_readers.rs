@@ -1,5 +1,5 @@
-//! Requirement 24, readers and writers: never a writer beside anybody, nobody starves, and those that die keep the others
-//! waiting for no longer than their own leases.
+//! Requirement 24, readers and writers: a writer is always alone, and no call starves. Dead
+//! processes delay the rest for no longer than their own leases.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn mixed(ground: &Ground, sheet: &Sheet) {
     let report = crew.report();
     tell(sheet, &report);
     sheet.reached("seconds of readers and writers", time.as_secs(), 60);
-    sheet.check(report.writes > 0, || "nobody wrote".to_owned());
+    sheet.check(report.writes > 0, || "no writer wrote".to_owned());
     if report.violations.is_empty() {
         crew.remove();
     }
@@ -85,7 +85,8 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Readers are inside and die; the writer behind them is inside when the last of their leases is over.
+/// Readers are inside and die. The writer behind them is inside when the last of their leases is
+/// over.
 fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
     let probe = server.probe();
@@ -114,7 +115,7 @@ fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
     let at = now();
     sheet.sections(1);
     sheet.check(guard.is_ok(), || format!("{key}: {guard:?}"));
-    // A writer that waits looks again once a second.
+    // A waiting writer looks again once a second.
     let within = TTL + Duration::from_millis(1_200) + excuse.so_far();
     crew.note(&Note::Free {
         key,

@@ -1,9 +1,10 @@
 //! Requirement 25: memory does not grow.
 //!
-//! Locks on many keys come and go in a process of their own, some dropped on the way, while faults strike now and
-//! then. In the warm-up all faults come as long as they may last, and those of the server beside those of the process: what
-//! holds calls and requests keeps the size that its fullest moment needed. Memory is measured while nothing strikes, after
-//! the warm-up and at the end.
+//! Locks on many keys come and go in a process of their own, some dropped on the way, while faults
+//! strike now and then. In the warm-up all faults come as long as they may last. Those of the
+//! server come at the same time as those of the process. Buffers and maps keep the size of their
+//! fullest moment, so that moment must come before the measurement. Memory is measured while
+//! nothing strikes, after the warm-up and at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +28,18 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const WANTED: u64 = 30;
-/// Growth of the heap by less than so many KiB is no leak. One allocation of 16 bytes in each
-/// thousand sections that is not freed is 10 KiB in 15 minutes.
+/// Growth of the heap below so many KiB is no leak. A leak of 16 bytes in each thousand sections is
+/// 10 KiB in 15 minutes.
 const HEAP_SLACK: usize = 8;
-/// Growth of the pages by less than so many KiB is no leak. In four runs they grew by 148 to 388 KiB
-/// and the heap by 2 at most: the allocator keeps a page in which one piece is in use.
+/// Growth of the pages below so many KiB is no leak. In four runs they grew by 148 to 388 KiB and
+/// the heap by 2 at most: the allocator keeps a page in which one piece is in use.
 const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
-/// The pause between two faults is at most so long.
+/// The longest pause between two faults.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Longer than a request of a worker may take.
 const SILENCE: Duration = Duration::from_millis(2_500);
-/// So long the warm-up strikes as the measured part does, before the worst comes again.
+/// How long the warm-up strikes as the measured part does, before the worst faults come again.
 const CALM: Duration = Duration::from_secs(15);
 
 fn run(ground: &Ground, sheet: &Sheet) {
@@ -112,18 +113,18 @@ struct Soak<'a> {
     ground: &'a Ground,
     server: Option<&'a mut Server>,
     proxies: &'a [Proxy],
-    /// Not there only while it is struck.
+    /// `None` only while a fault strikes the process.
     hand: Option<Hand>,
     file: PathBuf,
 }
 
 impl Soak<'_> {
-    /// The memory after the warm-up and at the end.
+    /// Measures the memory after the warm-up and at the end.
     fn measure(&mut self) -> (Memory, Memory) {
         let tenth = self.ground.time / 10;
         let (warming, quiet, striking) = match self.ground.size {
             Size::Full => (2 * tenth, tenth, 6 * tenth),
-            // After a fault what was dropped is removed for some seconds.
+            // For some seconds after a fault the store removes the locks of dropped calls.
             Size::Small => (Duration::ZERO, Duration::from_secs(4), tenth),
         };
         self.warm_up(warming);
@@ -132,9 +133,11 @@ impl Soak<'_> {
         (before, self.quiet(quiet))
     }
 
-    /// What is kept of each buffer and each map is the size that its fullest moment needed, and pages that were in use then
-    /// stay resident. So the worst comes first, again and again: faults as long as they may last, the server's beside the
-    /// process's, silence for longer than any outage of the measured part, and calmer times between.
+    /// Brings the process to its fullest moment before the measurement. Each buffer and each map
+    /// keeps the size that its fullest moment needed, and pages that were in use then stay
+    /// resident. So the worst faults come first, again and again: as long as they may last, the
+    /// server's beside the process's, silence for longer than any outage of the measured part, and
+    /// calmer times between.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {
@@ -148,7 +151,7 @@ impl Soak<'_> {
         }
     }
 
-    /// Every kind of fault once for the process, and meanwhile every kind for the server.
+    /// Plays every kind of fault once for the process, and meanwhile every kind for the server.
     fn each(&mut self, round: u64) {
         let over = AtomicBool::new(false);
         let mut hand = self.hand.take().expect("nothing strikes it now");
@@ -169,8 +172,8 @@ impl Soak<'_> {
         self.hand = Some(hand);
     }
 
-    /// Nothing is answered for longer than a request may take: as many attempts to connect hang as ever will, and they are
-    /// the most that a process ever has in memory.
+    /// Answers nothing for longer than a request may take. Then as many attempts to connect hang as
+    /// ever will, and they are the most that a process ever has in memory.
     fn silence(&self) {
         for proxy in self.proxies {
             for mode in [Mode::BlackHole, Mode::Stall] {
@@ -181,7 +184,7 @@ impl Soak<'_> {
         }
     }
 
-    /// Faults at random, for so long.
+    /// Plays faults at random for `time`.
     fn strike(&mut self, time: Duration, phase: u64) {
         let over = AtomicBool::new(false);
         let hand = self.hand.take().expect("nothing strikes it now");
@@ -225,7 +228,7 @@ impl Soak<'_> {
         })
     }
 
-    /// Nothing strikes for so long; what is measured is the second half of it.
+    /// Plays no fault for `time`, and measures in the second half of it.
     fn quiet(&mut self, time: Duration) -> Memory {
         std::thread::sleep(time / 2);
         let process = self.hand.as_mut().map_or(0, |hand| hand.process().id());
@@ -249,8 +252,8 @@ struct Memory {
     resident: Option<usize>,
 }
 
-/// Pages that belong to the process alone: those of its program's file come in when a path through
-/// it is first taken.
+/// Pages that belong to the process alone. Pages of its program's file would grow when a path
+/// through the program is taken first.
 fn resident(process: u32) -> Option<usize> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;
@@ -272,7 +275,8 @@ fn judge(
     sheet.remark(format!(
         "{what} {before} KiB after warm-up, {after} KiB at the end"
     ));
-    // A short run is still warming up, and ends soon after its last fault; it finds a leak in each section.
+    // A short run is still warming up, and ends soon after its last fault. It finds a leak in each
+    // section.
     let percent = if ground.size == Size::Full { 1 } else { 100 };
     let growth = after.saturating_sub(before);
     sheet.check(growth < slack || 100 * growth < percent * before, || {
@@ -280,7 +284,7 @@ fn judge(
     });
 }
 
-/// What is there however little is under way just then: a tenth of the samples is less.
+/// The memory in use however few requests are in flight just then: a tenth of the samples is less.
 fn floor(mut samples: Vec<usize>) -> Option<usize> {
     samples.sort_unstable();
     samples.get(samples.len() / 10).copied()

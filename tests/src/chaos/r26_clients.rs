@@ -1,4 +1,5 @@
-//! Clients that are not ours: the programs of `benches/peers`, with their protocol, and the crate rslock.
+//! Other clients than leasehold: the programs of `benches/peers`, with their protocol, and the
+//! crate rslock.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -16,15 +17,15 @@ use super::sheet::Sheet;
 use crate::process::Leashed;
 use crate::python;
 
-/// Of every lock here, ours included.
+/// The ttl of every lock here, ours included.
 pub(super) const TTL: Duration = Duration::from_secs(10);
 /// How long a section takes.
 pub(super) const STAY: Duration = Duration::from_millis(3);
 /// How long a client may take to connect.
 const START: Duration = Duration::from_secs(60);
-/// From the word to the beginning.
+/// The time from `go` to the start, in nanoseconds.
 const LEAD: u64 = 50_000_000;
-/// Until a client that is asked for its sections has told of them, beyond its patience.
+/// How long a client may take to report its sections, beyond its patience.
 const END: Duration = Duration::from_secs(30);
 /// A record: task, asked, entered, left, released.
 const FIELDS: usize = 5;
@@ -37,21 +38,21 @@ pub(super) struct Section {
     pub(super) left: u64,
 }
 
-/// Where a client goes, and for how long.
+/// A client's key and server, and for how long it works.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) url: String,
     pub(super) key: String,
-    /// Between two sections.
+    /// The pause between two sections.
     pub(super) pause: Duration,
     pub(super) time: Duration,
     pub(super) folder: PathBuf,
 }
 
-/// What a client is started with.
+/// The program of a client.
 pub(super) struct Program {
     name: &'static str,
-    /// The program and its first argument; nothing for what this process does itself.
+    /// The program and its first argument; empty for a client that this process runs itself.
     words: Vec<PathBuf>,
 }
 
@@ -67,7 +68,7 @@ impl Program {
         installed.into_iter().chain([Self::rslock()]).collect()
     }
 
-    /// What the test suite has.
+    /// The clients that the test suite has.
     pub(super) fn of_the_suite(ground: &Ground) -> Vec<Self> {
         let python = python::interpreter(target(ground)).to_owned();
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -89,7 +90,7 @@ impl Program {
         self.name
     }
 
-    /// A client that is ready to [work](Client::work).
+    /// Starts a client that is ready to [work](Client::work).
     pub(super) fn start(&self, visit: &Visit) -> Client {
         Client {
             name: self.name,
@@ -109,7 +110,7 @@ impl Client {
         self.name
     }
 
-    /// Takes the key again and again; what came of it.
+    /// Takes the key again and again. Returns the sections.
     pub(super) fn work(self, visit: &Visit, sheet: &Sheet) -> Vec<Section> {
         match self.process {
             Some(process) => process.work(visit, sheet),
@@ -124,7 +125,7 @@ fn target(ground: &Ground) -> &Path {
     folder.expect("a program lies in a folder of its profile")
 }
 
-/// What starts a client.
+/// The file that starts a client.
 fn program(folder: &Path) -> PathBuf {
     if let Ok(reason) = fs::read_to_string(folder.join("not-installed")) {
         panic!("{}: {}", folder.display(), reason.trim());
@@ -147,7 +148,7 @@ struct Process {
     _leash: Leashed,
 }
 
-/// What a client says at its end.
+/// A client's report at its end.
 #[derive(Debug, Deserialize)]
 struct Said {
     lost: u64,
@@ -228,7 +229,7 @@ impl Section {
 /// All arguments but the file.
 fn arguments(visit: &Visit) -> [String; 9] {
     let millis = |span: Duration| span.as_millis().to_string();
-    // It waits for its last section for as long as that may take.
+    // The client waits for its last section for as long as that may take.
     let patience = visit.time + END;
     [
         visit.url.clone(),
@@ -256,8 +257,8 @@ fn lines(pipe: impl BufRead + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// By how much the clock of the history is ahead of the one that every language can read. Of several readings the one that took
-/// the shortest time.
+/// By how much the clock of the history is ahead of the one that every language can read. Takes the
+/// fastest of several readings.
 fn ahead() -> u64 {
     let readings = (0..1_000).map(|_| {
         let (before, ours, after) = (monotonic(), leasehold::__test::now(), monotonic());

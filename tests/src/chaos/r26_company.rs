@@ -1,4 +1,4 @@
-//! Clients on one key, ours and others, and what each of them got.
+//! Leasehold's callers and other clients on one key, and the sections of each.
 
 use std::fmt::Write as _;
 use std::thread::{scope, sleep};
@@ -16,15 +16,15 @@ use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note, Report};
 use crate::server::Server;
 
-/// A client is without a section for no longer.
+/// The longest time that a client may be without a section.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// To which clients [`BOUND`] applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// Each of them, and each call of ours.
+    /// To each of them, and to each call of leasehold.
     Each,
-    /// All that are not ours, as if they were one: they keep each other out.
+    /// To all other clients as if they were one: they keep each other out.
     AsOne,
 }
 
@@ -32,24 +32,25 @@ pub(super) enum Judged {
 pub(super) struct Company<'a> {
     pub(super) ours: Option<Ours>,
     pub(super) programs: &'a [Program],
-    /// Between two sections of a client that is not ours.
+    /// The pause between two sections of another client.
     pub(super) pause: Duration,
     pub(super) time: Duration,
     pub(super) judged: Judged,
 }
 
-/// What one client got.
+/// The sections of one client.
 struct Served {
     name: &'static str,
     sections: Vec<Section>,
 }
 
 impl Company<'_> {
-    /// Lets them work, and judges what they got; how many sections a second were ours.
+    /// Runs the clients and judges their sections. Returns how many sections a second were
+    /// leasehold's.
     pub(super) fn meet(&self, ground: &Ground, sheet: &Sheet, what: &str) -> f64 {
         let (folder, name) = match self.ours {
             Some(ours) => (ours.folder(), format!("{}, {what}", ours.name)),
-            None => ("nobody".to_owned(), format!("none of ours, {what}")),
+            None => ("none".to_owned(), format!("none of ours, {what}")),
         };
         let crew = ground.crew(&format!("foreign-{folder}-{}", what.replace(' ', "-")));
         let server = Server::start();
@@ -68,7 +69,7 @@ impl Company<'_> {
         per_second(ours, self.time)
     }
 
-    /// Runs all clients, and notes the sections of those that are not ours.
+    /// Runs all clients, and notes the sections of the other ones.
     fn work(&self, crew: &Crew, server: &Server, sheet: &Sheet) -> Vec<Served> {
         let visit = Visit {
             url: server.url(),
@@ -96,7 +97,7 @@ impl Company<'_> {
             });
             ended.collect()
         });
-        // Of the other clients' sections none has a fence.
+        // The other clients' sections have no fence.
         crew.note(&Note::Unfenced);
         let sections = visits.iter().flat_map(|visit| &visit.sections);
         for (number, section) in (0..).zip(sections) {
@@ -105,7 +106,7 @@ impl Company<'_> {
         visits
     }
 
-    /// Puts on the sheet what each got; how many sections were ours.
+    /// Writes each client's sections on the sheet. Returns how many sections were leasehold's.
     fn tell(
         &self,
         sheet: &Sheet,
@@ -166,7 +167,7 @@ impl Served {
     }
 }
 
-/// The longest time in which no client that is not ours began a section, though one at least wanted to.
+/// The longest time in which no other client began a section, though at least one asked.
 fn longest_gap(served: &[Served]) -> u64 {
     let sections = served.iter().flat_map(|served| &served.sections);
     let mut entered: Vec<u64> = sections.clone().map(|of| of.entered).collect();
@@ -176,7 +177,8 @@ fn longest_gap(served: &[Served]) -> u64 {
     gaps.max().unwrap_or_default()
 }
 
-/// Tells the oracle of a section of another client. It has no fence, and its lease counts from its request at the earliest.
+/// Notes a section of another client. It has no fence, and its lease counts from its request at the
+/// earliest.
 fn note(crew: &Crew, section: &Section, number: u64) {
     let deadline = section.entered + nanos(TTL);
     crew.note(&Note::Enter {

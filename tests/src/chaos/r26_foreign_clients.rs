@@ -1,9 +1,12 @@
-//! Requirement 26: clients that know no queue get their turn on a key that callers of ours use without pause.
+//! Requirement 26: clients that know no queue get their turn on a key that callers of leasehold use
+//! without pause.
 //!
-//! They poll, each as its own defaults say, and so see the key only when it is free at such a moment. One that asks again at once
-//! after a section has the key again before any other polls: five of those keep each other out without us, too. So a client that asks
-//! without a pause is beside us alone, and clients that are beside us together pause between two sections. All together without a
-//! pause they are judged as one, and measured without us for comparison.
+//! They poll, each as its own defaults say, and so see the key only when it is free at such a
+//! moment. A client that asks again at once after a section has the key again before any other
+//! client polls. Five of those keep each other out without leasehold, too. So a client that asks
+//! without a pause runs beside leasehold alone. Clients that run at the same time pause between two
+//! sections. All of them without a pause are judged as one, and measured without leasehold for
+//! comparison.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -23,9 +26,9 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-/// Between two sections of a client that is beside us with others.
+/// The pause between two sections of a client that runs beside leasehold and other clients.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For so long one client is beside us, or all of them without a pause.
+/// For so long one client runs beside leasehold, or all of them without a pause.
 const SHORT: Duration = Duration::from_secs(12);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -45,7 +48,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         };
         let beside = together.meet(ground, sheet, "together");
         if ground.size == Size::Full {
-            one_by_one(ground, sheet, ours, &programs);
+            each_alone(ground, sheet, ours, &programs);
             without_a_pause(ground, sheet, Some(ours), &programs);
             cost(ground, sheet, ours, beside);
         }
@@ -56,8 +59,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("seconds beside other clients", time.as_secs() * 2, 120);
 }
 
-/// Each client beside us alone; it asks again as soon as it has given the lock back.
-fn one_by_one(ground: &Ground, sheet: &Sheet, ours: Ours, programs: &[Program]) {
+/// Runs each client alone beside leasehold; it asks again as soon as it has released the lock.
+fn each_alone(ground: &Ground, sheet: &Sheet, ours: Ours, programs: &[Program]) {
     for program in programs {
         let alone = Company {
             ours: Some(ours),
@@ -81,7 +84,7 @@ fn without_a_pause(ground: &Ground, sheet: &Sheet, ours: Option<Ours>, programs:
     all.meet(ground, sheet, "without a pause");
 }
 
-/// What it costs us to leave the key free, and what the others take.
+/// What it costs leasehold to leave the key free, and what the other clients take.
 fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     let never = alone(ground, sheet, ours, Some(Duration::ZERO));
     let alone = alone(ground, sheet, ours, None);
@@ -91,7 +94,7 @@ fn cost(ground: &Ground, sheet: &Sheet, ours: Ours, beside: f64) {
     ));
 }
 
-/// Sections a second of ours without other clients.
+/// How many sections a second leasehold has without other clients.
 fn alone(ground: &Ground, sheet: &Sheet, ours: Ours, make_way: Option<Duration>) -> f64 {
     let server = Server::start();
     let crew = ground.crew(&format!("foreign-{}-alone", ours.folder()));

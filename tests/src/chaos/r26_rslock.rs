@@ -7,7 +7,7 @@ use super::body::nanos;
 use super::ground::local_runtime;
 use super::r26_clients::{STAY, Section, TTL, Visit};
 
-/// Takes the key again and again; what came of it.
+/// Takes the key again and again. Returns the sections.
 pub(super) fn work(visit: &Visit) -> Vec<Section> {
     let manager = LockManager::new(vec![visit.url.as_str()]);
     let end = now() + nanos(visit.time);

@@ -1,8 +1,8 @@
-//! Requirement 28: callers of whatever priority delay no renewal.
+//! Requirement 28: callers of any priority delay no renewal.
 //!
-//! The callers' threads run only when nothing else wants the processor, and four threads spin beside
-//! them. The keeper, which renews, has the usual priority. It must not wait for what callers have begun
-//! and cannot go on with.
+//! The callers' threads run only when nothing else needs the processor, and four threads spin
+//! beside them. The keeper, which renews, has the usual priority. It must not wait for work that a
+//! caller has begun and cannot continue.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const SPINNING: usize = 4;
-/// The threads spin so long at a time, and then leave their processors for so long: callers begin
-/// something in each break, and what they cannot end waits for the next.
+/// The threads spin for this long at a time, and then leave their processors for the break. Callers
+/// begin work in each break, and what they cannot end waits for the next.
 const SPIN: Duration = Duration::from_millis(700);
 const BREAK: Duration = Duration::from_millis(10);
 const TTL_MS: u64 = 1_000;
@@ -35,15 +35,16 @@ const LOOK: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "lease";
 const ALONE: &str = "alone";
-/// After so many runs that say nothing there is nothing to say.
+/// After so many void runs the requirement gives no result.
 const MOST_VOID: u64 = 10;
 
-/// What became of one run.
+/// The result of one run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Run {
     Kept,
     Lost,
-    /// Nothing kept this process from its renewals but the machine: a lease beside which there are no callers was lost as well.
+    /// The machine alone kept this process from its renewals: a lease without callers beside it was
+    /// lost as well.
     Void,
 }
 
@@ -74,8 +75,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// A lease with many callers beside it on its pool, and one alone in its process. Returns the shortest
-/// time that the first had left.
+/// A lease with many callers beside it on its pool, and one alone in its process. Returns the
+/// shortest time that the first one had left.
 fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     let crew = ground.crew("priority");
     let server = Server::start();
@@ -112,7 +113,7 @@ fn play(ground: &Ground, sheet: &Sheet, idle: bool) -> (Run, Duration) {
     sheet.faults("threads spin beside callers", 1);
     drop((hand, alone));
     sheet.sections(crew.report().sections);
-    // The key is gone as well when its holder could not tell.
+    // The key may be gone although its holder could not tell.
     let kept = |key: &str| is_held(key) && !is_lost(&crew, key);
     let run = match (kept(LEASE), kept(ALONE)) {
         (true, _) => Run::Kept,
@@ -143,7 +144,7 @@ fn idle_threads(process: u32) -> usize {
     tasks.map(is_idle).filter(|idle| *idle).count()
 }
 
-/// The shortest time that the lease still had, in all of the run: zero if it ended.
+/// The shortest time that the lease still had in the run: zero if it ended.
 fn shortest_rest(probe: &RedisProbe) -> Duration {
     let key = format!("lock:{LEASE}");
     let (end, mut shortest) = (Instant::now() + RUN, Duration::MAX);

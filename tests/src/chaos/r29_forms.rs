@@ -1,5 +1,5 @@
-//! Requirement 29: several keys, `hold`, `reentrant`, `downgrade`, shares and permits under every fault; and the loss of any of several keys
-//! ends the body.
+//! Requirement 29: several keys, `hold`, `reentrant`, `downgrade`, shares and permits under every
+//! fault. The loss of any of several keys ends the body.
 
 use std::future::pending;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     }
 }
 
-/// Each form on keys of its own, with holders that have the lock in a plain way beside it.
+/// Each form on keys of its own, beside plain holders of the same keys.
 fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     let lane = |kind: &str, keys: u32, copies, form, work| Lane {
         keys: (0..keys)
@@ -111,7 +111,7 @@ fn job(crew: &Crew, url: &str, prefix: &str, seed: u64) -> Job {
     }
 }
 
-/// One of three keys is deleted, at random, while the body waits for something that does not come.
+/// Deletes one of three keys, at random, while the body waits for an event that does not come.
 fn losses(ground: &Ground, sheet: &Sheet) {
     const LEASE: Duration = Duration::from_secs(3);
     let total = ground.count(120, 12);

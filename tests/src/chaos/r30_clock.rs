@@ -1,6 +1,8 @@
-//! Requirement 30: the server's clock is set forward or back by an hour. Fences grow, and nobody waits longer than for the clock as it was.
+//! Requirement 30: the server's clock is set forward or back by an hour. Fences grow, and no call
+//! waits longer than with the clock as it was.
 //!
-//! Exclusion is promised for a clock that does not step: one that is set forward ends the leases of the server before their holders know.
+//! Exclusion is promised for a clock that does not step. A clock that is set forward ends leases on
+//! the server before their holders know.
 
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const HOUR: i64 = 3_600;
 const TTL: Duration = Duration::from_secs(20);
-/// A dead waiter costs a claim of a second; then the next one looks, or has looked half a second before.
+/// A dead waiter costs a claim of a second. Then the next one looks, or has looked half a second
+/// before.
 const BOUND: Duration = Duration::from_millis(1_800);
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -50,7 +53,7 @@ fn set(sheet: &Sheet, clock: &ServerClock, offset: i64) {
     clock.set(offset);
 }
 
-/// Two pools take turns with one key; nobody holds it when the clock is set.
+/// Two pools take turns with one key, which is free when the clock is set.
 fn fences(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock) {
     let total = ground.count(40, 8);
     let runtime = local_runtime();
@@ -105,11 +108,11 @@ fn renewals(sheet: &Sheet, server: &Server, clock: &ServerClock) {
     clock.set(0);
 }
 
-/// How a lock is held, how a process that is stopped waits for it, and how the next one does.
+/// The modes of the holder, of a stopped process that waits, and of the next one that waits.
 type Case = (Mode, Mode, Mode);
 
 const CASES: [Case; 5] = [
-    // The holder stays inside, and the next one may come in beside it.
+    // The holder stays inside, and the next reader may come in beside it.
     (Mode::Reader, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Alone, Mode::Reader),
     (Mode::Alone, Mode::Reader, Mode::Alone),
@@ -132,12 +135,13 @@ fn waiters(ground: &Ground, sheet: &Sheet, server: &Server, clock: &ServerClock)
     }
 }
 
-/// Of each four dead waiters one meets a clock that is left alone.
+/// Of each four dead waiters one meets an unchanged clock.
 fn offsets() -> impl Iterator<Item = i64> {
     [-HOUR, -HOUR, HOUR, 0].into_iter().cycle()
 }
 
-/// A process is stopped while it queues, another one queues behind it, the clock is set, and the lock is released unless it is shared.
+/// A process is stopped while it queues, and another one queues behind it. The clock is set, and
+/// the lock is released unless it is shared.
 fn waiter(
     crew: &Crew,
     sheet: &Sheet,

@@ -1,4 +1,4 @@
-//! Requirement 31: a server whose memory is full ends no lease of any kind.
+//! Requirement 31: a server with full memory ends no lease of any kind.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 };
 
 const TTL: Duration = Duration::from_secs(3);
-/// So many shares of each lock.
+/// How many shares of each lock there are.
 const SHARES: u64 = 4;
 
 /// Leases of one kind.

@@ -1,4 +1,5 @@
-//! Requirement 32: a release that finds the lock gone is told, and a hold is never longer than it was said to be.
+//! Requirement 32: a release that finds the lock gone is told, and a hold is never longer than
+//! requested.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 /// Longer than a round may take.
 const TTL: Duration = Duration::from_secs(30);
 const HOLD: Duration = Duration::from_millis(1_500);
-/// A renewal is so long on its way: it arrives while the lock is kept.
+/// How long a renewal is in flight: it arrives while the lock is kept.
 const LATE: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(15);
 
@@ -32,7 +33,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     held(ground, sheet);
 }
 
-/// Each lock is taken away before its holder comes to release it.
+/// Takes each lock away before its holder releases it.
 fn gone(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 10);
     let server = Server::start();
@@ -77,7 +78,7 @@ fn kinds() -> [Kind; 4] {
     ]
 }
 
-/// A renewal that is on its way when its connection ends arrives after the release.
+/// A renewal that is in flight when its connection ends arrives after the release.
 fn held(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 8);
     let server = Server::start();
@@ -101,7 +102,7 @@ fn held(ground: &Ground, sheet: &Sheet) {
             wait::until("a renewal is on its way", LIMIT, || {
                 proxy.counts().commands > sent
             });
-            // New connections are fast; what is on its way arrives all the same.
+            // New connections are fast; the bytes in flight arrive all the same.
             proxy.pass();
             proxy.hang_up(Duration::ZERO);
             sheet.faults("renewal arrives after the release", 1);

@@ -1,7 +1,8 @@
-//! Requirement 33: processes of the version before this one and of this one on one key, queueing. Nobody overlaps, nobody is
-//! stuck, and fences grow over all.
+//! Requirement 33: processes of the version before this one and of this one queue for one key. No
+//! sections overlap, no call is stuck, and fences grow over both versions.
 //!
-//! The earlier processes speak that version's wire format, which is pinned ([`earlier_version`](crate::earlier_version)).
+//! The earlier processes speak that version's wire format, which is pinned
+//! ([`earlier_version`](crate::earlier_version)).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,20 +20,20 @@ use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 33,
-    what: "the version before this one beside this one on one key: nobody overlaps or is stuck for 5 s",
+    what: "the version before this one beside this one on one key: no overlap, and no call is stuck for 5 s",
     stores: REDIS,
     run,
 };
 
-/// Nobody waits longer.
+/// The longest time that a call may wait.
 const BOUND: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(2);
 /// How long each call queues.
 const WAIT: Duration = Duration::from_secs(20);
-/// Of each version.
+/// How many processes of each version there are.
 const PROCESSES: usize = 2;
 
-/// What a scene's processes take: of each version one more for each entry.
+/// The modes of a scene's processes: each version runs one more process for each entry.
 struct Scene {
     name: &'static str,
     modes: &'static [Mode],
@@ -78,7 +79,8 @@ impl Scene {
         }
     }
 
-    /// Lets processes of both versions take the key for `time`; how many sections the earlier ones had, and the present ones.
+    /// Runs processes of both versions on the key for `time`. Returns how many sections the earlier
+    /// version had, and the processes of this version.
     fn run_both(&self, crew: &Crew, server: &Server, time: Duration) -> (u64, Vec<Hand>) {
         let ending = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What a process of the earlier version does with a key, and what the oracle is told of it.
+//! What a process of the earlier version does with a key, and its notes for the oracle.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use crate::earlier_version::{EarlierProcess, Lease, Want};
 use crate::oracle::{Mode, Note};
 use crate::random::Random;
 
-/// How many calls of one process want the lock alone.
+/// How many calls of one process ask for the lock alone.
 const CALLS: u32 = 4;
-/// So often a process passes the lock on among its calls while another one waits.
-const MOST_PASSES: u32 = 16;
-/// A section at most.
+/// How often a process hands the lock over among its calls while another process waits.
+const MOST_HAND_OVERS: u32 = 16;
+/// The longest section.
 const STAY: Duration = Duration::from_millis(3);
-/// One of so many sections is renewed, one of so many locks is kept.
+/// One of so many sections is renewed, and one of so many locks is kept.
 const RENEWED: u64 = 20;
 const KEPT: u64 = 40;
-/// For so long.
+/// How long a kept lock stays.
 const KEEP: Duration = Duration::from_millis(20);
 
 static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
@@ -30,12 +30,12 @@ static NEXT_HOLDER: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Earlier<'a> {
     crew: &'a Crew,
     process: EarlierProcess,
-    /// As the history has it.
+    /// The key's name in the history.
     key: String,
     mode: Mode,
     want: Want,
     random: Random,
-    /// When each of its calls has asked, the oldest first.
+    /// When each of its calls asked, the oldest first.
     asked: VecDeque<u64>,
     sections: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Takes the key until `ending`; how many sections there were.
+    /// Takes the key until `ending`. Returns how many sections there were.
     pub(super) fn work(&mut self, ending: &AtomicBool, wait: Duration) -> u64 {
         let mut next = None;
         while !ending.load(Ordering::Relaxed) {
@@ -81,17 +81,17 @@ impl<'a> Earlier<'a> {
         self.sections
     }
 
-    /// The sections of one lease: the lock is passed on among the calls of the process.
+    /// The sections of one lease: the process hands the lock over among its calls.
     fn tenure(&mut self, lease: &mut Lease, ending: &AtomicBool) {
         let mut wanted = lease.wanted.then(now);
-        let mut passed = 0;
+        let mut hand_overs = 0;
         loop {
             self.section(lease);
             if wanted.is_none() && self.process.is_wanted(&self.want.key) {
-                (wanted, passed) = (Some(now()), 0);
+                (wanted, hand_overs) = (Some(now()), 0);
             }
             let turn = wanted.is_none_or(|since| {
-                passed < MOST_PASSES && now() < since + nanos(self.want.ttl / 4)
+                hand_overs < MOST_HAND_OVERS && now() < since + nanos(self.want.ttl / 4)
             });
             let enough = now() + nanos(self.want.ttl / 2) <= lease.soft_end(self.want.ttl);
             if lease.spare == 0 || !turn || !enough || ending.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ impl<'a> Earlier<'a> {
             }
             lease.fence += 1;
             lease.spare -= 1;
-            passed += 1;
+            hand_overs += 1;
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Earlier<'a> {
         self.asked.push_back(now());
     }
 
-    /// What happens inside; now and then the lease is renewed.
+    /// The body's work; now and then it renews the lease.
     fn stay(&mut self, lease: &mut Lease) {
         std::thread::sleep(self.random.duration(STAY));
         if self.random.below(RENEWED) == 0 {
@@ -150,7 +150,8 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// Ends a lease: with the next question where there is one, and now and then so that the lock stays for a while.
+    /// Ends a lease. It asks again in the same request if there is another call, and now and then
+    /// keeps the lock for a while.
     fn give_back(&mut self, lease: &Lease, ending: &AtomicBool, wait: Duration) -> Option<Lease> {
         let kept = self.random.below(KEPT) == 0;
         if !self.mode.is_alone() || kept || ending.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a requirement has reached, and what went wrong.
+//! A requirement's results and failures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use crate::oracle::{Kind, Report};
 
-/// A number that a requirement wants.
+/// A number that a requirement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// Of what.
+    /// What is counted.
     pub what: &'static str,
-    /// So many.
+    /// The count.
     pub count: u64,
-    /// So many are wanted of a full run.
+    /// The count that a full run must reach.
     pub wanted: u64,
 }
 
 /// Sums over everything that ran.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Bodies.
+    /// How many bodies began.
     pub sections: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// Two holders at once.
+    /// Pairs of holders at one time.
     pub overlaps: u64,
     /// The same, where asynchronous replication allows it.
     pub allowed_overlaps: u64,
@@ -69,11 +69,11 @@ impl Tally {
 pub struct Outcome {
     /// The numbers.
     pub reached: Vec<Reached>,
-    /// What else was measured.
+    /// Further measurements.
     pub remarks: Vec<String>,
-    /// What went wrong, the first of each kind.
+    /// Failures, the first of each kind.
     pub failures: Vec<String>,
-    /// What it adds to the sums.
+    /// What the requirement adds to the sums.
     pub tally: Tally,
 }
 
@@ -88,7 +88,7 @@ impl Outcome {
         self.reached.iter().all(|of| of.count >= of.wanted)
     }
 
-    /// In a word or two.
+    /// The result in a word or two.
     pub fn result(&self) -> &'static str {
         match (self.passed(), self.complete()) {
             (false, _) => "FAIL",
@@ -128,7 +128,7 @@ impl Sheet {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that was reached.
+    /// Notes a number that was reached.
     pub fn reached(&self, what: &'static str, count: u64, wanted: u64) {
         self.outcome().reached.push(Reached {
             what,
@@ -137,66 +137,66 @@ impl Sheet {
         });
     }
 
-    /// Something that was measured.
+    /// Notes a measurement.
     pub fn remark(&self, text: impl Into<String>) {
         self.outcome().remarks.push(text.into());
     }
 
-    /// Something that must hold; `what` is asked when it does not.
+    /// Checks a condition. If it does not hold, `what` makes the failure's text.
     pub fn check(&self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.fail(what());
         }
     }
 
-    /// Something went wrong.
+    /// Notes a failure.
     pub fn fail(&self, text: impl Into<String>) {
         self.outcome().failures.push(text.into());
     }
 
-    /// Bodies that ran.
+    /// Counts bodies that ran.
     pub fn sections(&self, count: u64) {
         self.outcome().tally.sections += count;
     }
 
-    /// Faults that were injected.
+    /// Counts injected faults.
     pub fn faults(&self, kind: &str, count: u64) {
         let mut outcome = self.outcome();
         *outcome.tally.faults.entry(kind.to_owned()).or_default() += count;
     }
 
-    /// How long a lock outlived its body.
+    /// Notes how long a lock outlived its body.
     pub fn release(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_release = outcome.tally.worst_release.max(delay);
     }
 
-    /// How long after the soft end of a lease the loss was signalled.
+    /// Notes how long after the soft end of a lease the loss was signalled.
     pub fn signal(&self, delay: Duration) {
         let mut outcome = self.outcome();
         outcome.tally.worst_signal = outcome.tally.worst_signal.max(delay);
     }
 
-    /// A lock that outlived its bound.
+    /// Notes a lock that outlived its bound.
     pub fn orphan(&self, text: impl Into<String>) {
         self.outcome().tally.orphans += 1;
         self.fail(text);
     }
 
-    /// A fence that did not grow, or a stale write that was taken.
+    /// Notes a fence that did not grow, or a stale write that was accepted.
     pub fn inversion(&self, text: impl Into<String>) {
         self.outcome().tally.inversions += 1;
         self.fail(text);
     }
 
-    /// Two holders at once.
+    /// Notes two holders at once.
     pub fn overlap(&self, text: impl Into<String>) {
         self.outcome().tally.overlaps += 1;
         self.fail(text);
     }
 
-    /// What the oracle says, where asynchronous replication allows two holders after a fail-over: those are counted, and break
-    /// no promise.
+    /// Adds the oracle's report where asynchronous replication allows two holders after a
+    /// fail-over. Those are counted, and break no promise.
     pub fn report_replicated(&self, mut report: Report) -> u64 {
         let (overlaps, others) = report
             .violations
@@ -212,7 +212,7 @@ impl Sheet {
         overlaps
     }
 
-    /// What the oracle says.
+    /// Adds the oracle's report.
     pub fn report(&self, report: &Report) {
         let count = |kinds: &[Kind]| kinds.iter().map(|kind| report.count(*kind)).sum::<u64>();
         let tally = Tally {

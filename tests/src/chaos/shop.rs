@@ -1,4 +1,4 @@
-//! A resource in SQL: a table that checks fences by the documented recipe, and what sells from it.
+//! A resource in SQL: a table that checks fences by the documented recipe, and its sales.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::body::Desk;
 use super::ledger::Written;
 use crate::oracle::Note;
 
-/// A process that is stopped in a transaction keeps the others out for so long at most.
+/// How long a process that is stopped in a transaction keeps the other processes out.
 const BUSY: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(20);
 
@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Shop {
     table: SqlitePool,
-    /// Whether it compares fences.
+    /// Whether the table compares fences.
     checked: bool,
 }
 
@@ -58,7 +58,8 @@ impl Shop {
         }
     }
 
-    /// Reads how many were sold, and lets nobody with an older fence write from here on; `None` for a stale reader.
+    /// Reads how many were sold. From here on the table refuses writers with an older fence. `None`
+    /// for a stale reader.
     async fn read(&self, sku: &str, fence: i64) -> Option<u64> {
         let update =
             "UPDATE items SET fence = $1 WHERE sku = $2 AND (fence <= $1 OR $3) RETURNING sold";
@@ -110,7 +111,7 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("shop.sqlite")
 }
 
-/// One holder's business with the table.
+/// One holder's sale.
 #[derive(Debug)]
 pub(super) struct Sale {
     pub(super) desk: Arc<Desk>,
@@ -122,7 +123,7 @@ pub(super) struct Sale {
 }
 
 impl Sale {
-    /// Sells one.
+    /// Sells one item.
     pub(super) async fn sell(self: Arc<Self>) {
         let seen = self.shop().read(&self.key, self.fence()).await;
         if let Some(seen) = seen {
@@ -131,8 +132,8 @@ impl Sale {
         tokio::spawn(Arc::clone(&self).sell_too_late(seen.unwrap_or(0)));
     }
 
-    /// What no lock can prevent, as a task that a body has spawned: it writes when the lease is over and a newer
-    /// holder has written.
+    /// What no lock can prevent, as a task that a body has spawned. It writes when the lease is
+    /// over and a newer holder has written.
     async fn sell_too_late(self: Arc<Self>, seen: u64) {
         self.lock.lost().await;
         while self.shop().newest(&self.key).await <= self.fence() {

@@ -1,8 +1,8 @@
 //! Worker processes under every fault, until enough has happened.
 //!
-//! On Redis each has a network of its own to a server that has every write on disk before it answers. (A server that loses acknowledged
-//! writes is outside of what is promised.) With `memory://` the locks are of one process, which is stopped and killed; each process
-//! begins with keys of its own.
+//! On Redis each has a network of its own to a server that has every write on disk before it
+//! answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the locks
+//! belong to one process, which is stopped and killed. Each process begins with keys of its own.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,9 +25,9 @@ pub(super) const WORKERS: usize = 4;
 /// The faults that workers make themselves.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
-/// What the workers do, and for how long.
+/// The workers' job, and for how long they do it.
 pub(super) struct Storm {
-    /// The job of a worker: its store, how its keys begin, and its seed.
+    /// Makes the job of a worker from its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
     /// A full run ends when it has so many sections and so many faults,
     pub(super) sections: u64,
@@ -52,7 +52,7 @@ impl Storm {
 
     fn on_redis(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
-        // A log that is short is read fast after a restart.
+        // A short log loads fast after a restart.
         let mut server = ServerOptions::new()
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])
@@ -122,7 +122,7 @@ impl Storm {
                     let mut start = || {
                         let prefix = format!("m{}", born.fetch_add(1, Ordering::Relaxed));
                         let mut job = (self.job)(crew, "memory://chaos", &prefix, seeds.next_u64());
-                        // Pools of one process, in the place of processes.
+                        // Several pools of one process stand in for processes.
                         job.lanes.extend(job.lanes.clone());
                         crew.spawn(&job, None)
                     };
@@ -165,7 +165,7 @@ impl Storm {
     }
 }
 
-/// Between two faults of one process: a full run leaves time for sections too.
+/// The pause between two faults of one process. A full run leaves time for sections too.
 fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Redis => Duration::from_millis(2_500),
@@ -174,7 +174,7 @@ fn pause(ground: &Ground) -> Duration {
     }
 }
 
-/// What workers do to themselves is not counted.
+/// Whether the note is of a fault from outside: faults that workers make themselves do not count.
 fn is_outside_fault(line: &[u8]) -> bool {
     let fault = b"{\"note\":\"fault\",\"kind\":\"";
     let kind = line.strip_prefix(fault);

@@ -1,4 +1,4 @@
-//! The result as a table, in Markdown.
+//! The results as a table, in Markdown.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ground::{Requirement, Store};
 use super::sheet::{Outcome, Tally};
 
-/// What ran.
+/// A requirement that ran.
 #[derive(Debug)]
 pub struct Row {
     /// The requirement.
@@ -15,7 +15,7 @@ pub struct Row {
     pub store: Store,
     /// How long it took.
     pub took: Duration,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 

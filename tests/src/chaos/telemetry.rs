@@ -1,4 +1,5 @@
-//! The log and the metrics of a worker process, of which one blocks for a while or panics once: it is the user's code.
+//! The log and the metrics of a worker process. One of them blocks for a while or panics once: it
+//! is the user's code.
 
 use std::io::{PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use super::body::nanos;
 use super::job::{Outlet, Telemetry, Trouble};
 use crate::oracle::{History, Note};
 
-/// More than a pipe takes before somebody reads.
+/// More bytes than a pipe takes without a reader.
 const MORE_THAN_FULL: usize = 1 << 21;
 
 static SINK: OnceLock<Arc<Sink>> = OnceLock::new();
@@ -39,20 +40,20 @@ pub(super) fn install(telemetry: Telemetry, history: History) {
     assert!(SINK.set(sink).is_ok(), "installed once");
 }
 
-/// The trouble begins, if there is to be any.
+/// Begins the trouble, if the job has any.
 pub(super) fn begin() {
     if let Some(sink) = SINK.get() {
         sink.begin();
     }
 }
 
-/// Where everything that is said goes.
+/// The target of every logged or counted text.
 struct Sink {
     telemetry: Telemetry,
     history: History,
     /// A pipe that is full.
     pipe: PipeWriter,
-    /// From when there is trouble.
+    /// From when on there is trouble.
     from: AtomicU64,
     hit: AtomicBool,
 }
@@ -69,7 +70,7 @@ impl Sink {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 std::thread::sleep(time);
-                // From here on it takes everything.
+                // From here on the pipe takes everything.
                 let mut taken = [0; 4096];
                 while reader.read(&mut taken).is_ok_and(|count| count > 0) {}
             });
@@ -92,7 +93,7 @@ impl Sink {
         self.from.load(Ordering::Relaxed)
     }
 
-    /// Something is logged or counted.
+    /// Takes a text that is logged or counted.
     fn take(&self) {
         if now() < self.from() {
             return;

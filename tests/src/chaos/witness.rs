@@ -1,4 +1,4 @@
-//! Tells the oracle of locks that are held in this process, not in a worker's.
+//! Notes about locks that are held in this process, not in a worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// A lock is held alone, until what this returns is dropped; its lease may end before.
+    /// Notes that a lock is held alone, until the returned value is dropped. The lease may end
+    /// before.
     pub(super) fn enter(&self, key: &str, guard: &LockGuard) -> Inside<'_> {
         let handle = guard.handle();
         let (deadline, at) = (deadline(&handle), now());

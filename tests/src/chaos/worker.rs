@@ -21,7 +21,7 @@ use crate::oracle::{History, Note};
 use crate::random::Random;
 use crate::wait;
 
-/// The end of standard input asks for the end of the process: after this at the latest.
+/// The end of standard input asks the process to end. It ends after this time at the latest.
 const LAST_CALL: Duration = Duration::from_secs(20);
 
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -49,8 +49,8 @@ pub fn main(argument: &str, heap: fn() -> usize) {
     runtime.block_on(run(job));
 }
 
-/// From now on the present thread runs when nothing else wants the processor. The pools' threads are not started by it, but by the main
-/// thread, whose class they have.
+/// From now on the present thread runs only when nothing else needs the processor. The pools'
+/// threads are not started by it, but by the main thread, and so have the main thread's class.
 fn idle() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let set = Command::new("chrt")
@@ -62,7 +62,7 @@ fn idle() {
     );
 }
 
-/// Nothing is said over standard input; it ends when the parent says so or is gone.
+/// Waits for the end of standard input: the parent closes it, or is gone.
 fn listen() {
     for _ in std::io::stdin().lock().lines().map_while(Result::ok) {}
     ENDING.store(true, Ordering::Relaxed);
@@ -128,7 +128,7 @@ async fn connect(job: &Job, lane: &Lane) -> LockPool {
     wait::connected(builder).await
 }
 
-/// The shop, if anything is sold.
+/// The shop, if the job sells anything.
 fn shop(job: &Job) -> Option<Shop> {
     job.lanes.iter().find_map(|lane| match lane.work {
         Work::Sell { checked } => Some(Shop::open(&job.ledger, checked)),

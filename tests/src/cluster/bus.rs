@@ -1,4 +1,4 @@
-//! The network over which the nodes of a cluster watch each other; it can be cut for one of them.
+//! The network over which the nodes of a cluster watch each other. A test can cut it for one node.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 type Barred = BTreeSet<IpAddr>;
 
-/// What stands before the port on which a node hears the others. Each of them comes from an address of its own. Dropping it closes
-/// everything.
+/// A proxy before the port on which a node hears the other nodes. Each of them connects from an
+/// address of its own. Dropping the proxy closes everything.
 #[derive(Debug)]
 pub(super) struct Bus {
     port: u16,
@@ -22,7 +22,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Before the port `target`; everybody passes.
+    /// Starts the proxy before the port `target`; all connections pass.
     pub(super) fn start(target: u16) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
@@ -41,12 +41,13 @@ impl Bus {
         }
     }
 
-    /// Where the node is to be heard.
+    /// The port on which the node can be reached.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Closes the connections from these addresses and takes no more; from all others they pass.
+    /// Closes the connections from these addresses and takes no more. Connections from other
+    /// addresses pass.
     pub(super) fn bar(&self, from: impl IntoIterator<Item = IpAddr>) {
         self.barred.send_replace(from.into_iter().collect());
     }
@@ -104,7 +105,7 @@ async fn carry(
         return;
     };
     tokio::select! {
-        // Whichever side ends it, it is over.
+        // The connection ends when either side ends it.
         _ = copy_bidirectional(&mut from, &mut to) => {}
         _ = barred.wait_for(|barred| barred.contains(&peer.ip())) => {}
     }

@@ -19,10 +19,10 @@ use bus::Bus;
 pub const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
-/// How long things may take that depend on several processes finding each other.
+/// How long a change may take that needs several processes to find each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For how long a node must be silent to be given up.
+/// How long a node must be silent before it counts as down.
 const NODE_TIMEOUT_MS: &str = "2000";
 
 /// How the nodes are configured.
@@ -42,13 +42,13 @@ impl Setup {
         Self::default()
     }
 
-    /// Each master gets a replica.
+    /// Adds a replica for each master.
     pub fn with_replicas(mut self) -> Self {
         self.replicas = MASTERS;
         self
     }
 
-    /// There is one master more, which has no slots. It comes last.
+    /// Adds one master without slots. It comes last.
     pub fn with_a_spare(mut self) -> Self {
         self.spares = 1;
         self
@@ -66,7 +66,8 @@ impl Setup {
         self
     }
 
-    /// Nodes can be [cut off](Cluster::isolate) from the others. It takes a system that has all addresses of 127.0.0.0/8.
+    /// Lets nodes be [cut off](Cluster::isolate) from each other. This needs a system that has all
+    /// addresses of 127.0.0.0/8.
     pub fn divisible(mut self) -> Self {
         self.divisible = true;
         self
@@ -148,7 +149,7 @@ fn slots_of(master: usize) -> (usize, usize) {
 struct Node {
     server: Server,
     probe: RedisProbe,
-    /// Where the others are told to speak to it.
+    /// The port that the other nodes connect to.
     bus_port: u16,
     bus: Option<Bus>,
     runs: bool,
@@ -171,7 +172,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// What a pool connects to. Names all nodes.
+    /// The URL for a pool. Names all nodes.
     pub fn url(&self) -> String {
         let hosts = self
             .running()
@@ -201,7 +202,7 @@ impl Cluster {
         self.probe(self.owner(self.slot(key)))
     }
 
-    /// The slot of a key as it is on the wire.
+    /// The slot of a key, given as it is on the wire.
     ///
     /// # Panics
     ///
@@ -211,11 +212,11 @@ impl Cluster {
         any.run(cmd("CLUSTER").arg("KEYSLOT").arg(key))
     }
 
-    /// Which node has a slot, as it says itself.
+    /// The node that has a slot, by its own account.
     ///
     /// # Panics
     ///
-    /// When none says so.
+    /// When no node has it.
     pub fn owner(&self, slot: usize) -> usize {
         let owner = self.running().find(|(_, node)| has(node, slot));
         owner.expect("a node has the slot").0
@@ -229,14 +230,15 @@ impl Cluster {
         masters.flat_map(|(_, node)| node.probe.keys("*")).collect()
     }
 
-    /// The first step of moving a slot: keys that are not there any more are asked for at its new node.
+    /// The first step of moving a slot: its old node sends clients to its new node for missing
+    /// keys.
     pub fn begin_move(&self, slot: usize, to: usize) {
         let from = self.owner(slot);
         self.set_slot(to, slot, "IMPORTING", &self.id(from));
         self.set_slot(from, slot, "MIGRATING", &self.id(to));
     }
 
-    /// The second: up to `count` keys of the slot move; how many did.
+    /// The second step: moves up to `count` keys of the slot. Returns how many moved.
     pub fn move_keys(&self, slot: usize, to: usize, count: usize) -> usize {
         let from = self.node(self.owner(slot));
         let mut list = cmd("CLUSTER");
@@ -248,24 +250,25 @@ impl Cluster {
         keys.len()
     }
 
-    /// Moves one key whose slot is on its way.
+    /// Moves one key of a slot that is moving.
     pub fn move_key(&self, key: &str, to: usize) {
         let from = self.node(self.owner(self.slot(key)));
         let mut migrate = cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(self.server(to).port());
-        // One that expired meanwhile is no error.
+        // A key that expired meanwhile is no error.
         from.run::<String>(migrate.arg(key).arg(0).arg(5_000));
     }
 
-    /// The last: the slot belongs to its new node, and all masters know it. One that heard of it late could take the slot back, so they
-    /// are told again until they agree.
+    /// The last step: the slot belongs to its new node, and all masters know it. A master that
+    /// heard of it late could take the slot back, so the masters are told again until they agree.
     pub fn finish_move(&self, slot: usize, to: usize) {
         let id = self.id(to);
         self.set_slot(to, slot, "NODE", &id);
         let is_master = |node: &Node| node.server.role().as_deref() == Some("master");
         let mut untold: Vec<_> = self.running().filter(|(_, node)| is_master(node)).collect();
         wait::until("the masters agree on a slot", PATIENCE, || {
-            // The old one in any case: it may have heard of it without forgetting that the slot was on its way.
+            // The old node is told in any case: it may have heard of it without forgetting that the
+            // slot was moving.
             for (index, _) in &untold {
                 self.set_slot(*index, slot, "NODE", &id);
             }
@@ -276,7 +279,7 @@ impl Cluster {
         });
     }
 
-    /// All of it.
+    /// Does all steps.
     pub fn reshard(&self, slot: usize, to: usize) {
         self.begin_move(slot, to);
         while self.move_keys(slot, to, 10) > 0 {}
@@ -289,7 +292,7 @@ impl Cluster {
         self.nodes[node].runs = false;
     }
 
-    /// Starts it again; it knows its cluster, and nothing of the locks.
+    /// Starts a node again. It knows its cluster, and no locks.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
         self.nodes[node].runs = true;
@@ -302,12 +305,13 @@ impl Cluster {
         node.probe = node.server.probe();
     }
 
-    /// Waits until the replica of a killed master has taken over, and the nodes that run see a cluster that serves.
+    /// Waits until the replica of a killed master has taken over, and the nodes that run see a
+    /// cluster that serves.
     pub fn wait_until_it_serves_without(&self, dead: usize) {
         self.wait_until_taken_over(dead + MASTERS);
     }
 
-    /// Waits until the nodes that run see that it does not.
+    /// Waits until the running nodes see that the cluster does not serve.
     pub fn wait_until_it_is_down(&self) {
         wait::until("the cluster is down", PATIENCE, || {
             self.running()
@@ -328,7 +332,7 @@ impl Cluster {
         epochs.len()
     }
 
-    /// Tells one node of all others.
+    /// Introduces one node to all other nodes.
     fn introduce(&self) {
         let first = self.node(0);
         for (_, node) in self.running().skip(1) {
@@ -404,7 +408,8 @@ fn owner_seen_by(node: &Node, slot: usize) -> Option<String> {
     line.split(' ').next().map(str::to_owned)
 }
 
-/// Whether `7`, `7-9` covers the slot; `[7->-…]` says that one is on its way and covers none.
+/// Whether `range` (`7`, `7-9`) covers the slot. `[7->-…]` is a slot that is moving, and covers
+/// none.
 fn covers(range: &str, slot: usize) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let bounds = first.parse().ok().zip(last.parse().ok());

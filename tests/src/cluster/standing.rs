@@ -1,4 +1,4 @@
-//! Who is master and who replica by now, and how that changes.
+//! Which nodes are masters and which replicas by now, and how that changes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use super::{Cluster, MASTERS, Node, PATIENCE};
 use crate::proxy::Proxy;
 use crate::wait;
 
-/// After so long a replica gives up to take over from a master that lives.
+/// How long a replica tries to take over from a living master.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Where connections of a node to others come from.
+/// The address from which a node connects to other nodes.
 pub(super) fn address(node: usize) -> IpAddr {
     let last = u8::try_from(node + 1).expect("there are few nodes");
     Ipv4Addr::new(127, 0, 1, last).into()
 }
 
 impl Cluster {
-    /// The masters, in a cluster that is whole.
+    /// The masters. The cluster must be whole.
     pub fn masters(&self) -> Vec<usize> {
         let running = self.running();
         let masters = running.filter(|(_, node)| says(node, "role:master"));
@@ -62,24 +62,26 @@ impl Cluster {
         self.node(master).run::<u32>(&cut);
     }
 
-    /// Lets a replica take over from a master that lives and helps.
+    /// Lets a replica take over from a living master, which helps.
     ///
     /// # Panics
     ///
     /// When it does not.
     pub fn depose(&self, master: usize) {
-        let heir = self.replica_of(master);
-        // It may not be in step yet, and may give the attempt up.
+        let successor = self.replica_of(master);
+        // The replica may not be in step yet, and may give the attempt up.
         wait::until("the replica takes over", PATIENCE, || {
-            let heir = self.node(heir);
-            let asked = heir.probe.try_run::<()>(cmd("CLUSTER").arg("FAILOVER"));
-            let taken = || says(heir, "role:master");
+            let successor = self.node(successor);
+            let asked = successor
+                .probe
+                .try_run::<()>(cmd("CLUSTER").arg("FAILOVER"));
+            let taken = || says(successor, "role:master");
             asked.is_ok() && wait::try_until(ATTEMPT, taken).is_some()
         });
-        self.wait_until_taken_over(heir);
+        self.wait_until_taken_over(successor);
     }
 
-    /// Cuts a node off from all others; clients reach it.
+    /// Cuts a node off from all other nodes; clients still reach it.
     pub fn isolate(&self, node: usize) {
         let others = (0..self.nodes.len()).filter(|other| *other != node);
         for (index, bus) in self.buses() {
@@ -89,7 +91,7 @@ impl Cluster {
                 bus.bar([address(node)]);
             }
         }
-        // Replicas come over the port of the clients.
+        // Replicas connect over the clients' port.
         self.permit_replication(node, false);
         self.cut_replication(node);
     }
@@ -112,7 +114,7 @@ impl Cluster {
         self.node(node).run::<()>(&acl);
     }
 
-    /// A network in front of each node, to which all nodes send their clients from now on.
+    /// A network in front of each node. From now on all nodes send their clients to these networks.
     ///
     /// # Panics
     ///
@@ -138,25 +140,25 @@ impl Cluster {
         proxies
     }
 
-    /// Waits until a node is a master, and those that run see a cluster that serves.
+    /// Waits until a node is a master, and the running nodes see a cluster that serves.
     ///
     /// # Panics
     ///
     /// When it does not become one.
-    pub fn wait_until_taken_over(&self, heir: usize) {
+    pub fn wait_until_taken_over(&self, successor: usize) {
         wait::until("the replica takes over", PATIENCE, || {
-            says(self.node(heir), "role:master") && self.serves()
+            says(self.node(successor), "role:master") && self.serves()
         });
     }
 
-    /// Waits until a node that is cut off serves no more, and its replica is a master.
+    /// Waits until an isolated node serves no more, and its replica is a master.
     ///
     /// # Panics
     ///
     /// When that does not happen.
-    pub fn wait_until_given_up(&self, isolated: usize, heir: usize) {
+    pub fn wait_until_given_up(&self, isolated: usize, successor: usize) {
         wait::until("the replica of the isolated takes over", PATIENCE, || {
-            says(self.node(heir), "role:master") && !serves(self.node(isolated))
+            says(self.node(successor), "role:master") && !serves(self.node(isolated))
         });
     }
 

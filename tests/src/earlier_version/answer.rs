@@ -1,4 +1,4 @@
-//! What the scripts of version 0.1.0 answer.
+//! The answers of version 0.1.0's scripts.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use redis::Value;
 /// The answer to a request for a lock or a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The token has it.
+    /// The token has the lock.
     Granted {
         /// The fence.
         fence: u64,
-        /// So many fences after it are kept for this token.
+        /// How many fences after it are reserved for this token.
         spare: u32,
         /// Whether other processes queue.
         wanted: bool,
     },
-    /// Another token has it.
+    /// Another token has the lock.
     Held {
-        /// For so long at most; `None` for a lock without an end.
+        /// How long it has it at most; `None` for a lock without an end.
         left: Option<Duration>,
         /// Whether this process will be told when its turn comes.
         queued: bool,
     },
-    /// There are shares, and there may be so many, which is more than was asked for.
+    /// There are shares, with this limit, which is more than the request's.
     Limited(u32),
 }
 
 impl Answer {
-    /// Reads the answer for a lock that was asked for with so many spare fences.
+    /// Reads the answer to a request for a lock with `spare` reserved fences.
     #[track_caller]
     pub(super) fn read(value: &Value, spare: u32) -> Self {
         match value {
-            // It was free, and nobody queues.
+            // The lock was free, and no process queues.
             Value::BulkString(_) => Self::Granted {
                 fence: number(value),
                 spare,
@@ -66,7 +66,7 @@ impl Answer {
 pub(super) fn only(value: Value) -> Value {
     match value {
         Value::Array(mut answers) if answers.len() == 1 => answers.remove(0),
-        // The same for all.
+        // One answer for all locks.
         other => other,
     }
 }
@@ -77,7 +77,8 @@ pub(super) fn yes(value: Value) -> bool {
     signed(&only(value)) == 1
 }
 
-/// The fences of locks that were asked for together, or the place of the lock that another token has.
+/// The fences of locks that were requested all at once, or the index of the lock that another token
+/// has.
 #[track_caller]
 pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     match value {
@@ -92,7 +93,7 @@ pub(super) fn all_or_none(value: &Value) -> Result<Vec<u64>, usize> {
     }
 }
 
-/// The fence of a lock that was taken, alone or again.
+/// The fence of a lock that was taken, for the first time or again.
 #[track_caller]
 fn fence(answer: &Value) -> u64 {
     match Answer::read(answer, 0) {

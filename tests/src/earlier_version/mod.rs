@@ -1,7 +1,9 @@
-//! A process of version 0.1.0 (commit 47729d5) on a server, for tests in which it meets the present version.
+//! A process of version 0.1.0 (commit 47729d5) on a server, for tests in which it meets the present
+//! version.
 //!
-//! It speaks what that version spoke, with copies of its scripts in `tests/wire/v0_1_0`, and keeps its habits: when it asks
-//! again, when it hands a lock on, what it does when it is told something. It has nothing of the present version's code.
+//! It speaks that version's protocol, with copies of its scripts in `tests/wire/v0_1_0`. It keeps
+//! that version's habits: when it asks again, when it hands a lock over, how it reacts to messages.
+//! It has none of the present version's code.
 
 mod answer;
 mod process;

@@ -1,4 +1,4 @@
-//! The requests of a process, one by one.
+//! The requests of a process.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -12,13 +12,13 @@ use super::scripts::{self, ACQUIRE, ACQUIRE_ALL, JOIN, LEAVE, PART, RELEASE, REN
 use super::waiting::Want;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How soon the thread that listens sees that its process is gone.
+/// How often the listening thread checks whether its process is gone.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a process is told over its channel.
+/// A message on a process's channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The key was handed to this process, or it is to look again.
+    /// The key was handed to this process, or the process is to look again.
     Turn(String),
     /// Another process queues for a key that this one has.
     Wanted(String),
@@ -30,7 +30,7 @@ pub struct EarlierProcess {
     messages: Receiver<Message>,
     prefix: String,
     name: String,
-    /// For the thread that listens.
+    /// Dropped with the process; ends the listening thread.
     _life: Arc<()>,
 }
 
@@ -41,7 +41,8 @@ impl std::fmt::Debug for EarlierProcess {
 }
 
 impl EarlierProcess {
-    /// Connects, loads the scripts and listens on the process's channel. The namespace is `lock`, as by default, or empty.
+    /// Connects, loads the scripts and listens on the process's channel. The namespace is `lock`,
+    /// as by default, or empty.
     ///
     /// # Panics
     ///
@@ -74,12 +75,13 @@ impl EarlierProcess {
         }
     }
 
-    /// What queues and claims call it.
+    /// The name of the process in queues and claims.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks for a lock, or a share of it, once; with `queue` it gets a place in the queue if it cannot be had.
+    /// Asks once for a lock, or a share of it. With `queue` the process gets a place in the queue
+    /// if the lock is held.
     #[track_caller]
     pub fn ask(&mut self, want: &Want, token: &str, queue: bool) -> Answer {
         if want.most.is_some() {
@@ -118,7 +120,8 @@ impl EarlierProcess {
         Answer::read(&answer, 0)
     }
 
-    /// Asks for several locks, each with its token, all or none: their fences, or the place of the lock that another token has.
+    /// Asks for several locks, each with its token, all or none. Returns their fences, or the index
+    /// of the lock that another token has.
     ///
     /// # Panics
     ///
@@ -141,7 +144,7 @@ impl EarlierProcess {
         all_or_none(&self.run(&acquire))
     }
 
-    /// Renews a lock; whether it was still this token's.
+    /// Renews a lock. Returns whether it was still this token's.
     #[track_caller]
     pub fn renew(&mut self, want: &Want, token: &str) -> bool {
         if want.most.is_some() {
@@ -152,7 +155,8 @@ impl EarlierProcess {
         yes(self.run(&renew))
     }
 
-    /// Renews a share, or makes a share of a lock that this token has alone; whether it was still this token's.
+    /// Renews a share, or makes a share of a lock that this token has alone. Returns whether it was
+    /// still this token's.
     #[track_caller]
     pub fn stay(&mut self, key: &str, token: &str, ttl: Duration) -> bool {
         let mut stay = STAY.call(3);
@@ -161,7 +165,8 @@ impl EarlierProcess {
         yes(self.run(&stay))
     }
 
-    /// Releases a lock or a share, or lets the lock stay for `keep`; whether it was still this token's.
+    /// Releases a lock or a share, or lets the lock stay for `keep`. Returns whether it was still
+    /// this token's.
     #[track_caller]
     pub fn release(&mut self, want: &Want, token: &str, keep: Option<Duration>) -> bool {
         if want.most.is_some() {
@@ -185,8 +190,8 @@ impl EarlierProcess {
         yes(self.run(&part))
     }
 
-    /// Releases a lock and asks for it again in one step, with a place in the queue: whether it was still `released`'s, and the
-    /// answer for `token`.
+    /// Releases a lock and asks for it again in one step, with a place in the queue. Returns
+    /// whether it was still `released`'s, and the answer for `token`.
     ///
     /// # Panics
     ///
@@ -269,8 +274,8 @@ impl EarlierProcess {
     }
 }
 
-/// Passes on what is published on `channel` for as long as the process lives, and closes the connection then. Returns when the
-/// server has confirmed the subscription.
+/// Forwards the messages on `channel` for as long as the process lives, and closes the connection
+/// then. Returns when the server has confirmed the subscription.
 fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver<Message> {
     let (ready, is_ready) = mpsc::channel();
     let (send, messages) = mpsc::channel();
@@ -284,7 +289,7 @@ fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver
         subscriber.set_read_timeout(Some(LOOK)).expect("an option");
         while life.strong_count() > 0 {
             match subscriber.get_message() {
-                Ok(message) => pass_on(&message, &send),
+                Ok(message) => forward(&message, &send),
                 Err(error) if error.is_timeout() => {}
                 Err(_) => return,
             }
@@ -294,7 +299,7 @@ fn listen(mut connection: Connection, channel: &str, life: Weak<()>) -> Receiver
     messages
 }
 
-fn pass_on(message: &Msg, send: &Sender<Message>) {
+fn forward(message: &Msg, send: &Sender<Message>) {
     let text: String = message.get_payload().expect("text");
     let message = match text.split_at_checked(1) {
         Some(("t", key)) => Message::Turn(key.to_owned()),
@@ -305,12 +310,12 @@ fn pass_on(message: &Msg, send: &Sender<Message>) {
     let _ = send.send(message);
 }
 
-/// How a process queues that listens, or that it does not queue.
+/// The script's argument for queueing: a listening process's place, or none.
 fn place(queue: bool) -> &'static str {
     if queue { "+" } else { "" }
 }
 
-/// 32 hexadecimal digits that nobody else has: a token, or a process.
+/// 32 random hexadecimal digits: a token, or a process.
 pub fn random_hex() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())

@@ -12,7 +12,7 @@ macro_rules! script {
     };
 }
 
-/// A script, and the name that the server has for it.
+/// A script, and the server's name for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Script {
     source: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// A call of it, with `keys` keys to follow.
+    /// A call of the script, with `keys` keys to follow.
     pub(super) fn call(self, keys: usize) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(self.sha1).arg(keys);
@@ -58,11 +58,11 @@ const ALL: [Script; 9] = [
     PART,
 ];
 
-/// Loads all of them.
+/// Loads all scripts.
 ///
 /// # Panics
 ///
-/// When the server names one of them otherwise: then the copies are not what version 0.1.0 has.
+/// When the server names a script otherwise: then the copies are not those of version 0.1.0.
 pub(super) fn load(connection: &mut Connection) {
     for script in ALL {
         let mut load = cmd("SCRIPT");

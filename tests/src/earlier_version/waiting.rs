@@ -1,4 +1,5 @@
-//! Waiting for a lock as version 0.1.0 did: it asks, queues, and asks again when it is told, or from time to time.
+//! Waiting for a lock as version 0.1.0 did. It asks, queues, and asks again when it is told, or
+//! from time to time.
 
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use crate::random::Random;
 
 /// The mean pause between two looks of a process that will be told.
 const SLOW_POLL: Duration = Duration::from_millis(500);
-/// The same for one that will not be told: it grows from the first to the second.
+/// The same for a process that will not be told. It grows from the first to the second.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
-/// What is asked for.
+/// A request for a lock or a share.
 #[derive(Debug, Clone)]
 pub struct Want {
     /// The key, as it is on the wire.
@@ -23,7 +24,7 @@ pub struct Want {
     pub ttl: Duration,
     /// For a share: how many there may be at most, 0 for no bound.
     pub most: Option<u32>,
-    /// How many fences are to be kept for further calls of the process.
+    /// How many fences to reserve for further calls of the process.
     pub spare: u32,
 }
 
@@ -38,7 +39,7 @@ impl Want {
         }
     }
 
-    /// A share, of so many at most; 0 for no bound.
+    /// A share, of `most` at most; 0 for no bound.
     pub fn share(key: &str, ttl: Duration, most: u32) -> Self {
         Self {
             most: Some(most),
@@ -54,18 +55,18 @@ pub struct Lease {
     pub token: String,
     /// Its fence.
     pub fence: u64,
-    /// So many fences after that are the process's.
+    /// How many fences after that are reserved for the process.
     pub spare: u32,
     /// Whether another process is known to wait.
     pub wanted: bool,
-    /// What it counts from: a stamp of `leasehold::__test::now`.
+    /// The stamp of `leasehold::__test::now` that the lease counts from.
     pub sent: u64,
-    /// Its end.
+    /// When the lease ends.
     pub deadline: u64,
 }
 
 impl Lease {
-    /// Of an answer to a request that was sent at `sent`.
+    /// The lease from an answer to a request that was sent at `sent`.
     fn granted(want: &Want, token: &str, sent: u64, answer: Answer) -> Option<Self> {
         let Answer::Granted {
             fence,
@@ -85,7 +86,7 @@ impl Lease {
         })
     }
 
-    /// When the process gives it up: some time before its end.
+    /// When the process gives the lock up: some time before its end.
     pub fn soft_end(&self, ttl: Duration) -> u64 {
         let margin = Duration::from_millis(50).max(ttl / 20).min(ttl / 4);
         self.deadline - nanos(margin)
@@ -101,7 +102,7 @@ impl EarlierProcess {
         Lease::granted(want, &token, sent, answer)
     }
 
-    /// Queues for it for `patience` at most.
+    /// Queues for the lock for `patience` at most.
     ///
     /// # Panics
     ///
@@ -113,8 +114,8 @@ impl EarlierProcess {
         self.queue_for(want, &token, answered, patience)
     }
 
-    /// Ends the turn that `released` has and queues for the next one, for `patience` at most. Returns whether the lock was still
-    /// this token's, and the next lease.
+    /// Releases `released` and queues for the next lease, for `patience` at most. Returns whether
+    /// the lock was still this token's, and the next lease.
     ///
     /// # Panics
     ///
@@ -134,7 +135,7 @@ impl EarlierProcess {
         )
     }
 
-    /// Queues with `token`, which has been `answered` once.
+    /// Queues with `token`, which has had the answer `answered`.
     #[track_caller]
     fn queue_for(
         &mut self,
@@ -148,7 +149,8 @@ impl EarlierProcess {
         loop {
             let (sent, answer) = answered;
             let lease = Lease::granted(want, token, sent, answer);
-            // Of a late answer hardly anything is left: asked again, the server gives the full ttl.
+            // A late answer leaves hardly any time. When it is asked again, the server gives the
+            // full ttl.
             let live = lease.filter(|lease| now() < lease.soft_end(want.ttl));
             if live.is_some() {
                 return live;
@@ -168,7 +170,7 @@ impl EarlierProcess {
         (sent, self.ask(want, token, true))
     }
 
-    /// Until the process is told to look, or for `pause`.
+    /// Waits until the process is told to look, or for `pause`.
     #[track_caller]
     fn wait_for_turn(&mut self, key: &str, pause: Duration) {
         let until = now() + nanos(pause);
@@ -180,8 +182,8 @@ impl EarlierProcess {
         }
     }
 
-    /// Whether the process has been told meanwhile that another one waits for `key`. What it was told of its own turns is
-    /// forgotten: it has had them.
+    /// Whether the process has been told meanwhile that another one waits for `key`. Messages about
+    /// its own turns are dropped: it has had them.
     #[track_caller]
     pub fn is_wanted(&mut self, key: &str) -> bool {
         let mut wanted = false;
@@ -195,7 +197,7 @@ impl EarlierProcess {
 /// When a request was sent, and its answer.
 type Answered = (u64, Answer);
 
-/// The pauses between two looks at a lock that another has.
+/// The pauses between two looks at a lock that another token has.
 struct Looks {
     tries: u32,
     random: Random,

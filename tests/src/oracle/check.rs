@@ -7,22 +7,22 @@ use std::path::Path;
 use super::rules::KeyNotes;
 use super::{Kind, Note, Reader, Violation};
 
-/// What a history says.
+/// The results of a history.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What ran, with its seed.
+    /// The runs, each with its seed.
     pub runs: Vec<(String, u64)>,
     /// Bodies that began.
     pub sections: u64,
-    /// Of those, the ones that were nested in others.
+    /// Of those, the nested ones.
     pub nested: u64,
     /// Locks that their holders downgraded, or asked to.
     pub downgraded: u64,
     /// Keys that were to stay locked after a body's end.
     pub kept: u64,
-    /// Writes that the resource took.
+    /// Writes that the resource accepted.
     pub writes: u64,
-    /// Writes after the end of a lease, by polls that were already running, that the resource refused.
+    /// Refused writes after the end of a lease, by polls that were already running.
     pub late_writes: u64,
     /// Leases that were lost.
     pub lost: u64,
@@ -30,7 +30,7 @@ pub struct Report {
     pub refused: u64,
     /// Notes that a kill cut off.
     pub torn: u64,
-    /// What was made to fail, by kind.
+    /// Injected faults, by kind.
     pub faults: BTreeMap<String, u64>,
     /// The longest time that a key stayed locked without a holder, in nanoseconds.
     pub worst_release: u64,
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_a_stopped_process_finishes_is_not_a_second_holder() {
-        // It left 200 after its deadline, in a poll that had begun before.
+        // The body left 200 after its deadline, in a poll that had begun before.
         let late = [enter(1, 1, 10), enter(2, 2, 150), leave(1, 310, 110)];
         assert_eq!(kinds(&late), []);
     }
@@ -285,7 +285,7 @@ mod tests {
         else {
             unreachable!("that is what was made");
         };
-        // Asked for before the other one had left, and entered after.
+        // Requested before the other body had left, and entered after.
         let late = Note::Enter {
             key,
             asked,
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn readers_may_be_beside_readers_and_nobody_else() {
         let read = |holder, fence, at| shared(Mode::Reader, holder, fence, at);
-        // The order of fences is that of the grants, and not of the first looks at the clock.
+        // The order of fences is that of the grants, and not of the first readings of the clock.
         let readers = [read(1, 2, 10), read(2, 1, 20), read(3, 3, 30)];
         assert_eq!(kinds(&readers), []);
         let ended = [read(1, 2, 10), read(2, 1, 20), enter(3, 3, 120)];

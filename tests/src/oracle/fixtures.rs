@@ -44,7 +44,7 @@ pub(super) fn leave(holder: u64, at: u64, deadline: u64) -> Note {
     }
 }
 
-/// A body ends, and its key is to stay.
+/// A body ends, and its key is to stay locked.
 pub(super) fn leave_kept(holder: u64, at: u64, deadline: u64, keep: u64) -> Note {
     let mut note = leave(holder, at, deadline);
     if let Note::Leave { keeps, .. } = &mut note {
@@ -53,7 +53,7 @@ pub(super) fn leave_kept(holder: u64, at: u64, deadline: u64, keep: u64) -> Note
     note
 }
 
-/// What the oracle finds.
+/// The kinds of violations that the oracle finds.
 pub(super) fn kinds(notes: &[Note]) -> Vec<Kind> {
     let report = check(notes.iter().cloned());
     report.violations.iter().map(|found| found.kind).collect()

@@ -9,8 +9,8 @@ use super::Note;
 /// How every line begins.
 const START: &str = "{\"note\":";
 
-/// A process's end of the file. A note is one `write`, so that those of several processes do not mix, and one of a
-/// process that is killed afterwards is kept.
+/// A process's handle of the file. A note is one `write`. So notes of several processes do not mix,
+/// and a process that is killed keeps the notes that it has written.
 #[derive(Debug)]
 pub struct History {
     file: File,
@@ -31,7 +31,7 @@ impl History {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -76,7 +76,8 @@ impl Reader {
                 return Ok(None);
             }
             let line = String::from_utf8_lossy(&self.part);
-            // The note of a process that was killed while it wrote ends anywhere; the next begins behind it.
+            // A process that was killed while it wrote leaves a part of a note. The next note
+            // begins behind it.
             let whole = line.rfind(START).map(|at| &line[at..]);
             let note = whole.and_then(|line| serde_json::from_str(line).ok());
             self.torn +=

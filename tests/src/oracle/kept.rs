@@ -6,9 +6,11 @@ use super::section::Section;
 /// The store counts whole milliseconds, and so does a request to keep a key.
 const ROUNDING: u64 = 3_000_000;
 
-/// Holders of a key that was to stay locked. The sections are in the order in which they began.
+/// Finds holders of a key that was to stay locked. The sections are in the order in which they
+/// began.
 ///
-/// A request to keep a key may be lost, and then the key stays for as long as its lease lasts. Nothing is lost where nothing disturbs the key.
+/// A request to keep a key may be lost, and then the key stays for as long as its lease lasts.
+/// Nothing is lost where nothing disturbs the key.
 pub(super) fn taken_early(sections: &[Section], undisturbed: bool) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (place, section) in sections.iter().enumerate() {
@@ -52,7 +54,7 @@ mod tests {
         assert_eq!(kinds(&kept(51 * MS)), []);
     }
 
-    /// Whether the request to keep it came through is not known.
+    /// The oracle does not know whether the request to keep the key arrived.
     #[test]
     fn a_lease_that_is_over_is_kept_only_where_nothing_disturbs() {
         let kept = [

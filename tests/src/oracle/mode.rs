@@ -1,4 +1,4 @@
-//! How a lock is held, and who may be inside together.
+//! How a lock is held, and which holders may be inside at the same time.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::section::Section;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// With nobody beside it.
+    /// With no other body inside.
     #[default]
     Alone,
     /// As a reader, beside other readers.
@@ -19,7 +19,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether nobody may be beside it.
+    /// Whether no other body may be inside.
     pub fn is_alone(&self) -> bool {
         *self == Self::Alone
     }
@@ -31,7 +31,7 @@ impl Mode {
         )
     }
 
-    /// How many may be inside. Where functions disagree the larger number makes room.
+    /// How many bodies may be inside. Where functions disagree the larger number counts.
     fn places(self) -> usize {
         match self {
             Self::Place(most) => usize::try_from(most).unwrap_or(usize::MAX),
@@ -40,7 +40,8 @@ impl Mode {
     }
 }
 
-/// Who was inside beside somebody that excludes it, of the sections of one key in the order in which they began.
+/// Finds bodies that were inside beside another one that excludes them. The sections are of one
+/// key, in the order in which they began.
 pub(super) fn overlaps(sections: &[Section]) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut inside: Vec<&Section> = Vec::new();

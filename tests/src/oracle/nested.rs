@@ -1,11 +1,12 @@
-//! Nested calls: each is inside the body whose lock it has entered, and those of one body take turns.
+//! Nested calls: each is inside the body that has the lock, and the calls of one body take turns.
 
 use std::collections::HashMap;
 
 use super::Kind;
 use super::section::Section;
 
-/// A nested call has the lease of its holder: what was confirmed to one of them was confirmed to both.
+/// A nested call shares its holder's lease: what was confirmed to one of them was confirmed to
+/// both.
 pub(super) fn share_deadlines(sections: &mut [Section]) {
     let places: HashMap<u64, usize> = (0..)
         .zip(sections.iter())
@@ -23,7 +24,8 @@ pub(super) fn share_deadlines(sections: &mut [Section]) {
     }
 }
 
-/// Nested calls outside of their holders, and those that run side by side. The sections are in the order in which they began.
+/// Finds nested calls outside of their holders, and those that run side by side. The sections are
+/// in the order in which they began.
 pub(super) fn misplaced(sections: &[Section]) -> Vec<(Kind, String)> {
     let holders: HashMap<u64, &Section> = sections
         .iter()

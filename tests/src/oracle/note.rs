@@ -1,4 +1,4 @@
-//! What the oracle is told.
+//! The notes for the oracle.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::Mode;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
-    /// What follows, and the seed that repeats its schedule.
+    /// The run that follows, and the seed that repeats its schedule.
     Run {
         /// What runs.
         what: String,
@@ -19,26 +19,27 @@ pub enum Note {
     Enter {
         /// What is locked.
         key: String,
-        /// Names this body among all of all processes.
+        /// Identifies this body among the bodies of all processes.
         holder: u64,
         /// The fence.
         fence: Option<u64>,
-        /// When the lock was asked for.
+        /// When the call asked for the lock.
         asked: u64,
-        /// When the body looked at the clock.
+        /// When the body read the clock.
         at: u64,
-        /// What the lease counts from.
+        /// When the lease begins to count.
         sent: u64,
         /// The end of the lease.
         deadline: u64,
-        /// Who may be beside it.
+        /// Which bodies may be beside it.
         #[serde(default, skip_serializing_if = "Mode::is_alone")]
         mode: Mode,
         /// The body whose lock a nested call has entered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
     },
-    /// A body that had a lock alone asks for a share of it instead: readers may come in from now on.
+    /// A body that had a lock alone asks for a share of it instead. Readers may come in from now
+    /// on.
     Shared {
         /// What is locked.
         key: String,
@@ -78,7 +79,7 @@ pub enum Note {
         at: u64,
         /// The end of the lease then.
         deadline: u64,
-        /// Whether the resource took it.
+        /// Whether the resource accepted the write.
         kept: bool,
     },
     /// A body is polled although its lease is over.
@@ -100,9 +101,9 @@ pub enum Note {
         holder: u64,
         /// When.
         at: u64,
-        /// The end of the lease as known last.
+        /// The end of the lease as confirmed last.
         deadline: u64,
-        /// For how long the lock stays after this.
+        /// How long the lock stays after this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeps: Option<u64>,
     },
@@ -113,7 +114,7 @@ pub enum Note {
         /// When.
         at: u64,
     },
-    /// A call was refused because somebody else had the lock.
+    /// A call was refused because another call had the lock.
     Refused {
         /// What it asked for.
         key: String,
@@ -126,24 +127,25 @@ pub enum Note {
     },
     /// The store promises no fences.
     Unfenced,
-    /// Something was made to fail.
+    /// A fault was injected.
     Fault {
         /// What.
         kind: String,
         /// When.
         at: u64,
     },
-    /// Nobody but one caller at a time uses this key: it must not be refused.
+    /// One caller at a time uses this key: it must not be refused.
     Alone {
         /// The key.
         key: String,
     },
-    /// Nothing disturbs this key or its callers: it must not be lost, and nobody may queue beyond a budget.
+    /// Nothing disturbs this key or its callers. It must not be lost, and no call may queue beyond
+    /// its budget.
     Undisturbed {
         /// The key.
         key: String,
     },
-    /// Whoever asks for this key has it, or is refused, after at most so long.
+    /// Every call for this key has it, or is refused, within this time.
     Fair {
         /// The key.
         key: String,
@@ -168,7 +170,7 @@ pub enum Note {
     Free {
         /// The key.
         key: String,
-        /// From when it had no holder.
+        /// Since when it had no holder.
         due: u64,
         /// When it was free.
         at: u64,

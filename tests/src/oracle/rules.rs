@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::section::Section;
 use super::{Kind, Note, kept, mode, nested};
 
-/// How much longer than its `wait` a call may take on a machine that is busy.
+/// How much longer than its `wait` a call may take on a busy machine.
 const BUDGET_SLACK: u64 = 700_000_000;
 
 /// All notes about one key.
@@ -13,17 +13,17 @@ const BUDGET_SLACK: u64 = 700_000_000;
 pub(super) struct KeyNotes {
     sections: Vec<Section>,
     by_holder: HashMap<u64, usize>,
-    /// What writes that were taken had read.
+    /// The readings on which accepted writes were based.
     seen: HashSet<u64>,
     /// How many grants had no fence.
     unfenced: u64,
     /// How many calls were refused.
     refusals: u64,
-    /// Calls that took longer than they were willing to.
+    /// Calls that took longer than their budgets.
     over_budget: Vec<String>,
     losses: Vec<u64>,
     must_leave: Vec<(u64, u64)>,
-    /// When the call was made that waited longest, and for how long.
+    /// When the longest-waiting call was made, and for how long it waited.
     longest_wait: (u64, u64),
     fair_within: Option<u64>,
     alone: bool,
@@ -48,7 +48,8 @@ impl KeyNotes {
             } => {
                 self.waited(asked, at);
                 self.unfenced += u64::from(fence.is_none());
-                // A lock that is passed on within a process counts from an earlier call's request: shorter is safe.
+                // A lock that is handed over inside a process counts from an earlier call's
+                // request: shorter is safe.
                 if sent > at {
                     self.found(
                         Kind::LeaseTooLong,
@@ -185,7 +186,7 @@ impl KeyNotes {
         if let Some(section) = self.section(holder) {
             section.deadline = section.deadline.max(deadline);
         }
-        // What comes after the deadline is of a poll that was running already.
+        // A read after the deadline belongs to a poll that was running already.
         if at < deadline && first != last {
             let detail = format!("holder {holder} found {first}, and {last} at {at}");
             self.found(Kind::TornRead, detail);
@@ -209,15 +210,15 @@ impl KeyNotes {
         self.found.push((kind, detail));
     }
 
-    /// `fenced`: whether the store promises a fence for each grant.
+    /// Applies the rules. `fenced`: whether the store promises a fence for each grant.
     pub(super) fn finish(mut self, fenced: bool) -> Vec<(Kind, String)> {
         self.expectations();
         if fenced && self.unfenced > 0 {
             self.found(Kind::NoFence, format!("{} times", self.unfenced));
         }
         nested::share_deadlines(&mut self.sections);
-        // A body that was stopped between its gate and its first look at the clock had a lease that is over when
-        // it looks; its own first poll was already running.
+        // A body may be stopped between its gate and its first reading of the clock. Its lease is
+        // over when it reads, and its own first poll was already running.
         self.sections.retain(|section| section.at < section.end());
         self.sections.sort_by_key(|section| section.at);
         self.found.extend(nested::misplaced(&self.sections));
@@ -231,16 +232,21 @@ impl KeyNotes {
         self.found
     }
 
-    /// Where two masters give a lock within a few milliseconds, the first to look at the clock need not be the first to be given it: such
-    /// grants crossed. One server never lets that happen.
+    /// Checks the order of fences.
     ///
-    /// The fences of shares need not grow with the moments at which their bodies look at the clock: several were given before
-    /// the first of them looked. Whoever has the lock alone comes behind all before it, and before all behind it.
+    /// Two masters may grant a lock within a few milliseconds of each other. The first body to read
+    /// the clock need not be the first to be granted it: such grants crossed. One server never lets
+    /// that happen.
+    ///
+    /// The fences of shares need not grow in the order in which their bodies read the clock:
+    /// several were granted before the first body read it. A holder that is alone comes behind all
+    /// before it, and before all behind it.
     fn fences(&mut self) {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {
             let section = self.sections[index];
-            // Of another client, which has no fences: those before it and behind it are compared all the same.
+            // A section of another client has no fence. The sections before it and behind it are
+            // compared all the same.
             if section.fence.is_none() {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::mode::Mode;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Section {
     pub(super) holder: u64,
-    /// The body whose lock this one has entered.
+    /// The body that holds the lock which this nested one has entered.
     pub(super) within: Option<u64>,
     pub(super) mode: Mode,
     pub(super) fence: Option<u64>,
@@ -16,19 +16,21 @@ pub(super) struct Section {
     pub(super) deadline: u64,
     /// When it asked for a share instead of the whole lock.
     pub(super) shared_at: Option<u64>,
-    /// For how long the key stays after its end.
+    /// How long the key stays locked after its end.
     pub(super) keeps: Option<u64>,
 }
 
 impl Section {
-    /// The end of what this holder could rely on. A body that was killed held until its deadline: without its
-    /// release the key stays. What runs on after the deadline is the late polls' rule.
+    /// The end of what this holder could rely on. A killed body held the lock until its deadline:
+    /// without its release the key stays. The rule of late polls covers a body that runs on after
+    /// its deadline.
     pub(super) fn end(&self) -> u64 {
         self.left
             .map_or(self.deadline, |left| left.min(self.deadline))
     }
 
-    /// The section as it was, or the part in which it was alone and the part in which it was a reader.
+    /// The section as it was. A downgraded one becomes two: the part in which it was alone, and the
+    /// part in which it was a reader.
     pub(super) fn parts(&self) -> impl Iterator<Item = Self> + use<> {
         let end = self.end();
         let shared_at = self.shared_at.map(|at| at.min(end));

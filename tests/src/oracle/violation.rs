@@ -13,9 +13,10 @@ pub enum Kind {
     FenceOrder,
     /// A grant had no fence, from a store that promises one.
     NoFence,
-    /// The same, of two leases that have a moment in common if they are counted from their requests.
+    /// A later holder has no greater fence, and the two leases overlap if they are counted from
+    /// their requests.
     Crossed,
-    /// The resource took a write with an older fence than it had seen.
+    /// The resource accepted a write with an older fence than it had seen.
     StaleWrite,
     /// A newer holder used the resource while this lease lasted.
     Overtaken,
@@ -29,11 +30,11 @@ pub enum Kind {
     LeaseTooLong,
     /// A lease was lost that nothing disturbed.
     FalseLoss,
-    /// A call was refused though nobody else wanted the key.
+    /// A call was refused though no other call asked for the key.
     SelfRefusal,
     /// A call queued beyond its budget.
     OverBudget,
-    /// A call got no lock for too long while others did.
+    /// A call got no lock for too long while other calls did.
     Starved,
     /// A body ran on too long after its lock was taken away.
     ToldLate,
@@ -41,7 +42,7 @@ pub enum Kind {
     FreedLate,
     /// Another holder had a key that was to stay locked after its body's end.
     KeptShort,
-    /// A nested call began before or ended after the body whose lock it had entered, or had another fence.
+    /// A nested call began before or ended after its holder's body, or had another fence.
     Misnested,
     /// Another client's key was changed.
     ForeignTouched,
@@ -77,7 +78,7 @@ impl fmt::Display for Kind {
 /// A broken promise, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The kind of promise.
     pub kind: Kind,
     /// The key.
     pub key: String,

@@ -21,7 +21,7 @@ enum Direction {
     ToClient,
 }
 
-/// No message begins so.
+/// No message begins with this.
 const GARBAGE: &[u8] = b"\xffgarbage\r\n";
 
 /// A message and the time at which it is to arrive.
@@ -29,7 +29,7 @@ type Parcel = (Instant, Vec<u8>);
 
 /// Carries messages both ways until either side closes or the connection is cut.
 pub(super) async fn run(client: TcpStream, server: TcpStream, shared: &Arc<Shared>) {
-    // Only delays that were asked for are wanted here.
+    // The proxy must add only the delays that a test asks for.
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
     let (mut from_client, mut to_client) = client.into_split();
@@ -68,9 +68,9 @@ async fn discard(from: &mut OwnedReadHalf) {
 
 struct Link<'a> {
     shared: &'a Shared,
-    /// What awaits the replies, in the order of their commands.
+    /// For each command in flight, in order, what happens to its reply.
     fates: Mutex<VecDeque<Option<After>>>,
-    /// Directions over which nothing comes any more: something was lost there already.
+    /// The directions that have gone silent: a message was lost there already.
     no_requests: AtomicBool,
     no_replies: AtomicBool,
 }
@@ -85,8 +85,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Reads, cuts into messages, holds each as long as the mode says, and writes. What was sent
-    /// before the sender closed still arrives.
+    /// Reads, cuts into messages, holds each as long as the mode says, and writes. Messages that
+    /// were sent before the sender closed still arrive.
     async fn carry(&self, way: Direction, from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) {
         let (send, mut parcels) = mpsc::unbounded_channel::<Parcel>();
         let read = self.read(way, from, send);
@@ -136,13 +136,13 @@ impl<'a> Link<'a> {
                 }
             }
         }
-        // The end of the stream is lost as any message is.
+        // The end of the stream is lost like a message.
         if self.admit(way, &mut random).await.is_none() && way == Direction::ToClient {
             std::future::pending::<()>().await;
         }
     }
 
-    /// How long the next message is to be held; `None` when it vanishes.
+    /// How long the next message is held; `None` when it vanishes.
     async fn admit(&self, way: Direction, random: &mut Random) -> Option<Duration> {
         let mut mode = self.shared.mode.subscribe();
         let mode = *mode.wait_for(|mode| *mode != Mode::Stall).await.ok()?;
@@ -179,7 +179,7 @@ impl<'a> Link<'a> {
         self.no_replies.store(true, Ordering::Relaxed);
     }
 
-    /// Notes what is to happen to the reply of a command, and counts it.
+    /// Counts a command, and notes what is to happen to its reply.
     fn count(&self, way: Direction, message: &[u8]) {
         if way == Direction::ToClient {
             self.shared.replies.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Loses a reply that is to be lost; `true` when the connection ends with it.
+    /// Loses a reply that is to be lost. Returns `true` when the connection ends with it.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
         if reply.starts_with(b">") {
             return false;
@@ -225,7 +225,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Subscriptions are answered by pushes only.
+/// Whether the command has a reply: subscriptions are answered by pushes only.
 fn is_answered(command: &[u8]) -> bool {
     let text = command[..command.len().min(48)].to_ascii_uppercase();
     let needle = b"SUBSCRIBE\r\n";

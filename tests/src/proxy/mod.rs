@@ -1,7 +1,7 @@
-//! A network that can be made to fail: a TCP proxy between a client and a Redis server.
+//! A network with faults: a TCP proxy between a client and a Redis server.
 //!
-//! It runs on a thread of its own, so that it goes on while the test's own workers are blocked. It cuts
-//! the stream into Redis messages, because a fault is to hit between two of them, or exactly one.
+//! It runs on a thread of its own, so that it goes on while the test's own workers are blocked. It
+//! cuts the stream into Redis messages, so that a fault hits between two of them, or exactly one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,23 +15,24 @@ use tokio::sync::watch;
 mod link;
 mod resp;
 
-/// What the network does with what is sent from now on.
+/// What the network does with messages from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It passes.
+    /// Messages pass.
     Pass,
-    /// It passes after `least` and up to `jitter` more, in order, each way.
+    /// Messages pass after `least` and up to `jitter` more, in order, in each direction.
     Delay {
-        /// At least so much.
+        /// The least delay.
         least: Duration,
-        /// At most so much more.
+        /// The most that is added to it.
         jitter: Duration,
     },
     /// Replies pass after this long, requests at once.
     DelayReplies(Duration),
-    /// It is held back, and delivered when the mode changes: a partition that heals.
+    /// Messages are held back, and delivered when the mode changes: a partition that heals.
     Stall,
-    /// It vanishes, and so does all that follows on these connections, even after the mode changes.
+    /// Messages vanish, and so does all that follows on these connections, even after the mode
+    /// changes.
     BlackHole,
     /// Requests pass and are executed; replies vanish, as with [`BlackHole`](Self::BlackHole).
     SwallowReplies,
@@ -39,7 +40,7 @@ pub enum Mode {
     SwallowRequests,
     /// Published messages vanish; replies pass.
     LoseMessages,
-    /// Replies arrive as something that is not the Redis protocol.
+    /// Replies arrive as bytes that are not the Redis protocol.
     Garble,
     /// New connections are closed at once; present ones pass.
     Refuse,
@@ -48,17 +49,18 @@ pub enum Mode {
 /// What happens to a connection after a reply on it was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It is closed.
+    /// The connection is closed.
     Cut,
-    /// It stays open, and nothing comes over it any more.
+    /// The connection stays open and silent.
     Silence,
-    /// It stays open, and the answer is this error: `READONLY as a server would say it`.
+    /// The connection stays open, and the answer is this error: `READONLY as a server would say
+    /// it`.
     Error(&'static str),
-    /// It stays open, and the answer is these bytes.
+    /// The connection stays open, and the answer is these bytes.
     Instead(&'static str),
 }
 
-/// How much has passed.
+/// Counts of what has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Connections that clients opened.
@@ -79,7 +81,7 @@ struct Loss {
     after: After,
 }
 
-/// What the proxy's owner and its connections share.
+/// The state that the proxy and its connections share.
 #[derive(Debug)]
 struct Shared {
     target: SocketAddr,
@@ -88,7 +90,7 @@ struct Shared {
     generation: watch::Sender<u64>,
     /// Grows with every half-open; server sides of an older number are closed.
     half_open: watch::Sender<u64>,
-    /// How many times clients were hung up on, and how late what they had sent arrives.
+    /// How many times clients were hung up on, and how late the messages that they had sent arrive.
     hang_up: watch::Sender<(u64, Duration)>,
     /// When the last command came, on the clock that leases are counted on.
     last_command: AtomicU64,
@@ -100,7 +102,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether the reply to `command` is to be lost, which uses up one of the times.
+    /// Whether the reply to `command` is to be lost. Uses up one of the times.
     fn loses(&self, command: &[u8]) -> Option<After> {
         let mut loss = self.loss.lock().expect("no panic under this lock");
         let wanted = loss.as_mut().filter(|loss| loss.times > 0)?;
@@ -190,13 +192,15 @@ impl Proxy {
         self.shared.generation.send_modify(|number| *number += 1);
     }
 
-    /// Closes the server side of all present connections and leaves the client side open and silent.
+    /// Closes the server side of all present connections and leaves the client side open and
+    /// silent.
     pub fn half_open(&self) {
         self.shared.half_open.send_modify(|number| *number += 1);
     }
 
-    /// Closes the client side of all present connections. What clients had sent and was held back
-    /// ([`Mode::Stall`]) still arrives at the server, after `late`, unless the network stalls then.
+    /// Closes the client side of all present connections. Messages that clients had sent and that
+    /// were held back ([`Mode::Stall`]) still arrive at the server, after `late`, unless the
+    /// network stalls then.
     pub fn hang_up(&self, late: Duration) {
         self.shared.hang_up.send_modify(|(number, delay)| {
             *number += 1;
@@ -210,7 +214,8 @@ impl Proxy {
     }
 
     /// Loses the replies to the next `times` commands that contain `text` (any command when it is
-    /// empty): the server executes the command, and its reply vanishes. A reply that is an error passes.
+    /// empty). The server executes the command, and its reply vanishes. A reply that is an error
+    /// passes.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
-//! Where one Redis message ends and the next begins: RESP2 and RESP3.
+//! The boundaries of Redis messages: RESP2 and RESP3.
 
 /// The length of the first whole message in `bytes`; `None` while it is incomplete.
 ///
-/// What is no RESP counts as one message of its own, so that garbage passes too.
+/// Bytes that are not RESP count as one message of their own, so that garbage passes too.
 pub(super) fn message(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let head = line + 2;

@@ -1,4 +1,4 @@
-//! Waiting for a lock and asking for it.
+//! Waiting for a lock, and the store's answers to an acquire.
 
 use std::time::Duration;
 
@@ -39,12 +39,12 @@ impl Core {
         queue.push(id, &acquire);
         self.tickets
             .insert(id, Ticket::new(acquire, now, now + budget));
-        if self.pump(&key, now) != Some(id) {
+        if self.advance(&key, now) != Some(id) {
             self.arm(id);
         }
     }
 
-    /// What can be answered without asking the store.
+    /// The error of a call that can be refused without asking the store.
     fn refusal(&self, acquire: &Acquire, now: Instant) -> Option<LockError> {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
@@ -59,16 +59,16 @@ impl Core {
             return Some(acquire.contended(self.holder_left(queue, now)));
         }
         if acquire.share.is_some() {
-            // What kept another out need not keep this one out; one that waits to be alone does.
-            let alone = |id: &TicketId| {
+            // Only a waiting exclusive request blocks a shared one.
+            let exclusive = |id: &TicketId| {
                 let ticket = self.tickets.get(id);
                 ticket
                     .is_some_and(|ticket| ticket.acquire.waits() && ticket.acquire.share.is_none())
             };
-            let behind = queue.waiting.iter().any(alone);
+            let behind = queue.waiting.iter().any(exclusive);
             return behind.then(|| acquire.contended(queue.held_for(now)));
         }
-        // While the head asks, its answer will serve this call as well.
+        // While the head asks, the answer to the head serves this call as well.
         let head = queue
             .waiting
             .front()
@@ -78,7 +78,7 @@ impl Core {
         Some(acquire.contended(Some(left)))
     }
 
-    /// How long the lease of this process's holder still runs.
+    /// What is left of the lease of this process's holder.
     fn holder_left(&self, queue: &KeyQueue, now: Instant) -> Option<Duration> {
         let holder = self.tickets.get(&queue.holder?)?;
         match &holder.stage {
@@ -122,7 +122,8 @@ impl Core {
                 }
                 self.grant(id, sent, fence, now);
             }
-            // The answer took so long that hardly anything is left; asked again, the store gives the full ttl.
+            // The lease is as good as over, because the answer came late. Asked again, the store
+            // gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Limited(limit)) if current => {
                 let error = ticket.acquire.limited(limit);
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// `ticket` holds the key, by a request that was sent at `sent`.
+    /// The ticket `id` holds the key; the lease is counted from `sent`.
     pub(super) fn grant(
         &mut self,
         id: TicketId,
@@ -155,7 +156,7 @@ impl Core {
         let lease = Lease {
             sent,
             since: now,
-            // From the grant: a lease that was passed on began before this call had it.
+            // From the grant: a lease that was handed over began before this call had the lock.
             ceiling: watchdog
                 .and_then(|dog| dog.max_hold)
                 .map(|limit| now + limit),
@@ -178,7 +179,7 @@ impl Core {
         });
         let (key, share) = (&ticket.acquire.key, ticket.acquire.share);
         let queue = self.queues.get(key);
-        // Mostly nobody else wants it.
+        // The check spares most calls the work: mostly no other call waits for the key.
         if share.is_some() || queue.is_some_and(|queue| !queue.waiting.is_empty()) {
             let key = key.clone();
             let answer = Answer {
@@ -187,7 +188,7 @@ impl Core {
             };
             self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
             if share.is_some() {
-                self.pump(&key, now);
+                self.advance(&key, now);
             }
         }
         self.arm(id);
@@ -201,7 +202,7 @@ impl Core {
         }
     }
 
-    /// Another holds the key: those that try once are told, the others look again later.
+    /// Another process holds the key: calls that try once are refused, the rest polls again later.
     fn contended(&mut self, id: TicketId, left: Option<Duration>, queued: bool, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
@@ -222,10 +223,10 @@ impl Core {
             granted: false,
         };
         self.refuse_single_tries(&key, answer, left, now);
-        self.pump(&key, now);
+        self.advance(&key, now);
     }
 
-    /// One answer serves all calls of this process that asked for the same key and do not queue.
+    /// Refuses the calls of this process that try once for the same key: one answer serves all.
     fn refuse_single_tries(
         &mut self,
         key: &FullKey,
@@ -266,13 +267,13 @@ impl Core {
         let key = ticket.acquire.key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
-            // Once: what comes back at once would come back at the speed of the network.
+            // At once only once: a failure that repeats would repeat at the speed of the network.
             Retry::Now if self.may_hurry(&key) => self.hurry(&key, now),
             Retry::Now | Retry::Later => {
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.troubled(failure.error, now, |pause| self.jitter.around(pause));
                 }
-                self.pump(&key, now);
+                self.advance(&key, now);
             }
         }
     }
@@ -313,19 +314,19 @@ impl Core {
             self.ask_failed(id, failure, now);
             return;
         }
-        self.pump(&key, now);
+        self.advance(&key, now);
     }
 
-    /// Whether the time went by in the queue or because the store did not answer.
+    /// The error of a call that is out of time: in the queue, or because the store did not answer.
     fn out_of_time(&self, ticket: &Ticket, now: Instant) -> LockError {
         let waited = now.since(ticket.since);
         let queue = self.queues.get(&ticket.acquire.key);
         if let Some(trouble) = queue.and_then(|queue| queue.trouble.clone()) {
             return trouble;
         }
-        let alone = matches!(ticket.stage, Stage::Asking { .. })
+        let silent = matches!(ticket.stage, Stage::Asking { .. })
             && queue.is_some_and(|queue| !queue.answered);
-        if alone || !ticket.acquire.waits() {
+        if silent || !ticket.acquire.waits() {
             return unanswered(waited);
         }
         LockError::TimedOut {
@@ -334,23 +335,23 @@ impl Core {
         }
     }
 
-    /// Ends a ticket that is still acquiring; what it may have left on the server is removed.
+    /// Ends a ticket that is still acquiring. A key that it may have left on the server is removed.
     pub(super) fn fail(&mut self, id: TicketId, error: LockError, now: Instant) {
         self.signal(Signal::Failed(id, error));
         self.leave(id, false, now);
     }
 }
 
-/// What the store said to one call, which tells others something as well.
+/// The store's answer to one call, which answers calls that try once as well.
 #[derive(Clone, Copy)]
 struct Answer {
-    /// What was asked for.
+    /// The kind of share that was asked for.
     share: Option<Share>,
     granted: bool,
 }
 
 impl Answer {
-    /// Whether a call that tries once would be refused, too.
+    /// Whether the answer refuses a call that tries once, too.
     fn refuses(self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,

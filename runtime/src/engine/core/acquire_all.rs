@@ -1,12 +1,13 @@
-//! Asking for the locks of one call at once.
+//! Asking for the locks of one call all at once.
 //!
-//! This is for the call that nothing stands in the way of: nobody in this process has one of the keys or waits for it, and the
-//! store finds all of them free. It then takes one request, and nothing is taken where one key is not free. Any other call takes its
-//! locks one by one, where it can queue.
+//! One request takes all locks or none. The core sends it if no call of this process holds or waits
+//! for one of the keys. The request succeeds if the store finds all keys free. Any other call takes
+//! its locks individually, where it can queue.
 //!
-//! Each lock has a ticket of its own, as every lock has, and from the grant on the tickets have nothing to do with each other. If
-//! the request fails they ask again each for itself, with the same tokens: what the store has carried out is found again. They never
-//! wait for another holder, so no two calls can wait for each other.
+//! Each lock has a ticket of its own, and from the grant on the tickets are independent. If the
+//! request fails, each ticket asks again by itself with the same token, so the store finds a lock
+//! that it has already granted. The tickets never wait for another holder, so no two calls can wait
+//! for each other.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use crate::error::LockError;
 use crate::store::{Failure, Op, OpId, Reply};
 
 impl Core {
-    /// Takes the orders of one call that try once, at most for `wait` if that is not zero. Each is answered by `Granted`, `Failed` or
-    /// `Apart`.
+    /// Asks for all locks of one call. Each ticket tries once, for at most `wait` unless that is
+    /// zero. Each ticket is answered by `Granted`, `Failed` or `Apart`.
     pub(crate) fn acquire_all(
         &mut self,
         acquires: Vec<(TicketId, Acquire)>,
@@ -68,7 +69,7 @@ impl Core {
         } else {
             wait.min(io_timeout)
         };
-        for (place, (id, acquire)) in acquires.into_iter().enumerate() {
+        for (index, (id, acquire)) in acquires.into_iter().enumerate() {
             let mut queue = KeyQueue::new();
             queue.push(id, &acquire);
             self.queues.insert(acquire.key.clone(), queue);
@@ -78,7 +79,7 @@ impl Core {
             };
             let mut ticket = Ticket::new(acquire, now, now + budget);
             ticket.stage = stage;
-            if place == 0 || !seeded!(self, SecondKeyOrphaned) {
+            if index == 0 || !seeded!(self, SecondKeyOrphaned) {
                 ticket.open.push(op);
             }
             self.tickets.insert(id, ticket);
@@ -102,19 +103,19 @@ impl Core {
                 }
             }
             Ok(Reply::HeldAmong { at, left }) => {
-                for (place, id) in tickets.iter().enumerate() {
-                    if place == at && !waits {
+                for (index, id) in tickets.iter().enumerate() {
+                    if index == at && !waits {
                         let queued = false;
                         let held = Ok(Reply::Held { left, queued });
                         self.acquire_replied(op, *id, sent, held, now);
                     } else {
-                        self.apart(op, *id, now);
+                        self.ask_individually(op, *id, now);
                     }
                 }
             }
             Ok(_) => {
                 for id in tickets {
-                    self.apart(op, *id, now);
+                    self.ask_individually(op, *id, now);
                 }
             }
             Err(failure) => {
@@ -125,8 +126,9 @@ impl Core {
         }
     }
 
-    /// `op` has taken nothing, and not because of this ticket's key, or not for good.
-    fn apart(&mut self, op: OpId, id: TicketId, now: Instant) {
+    /// Tells the call to ask individually: `op` has taken no lock. Another ticket's key was held,
+    /// or the call queues.
+    fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Asking the store for a lock: whose turn it is, here and among the processes.
+//! Asking the store for a lock: which call of this process asks, and when.
 
 use super::Core;
 use super::queue::{MOST_RESERVED_FENCES, Place};
@@ -8,18 +8,19 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::store::Op;
 
-/// So many calls that share a lock ask for it at once.
-const MOST_TOGETHER: usize = 64;
+/// How many calls that share a lock ask for it at once.
+const MOST_SHARES_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Lets the head of the queue ask, if it may, and with it those that would share the lock with it. Whose timer is set for that.
-    pub(super) fn pump(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
+    /// Lets the head of the queue ask if it may, together with the calls that would share the lock
+    /// with it. Returns the head, after setting its timer. Removes the queue if it is empty.
+    pub(super) fn advance(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
         let queue = self.queues.get(key)?;
         if queue.is_empty() {
             let place = queue.place;
             self.queues.remove(key);
             if place != Place::None {
-                self.leave_line(key);
+                self.leave_store_queue(key);
             }
             return None;
         }
@@ -27,14 +28,14 @@ impl Core {
             return None;
         };
         if queue.ask_at <= now && !queue.held_back {
-            self.ask_together(key, now);
+            self.ask_from_head(key, now);
         }
         self.arm(head);
         Some(head)
     }
 
-    /// Asks, unless so much is under way that what is asked now would only grow old behind it.
-    fn ask_together(&mut self, key: &FullKey, now: Instant) {
+    /// Asks, unless too many requests are under way: a further one would only wait behind them.
+    fn ask_from_head(&mut self, key: &FullKey, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
@@ -47,7 +48,7 @@ impl Core {
             return;
         };
         if self.tickets[&head].acquire.share.is_some() {
-            for id in self.asking_together(key) {
+            for id in self.sharers_at_head(key) {
                 self.ask(id, now);
             }
         } else if self.is_queued(head) {
@@ -55,7 +56,8 @@ impl Core {
         }
     }
 
-    /// Less is under way: those that were held back ask, in their order.
+    /// Lets the keys that were held back ask, in their order, while few enough requests are under
+    /// way.
     pub(super) fn resume(&mut self, now: Instant) {
         while self.flights.len() < self.limits.in_flight {
             let Some(key) = self.held_back.pop_front() else {
@@ -63,15 +65,16 @@ impl Core {
             };
             if let Some(queue) = self.queues.get_mut(&key) {
                 queue.held_back = false;
-                self.pump(&key, now);
+                self.advance(&key, now);
             }
         }
     }
 
-    /// Those at the head of the queue that would share the lock and have not asked.
-    fn asking_together(&self, key: &FullKey) -> Vec<TicketId> {
+    /// The calls at the head of the queue that would share the lock and have not asked.
+    fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
         let queue = self.queues.get(key).map(|queue| queue.waiting.iter());
-        let first = queue.into_iter().flatten().copied().take(MOST_TOGETHER);
+        let first = queue.into_iter().flatten().take(MOST_SHARES_AT_ONCE);
+        let first = first.copied();
         let share = first.take_while(|id| self.tickets[id].acquire.share.is_some());
         share.filter(|id| self.is_queued(*id)).collect()
     }
@@ -80,20 +83,20 @@ impl Core {
         matches!(self.tickets[&id].stage, Stage::Queued)
     }
 
-    /// The key is likely free: the next in its queue asks at once.
+    /// The key is likely free: the head asks at once.
     pub(super) fn hurry(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.freed(now);
         }
-        self.pump(key, now);
+        self.advance(key, now);
     }
 
-    /// The store says that the key was handed to this process.
-    pub(super) fn turn(&mut self, key: &FullKey, now: Instant) {
+    /// The store says that it handed the key over to this process.
+    pub(super) fn handed_over_by_store(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
-            // Nobody wants it any more.
-            None => self.leave_line(key),
-            // An older message: we have the key.
+            // No call waits any more.
+            None => self.leave_store_queue(key),
+            // An older message: this process has the key.
             Some(queue) if queue.holder.is_some() => {}
             Some(queue) => {
                 queue.place = Place::Called;
@@ -109,21 +112,22 @@ impl Core {
         }
     }
 
-    /// Gives up the place in the store's queue. A failure costs those that follow a claim's time at most.
-    fn leave_line(&mut self, key: &FullKey) {
+    /// Gives up the place in the store's queue. If that fails, the processes behind wait for at
+    /// most one claim.
+    fn leave_store_queue(&mut self, key: &FullKey) {
         let key = key.clone();
         let patience = self.limits.io_timeout;
         self.send(Op::Leave { key }, patience, Flight::Leave);
     }
 
     fn ask(&mut self, id: TicketId, now: Instant) {
-        // A silent connection is replaced, and the question asked again on the new one, before the time is up.
+        // A silent connection is replaced early, so that there is time to ask on the new one.
         let patience = self.limits.io_timeout / 4;
         let acquire = &self.tickets[&id].acquire;
         let queue = acquire.waits();
         let mut reserved_fences = 0;
         if let Some(local) = self.queues.get_mut(&acquire.key) {
-            // From here on the store may have a place for us, until it says otherwise.
+            // From here on the store may have a place for this process, until it says otherwise.
             local.place = if queue || local.place != Place::None {
                 Place::Queued
             } else {

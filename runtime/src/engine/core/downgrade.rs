@@ -1,8 +1,9 @@
-//! From having a lock alone to having a share of it.
+//! From an exclusive lock to a share of it.
 //!
-//! The request is a renewal of the share that the call wants: the store makes the share in the same step in which the whole lock ends. It is
-//! repeated like any renewal until the answer is known or the lease is over; from the first request on the call counts as a reader, so
-//! that whatever the outcome is, its renewals and its removal fit.
+//! The request is a renewal of the share that the call wants. In one step the store ends the
+//! exclusive lock and makes the share. The request is repeated like any renewal, until the answer
+//! is known or the lease is over. From the first request on the call counts as a reader, so its
+//! renewals and its removal fit either outcome.
 
 use super::Core;
 use super::signal::Signal;
@@ -32,7 +33,8 @@ impl Core {
         self.arm(id);
     }
 
-    /// A renewal as a share was confirmed: if that made it one, those that wait may come in.
+    /// A renewal as a share was confirmed. If that renewal made the share, waiting readers may
+    /// join.
     pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get(&id) else {
             return;

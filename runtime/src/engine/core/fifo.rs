@@ -1,21 +1,21 @@
-//! Those that wait for one key.
+//! The tickets that wait for one key.
 
 use std::collections::{HashSet, VecDeque};
 use std::mem;
 
 use super::ticket::TicketId;
 
-/// Tickets in the order in which they came; each comes once. One alone, which is what a lock that nobody else wants has, takes no
-/// memory of its own.
+/// Tickets in the order of their arrival; a ticket is pushed at most once. A single ticket, the
+/// usual case of an uncontended lock, takes no heap memory.
 ///
-/// A ticket that leaves from the middle keeps its place until half of the places are empty. So to drop all callers of a long
-/// queue takes linear time.
+/// A ticket that leaves from the middle keeps its place until half of the places are empty. So it
+/// takes linear time to drop all callers of a long queue.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    /// None only if there are no others.
+    /// None only if the queue is empty.
     first: Option<TicketId>,
     places: VecDeque<TicketId>,
-    /// Those of `places` that have not left.
+    /// The tickets of `places` that have not left.
     present: HashSet<TicketId>,
 }
 
@@ -44,7 +44,7 @@ impl Fifo {
         mem::replace(&mut self.first, next)
     }
 
-    /// Takes a ticket out, if it is there.
+    /// Removes a ticket, if the queue has it.
     pub(super) fn remove(&mut self, ticket: TicketId) {
         if self.first == Some(ticket) {
             self.pop_front();
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Fails if the places of many callers that leave from the middle are swept for each of them, or never.
+    /// Fails if the places are swept for each caller that leaves from the middle, or never.
     #[test]
     fn to_leave_from_the_middle_takes_no_look_at_all_others() {
         let mut fifo = Fifo::default();

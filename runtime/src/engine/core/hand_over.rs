@@ -1,12 +1,17 @@
-//! Passing a lock on from one call of this process to the next, without asking the store.
+//! Handing a lock over from one call of this process to its successor, without asking the store.
 //!
-//! The key keeps its token, and the token moves to the next call together with what is left of the
-//! lease. That is safe because nothing else has changed hands: the lease is counted from the same
-//! request, both calls have the same ttl (so no request of the old one that is still under way can
-//! shorten the new one's), and the fence comes from a block that the store gave away with the lock.
-//! A store that has lost the lock is not asked, so as many calls as there are fences in the block
-//! may begin on a lease that is lost: with fences below that of a new holder, and as long as half
-//! of the ttl is left. Where any of this is not so, the lock is released and asked for anew.
+//! The key keeps its token. The token moves to the successor together with the rest of the lease.
+//! That is safe for three reasons:
+//! - The lease is still counted from the same request.
+//! - Both calls have the same ttl, so no request of the old call that is under way can shorten the
+//!   lease of the new one.
+//! - The fence is one that the store reserved when it granted the lock.
+//!
+//! Where one of these does not hold, the lock is released and asked for anew.
+//!
+//! The store is not asked, so it may have lost the lock. Then calls may begin on a lost lease: at
+//! most one for each reserved fence, and only while half of the ttl is left. Their fences are below
+//! that of a new holder.
 
 use super::Core;
 use super::queue::KeyQueue;
@@ -18,8 +23,8 @@ use crate::base::seeded::seeded;
 use crate::engine::metrics;
 
 impl Core {
-    /// Passes the lock that `id` holds to the next call that waits for it; whether there was one that may have it.
-    pub(super) fn pass_on(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
+    /// Hands the lock of `id` over to its successor. Returns whether there was one.
+    pub(super) fn hand_over(&mut self, id: TicketId, awaited: bool, now: Instant) -> bool {
         let Some(successor) = self.successor(id, now) else {
             return false;
         };
@@ -65,7 +70,7 @@ impl Core {
         true
     }
 
-    /// The next call in the queue, if the lock of `id` may be passed on to it.
+    /// The head of the queue, if the lock of `id` may be handed over to it.
     fn successor(&self, id: TicketId, now: Instant) -> Option<TicketId> {
         let holder = self.tickets.get(&id)?;
         let Stage::Held(lease) = &holder.stage else {
@@ -76,7 +81,7 @@ impl Core {
         let longest = self.limits.longest_turn.unwrap_or(terms.ttl() / 4);
         let successor = *queue.waiting.front()?;
         let ticket = self.tickets.get(&successor)?;
-        // At least half of the ttl is left, so that the next call is not worse off than with a lock of its own.
+        // At least half of the ttl is left, so that the successor has time for its work.
         let enough = now + terms.ttl() / 2 <= terms.soft(lease.sent)
             && queue.tenure.may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
@@ -93,7 +98,8 @@ impl Core {
         may.then_some(successor)
     }
 
-    /// Whether the key of `id`, if that holds it alone and does not keep it, is to be left free for clients that know no queue.
+    /// Whether the key of `id` must be left free for clients that know no queue. Not if the lock is
+    /// shared, and not if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(&id);
         let whole = |ticket: &Ticket| ticket.acquire.share.is_none() && ticket.kept_until.is_none();
@@ -107,12 +113,12 @@ impl Core {
     }
 }
 
-/// Whether nothing of the holder's is under way that could act later.
+/// Whether the holder has no acquire under way, which could act later.
 fn is_settled(holder: &Ticket) -> bool {
     holder.open.is_empty()
 }
 
-/// Whether the call has left nothing at the store under the token that it would lose.
+/// Whether the store can have no key with this call's token. A hand-over replaces that token.
 fn is_untried(ticket: &Ticket) -> bool {
     matches!(ticket.stage, Stage::Queued) && ticket.open.is_empty() && !ticket.taken
 }

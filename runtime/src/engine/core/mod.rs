@@ -32,10 +32,10 @@ use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 
-/// Space for so many requests, or signals, is kept.
+/// The largest capacity of a request or signal list that is kept for reuse.
 const KEPT: usize = 1024;
 
-/// So many timers without a ticket may be kept.
+/// How many timers without a ticket may be kept.
 const STALE_TIMERS: usize = 64;
 
 /// The state of all locks of one pool.
@@ -45,15 +45,15 @@ pub(crate) struct Core {
     tickets: IdMap<TicketId, Ticket>,
     queues: KeyMap<KeyQueue>,
     flights: IdMap<OpId, Flight>,
-    /// Keys whose turn to ask has come while too much was under way.
+    /// Keys that may ask, but came while too many requests were under way.
     held_back: VecDeque<FullKey>,
     drain: Option<Drain>,
     jitter: Jitter,
     /// See [`Watchdog::due`](self::ticket::Watchdog::due).
     phase: Duration,
-    /// Leases that are due now; they leave together.
+    /// Leases that are due now, renewed in as few requests as possible.
     renewals: Vec<TicketId>,
-    /// Renewals that were sent, and when each is looked at if it has not been answered by then.
+    /// Renewals without an answer, and the time at which each is checked.
     unanswered: BTreeSet<(Instant, OpId)>,
     timers: Timers,
     requests: Vec<Request>,
@@ -90,7 +90,7 @@ impl Core {
         Self { bug, ..self }
     }
 
-    /// Takes a new order; answered by `Granted` or `Failed`.
+    /// Begins an acquire; answered by `Granted` or `Failed`.
     pub(crate) fn acquire(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
         self.enter(id, acquire, now);
     }
@@ -98,7 +98,8 @@ impl Core {
     /// Releases a held lock, at once or after `keep`; answered by `Released`.
     pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
         if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(&id))
-            // A body may return between the loss that was told early and the end of the lease.
+            // `Lost`: the caller is told of a loss before the lease ends, and the body may return
+            // in between.
             && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
             && ticket.acquire.share.is_none()
         {
@@ -107,12 +108,12 @@ impl Core {
         self.leave(id, true, now);
     }
 
-    /// The caller is gone, whatever state the ticket is in. Not answered.
+    /// The caller is gone, in whatever stage of the ticket. Not answered.
     pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
         self.leave(id, false, now);
     }
 
-    /// A request came to its end.
+    /// A request has ended.
     pub(crate) fn reply(&mut self, op: OpId, result: Result<Reply, Failure>, now: Instant) {
         match self.flights.remove(&op) {
             Some(Flight::Acquire { ticket, sent }) => {
@@ -140,9 +141,9 @@ impl Core {
         self.resume(now);
     }
 
-    /// A key was handed to this process.
+    /// The store handed a key over to this process.
     pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
-        self.turn(key, now);
+        self.handed_over_by_store(key, now);
     }
 
     /// Another process queues for a key.
@@ -158,7 +159,7 @@ impl Core {
         }
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some((at, id)) = self.timers.pop(now) {
             let Some(ticket) = self.tickets.get_mut(&id) else {
@@ -171,7 +172,8 @@ impl Core {
             self.due(id, now);
             self.arm(id);
         }
-        // After those whose time to wait is over: none of them is to be asked for because a lease is.
+        // After the tickets' timers: a call that is out of time must not ask because a lease is
+        // lost.
         while let Some((due, op)) = self.unanswered.first().copied()
             && due <= now
         {
@@ -189,8 +191,9 @@ impl Core {
         earlier(earlier(timer, unanswered), shutdown)
     }
 
-    /// Whether nothing is held, waiting, or to be cleaned up. A place that is given up must reach the store, or those behind
-    /// wait for a process that is gone.
+    /// Whether no lock is held, waited for, or being removed, and no `Leave` is under way. The
+    /// store must hear of a place that is given up, or the processes behind it wait for a process
+    /// that is gone.
     pub(crate) fn is_idle(&self) -> bool {
         let leaving = |flight: &Flight| matches!(flight, Flight::Leave);
         self.tickets.is_empty() && !self.flights.values().any(leaving)
@@ -214,33 +217,33 @@ impl Core {
         self.timers.len()
     }
 
-    /// Whether there is anything to send.
+    /// Whether a request waits to be sent.
     pub(crate) fn has_requests(&self) -> bool {
         !self.requests.is_empty() || !self.renewals.is_empty()
     }
 
-    /// How many requests have no answer yet, or one that has not been heard.
+    /// How many requests have no answer yet, or an answer that the core has not been given.
     pub(crate) fn under_way(&self) -> usize {
         self.flights.len()
     }
 
-    /// What to send now, in this order.
+    /// Takes the requests to send now, in this order.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<Request> {
         self.send_renewals(now);
         mem::take(&mut self.requests)
     }
 
-    /// What to tell callers now.
+    /// Takes the signals to deliver now.
     pub(crate) fn take_signals(&mut self) -> Vec<Signal> {
         mem::take(&mut self.signals)
     }
 
-    /// Takes back the space of requests that have been sent.
+    /// Takes back the space of a request list that has been sent.
     pub(crate) fn reuse_requests(&mut self, space: Vec<Request>) {
         reuse(&mut self.requests, space);
     }
 
-    /// Takes back the space of signals that have been told.
+    /// Takes back the space of a signal list that has been delivered.
     pub(crate) fn reuse_signals(&mut self, space: Vec<Signal>) {
         reuse(&mut self.signals, space);
     }
@@ -260,7 +263,7 @@ impl Core {
     fn due(&mut self, id: TicketId, now: Instant) {
         match self.tickets[&id].stage {
             Stage::Queued | Stage::Asking { .. } => self.acquire_due(id, now),
-            Stage::Held(_) => self.hold_due(id, now),
+            Stage::Held(_) => self.lease_due(id, now),
             Stage::Releasing(_) => self.release_due(id, now),
             Stage::Lost => {}
         }
@@ -274,7 +277,7 @@ impl Core {
         let due = match &ticket.stage {
             Stage::Queued => Some(self.queued_due(id, ticket)),
             Stage::Asking { until, .. } => Some(ticket.budget.min(*until)),
-            // It leaves now, and the timer of its batch is its own.
+            // The lease is in a batch, and the batch has the timer.
             Stage::Held(lease) if lease.leaving => None,
             Stage::Held(lease) => Some(ticket.next_due(lease)),
             Stage::Releasing(cleanup) => {
@@ -293,8 +296,8 @@ impl Core {
         }
     }
 
-    /// A timer of a ticket that is gone stays until its time. Where most are such, they go at once: a caller that may wait for
-    /// an hour is usually served in a moment.
+    /// Drops the timers without a ticket, once they are the majority. A single one stays until its
+    /// time. A caller that may wait for an hour is usually served at once, so they would pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() <= 2 * self.tickets.len() + STALE_TIMERS {
             return;
@@ -308,9 +311,9 @@ impl Core {
             return;
         };
         match &mut ticket.stage {
-            // What was asked before may have gone into the void; with the same token asking twice does no harm.
+            // The request before may be lost. Asking twice with the same token does no harm.
             Stage::Queued | Stage::Asking { .. } => self.ask_again(id, now),
-            // The server may have come back empty: better to know that now.
+            // The server may have lost its keys: the renewal now finds that out.
             Stage::Held(lease) => {
                 if let Some(renew_at) = &mut lease.renew_at {
                     *renew_at = now;
@@ -324,7 +327,7 @@ impl Core {
     }
 }
 
-/// Puts the space of a list that has been carried out in the place of one that is empty.
+/// Replaces an empty list by `space`, to reuse the capacity of that.
 fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
     if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
         *list = space;

@@ -1,7 +1,7 @@
-//! The calls of this process that want one key: first come, first served.
+//! The calls of this process that wait for one key: first come, first served.
 //!
-//! Between processes, the processes queue at the store. A process that has the key passes it on from call to call for a
-//! *turn*, which is bounded while others wait.
+//! Processes queue at the store. A process that has the key hands it over from call to call during
+//! its *tenure*, which is bounded while another process waits.
 
 use std::time::Duration;
 
@@ -12,60 +12,62 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
-/// The longest mean pause between two looks at a lock that another process holds. A holder may release at any time and
-/// cannot tell us, so this is also how stale we may be.
+/// The longest mean pause between two polls of a lock that another process holds. The holder cannot
+/// tell this process of its release, so the release is noticed up to this much later.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
-/// The same where processes queue. The holder is a client that knows no queue, and may take the
-/// lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client (requirement
-/// 26 of `scripts/chaos`).
+/// The same where processes queue. There the holder is a client that knows no queue, and may take
+/// the lock again at once. With 50 ms a call waited for up to 5.4 s beside such a client
+/// (requirement 26 of `scripts/chaos`).
 const LONGEST_POLL_AMONG_QUEUES: Duration = Duration::from_millis(20);
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_millis(160);
 
-/// The mean pause between two looks at a lock for which this process has a place in the store's queue. It is told when its
-/// turn comes, so this is what a lost message costs, and how soon the release by a client that knows no queue is seen. With its
-/// spread it is shorter than the time for which a key that was handed over waits to be confirmed.
+/// The mean pause between two polls of a lock while this process has a place in the store's queue.
+/// The store sends a message when it hands the key over. So this pause is the cost of a lost
+/// message, and the delay until the release by a client that knows no queue is seen. Its longest
+/// spread is shorter than [`CLAIM`], the time that a process has to confirm a key.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 const _: () = assert!(SLOW_POLL.as_millis() * 3 / 2 < CLAIM.as_millis());
 const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 
-/// At a store without a queue: after passing the key from call to call of this process for so long, the process stands back for
-/// a pause in which others see the key free.
-const LONGEST_TURN: Duration = Duration::from_millis(250);
+/// At a store without a queue: after so long of unbroken use this process leaves the key free for
+/// [`STAND_BACK`]. Other processes can take the key only then.
+const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
-/// So many fences are kept for calls to which the key may be passed on.
+/// The most fences that one acquire reserves, for the calls to which the key may be handed over.
 pub(super) const MOST_RESERVED_FENCES: u32 = 64;
 
-/// One key's queue. Only its head asks the store.
+/// One key's queue. Only its head asks the store, and the calls behind the head that would share
+/// the lock with it.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
     pub(super) holder: Option<TicketId>,
     pub(super) waiting: Fifo,
-    /// How many of them at most try once; some may have gone.
+    /// An upper bound of the waiting calls that try once; calls that left are still counted.
     pub(super) single_tries: usize,
     /// When the head may ask.
     pub(super) ask_at: Instant,
-    /// Until when another process's lease runs, as it told us last.
+    /// Until when another process's lease runs by the store's last answer, or until when the key is
+    /// left free for other clients.
     held_until: Option<Instant>,
-    /// What the store said last, if it could not serve.
+    /// The store's last error, until the store answers.
     pub(super) trouble: Option<LockError>,
     /// Whether the store has ever answered for this key.
     pub(super) answered: bool,
     /// Whether a failure has been retried at once since the last answer.
     pub(super) hurried: bool,
     /// Since when this process has had the key without a break.
-    turn: Option<Instant>,
-    /// Until when it is left free for other clients.
+    in_use_since: Option<Instant>,
+    /// Until when the key is left free for other clients.
     free_until: Instant,
     pub(super) place: Place,
-    /// Whether asking waits until less is under way.
+    /// Whether the head waits until fewer requests are under way.
     pub(super) held_back: bool,
-    /// What is left of the present turn.
     pub(super) tenure: Tenure,
-    /// Looks or failures in a row; the pause between them grows with it.
+    /// Polls or failures in a row; the pause between them grows with this.
     tries: u32,
 }
 
@@ -80,7 +82,7 @@ impl KeyQueue {
             trouble: None,
             answered: false,
             hurried: false,
-            turn: None,
+            in_use_since: None,
             free_until: Instant::ZERO,
             place: Place::None,
             held_back: false,
@@ -99,8 +101,9 @@ impl KeyQueue {
         self.waiting.push_back(ticket);
     }
 
-    /// Somebody else holds the key: look again when its lease ends, and before, after a growing pause or, if we are going to
-    /// be told, a long one.
+    /// Another process holds the key. The head polls again when that lease ends or after a pause,
+    /// whichever is earlier. The pause grows with each poll; it is long if the store sends a
+    /// message.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -109,7 +112,7 @@ impl KeyQueue {
         spread: impl FnOnce(Duration) -> Duration,
     ) {
         self.settled();
-        self.turn = None;
+        self.in_use_since = None;
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
             self.place = Place::Queued;
@@ -129,7 +132,7 @@ impl KeyQueue {
         self.ask_at = now + pause.min(expiry);
     }
 
-    /// The store could not serve: ask again after a growing pause.
+    /// The store could not serve: the head asks again after a growing pause.
     pub(super) fn troubled(
         &mut self,
         error: LockError,
@@ -149,11 +152,11 @@ impl KeyQueue {
         self.place = Place::None;
         if !shared {
             self.holder = Some(ticket);
-            self.turn.get_or_insert(now);
+            self.in_use_since.get_or_insert(now);
         }
     }
 
-    /// Takes `ticket` out of the queue, which it is in.
+    /// Removes `ticket` from the queue.
     pub(super) fn remove(&mut self, ticket: TicketId) {
         self.waiting.remove(ticket);
     }
@@ -164,8 +167,9 @@ impl KeyQueue {
         self.hurried = false;
     }
 
-    /// The holder is gone: the next in the queue may ask at once, unless it is another process's turn. There is no telling
-    /// whether one waits, and one that does finds the key free only while we stand back.
+    /// The holder is gone: the head may ask at once, unless the key is left free for other clients.
+    /// A store without a queue does not say whether another process waits. Such a process finds the
+    /// key free only while this one stands back.
     pub(super) fn vacated(
         &mut self,
         makes_way: bool,
@@ -175,40 +179,41 @@ impl KeyQueue {
         self.holder = None;
         self.freed(now);
         if makes_way {
-            self.turn = None;
+            self.in_use_since = None;
             self.free_until = now + PAUSE;
             self.ask_at = self.free_until;
             self.held_until = Some(self.free_until);
         } else if !self.tenure.fair
             && self
-                .turn
-                .is_some_and(|turn| LONGEST_TURN <= now.since(turn))
+                .in_use_since
+                .is_some_and(|since| LONGEST_USE <= now.since(since))
         {
-            self.turn = None;
+            self.in_use_since = None;
             self.ask_at = now + spread(STAND_BACK);
         }
     }
 
-    /// Whether the key has been in use so long that it is to be left free, at a store with a queue.
+    /// Whether the key was in use for `after` or longer, and so must be left free. Only at a store
+    /// with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
-        let long = |turn| after <= now.since(turn);
-        self.tenure.fair && !after.is_zero() && self.turn.is_some_and(long)
+        let long = |since| after <= now.since(since);
+        self.tenure.fair && !after.is_zero() && self.in_use_since.is_some_and(long)
     }
 
     /// The holder shares the lock from now on.
     pub(super) fn shared(&mut self) {
-        self.turn = None;
+        self.in_use_since = None;
     }
 
-    /// The key is likely free: the next in the queue may ask at once, unless that is for other
-    /// clients.
+    /// The key is likely free: the head may ask at once, or when the time for other clients is
+    /// over.
     pub(super) fn freed(&mut self, now: Instant) {
         self.ask_at = now.max(self.free_until);
         self.held_until = None;
         self.tries = 0;
     }
 
-    /// How long the key is known to be held by another process.
+    /// For how long another process is known to hold the key.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.since(now);
         (!left.is_zero()).then_some(left)
@@ -225,28 +230,28 @@ impl KeyQueue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     None,
-    /// It has one, or may have.
+    /// This process has a place, or may have one.
     Queued,
-    /// The store has said that its turn has come, perhaps while a question was on its way.
+    /// The store has handed the key over to this process, perhaps while an acquire was under way.
     Called,
 }
 
-/// What a process may still pass on of the turn that it has.
+/// How long this process may hand the key over among its own calls.
 #[derive(Debug, Default)]
 pub(super) struct Tenure {
-    /// Whether the store has a queue, so that whoever waits is served after us.
+    /// Whether the store has a queue, which serves the waiting processes after this one.
     pub(super) fair: bool,
-    /// How often the key has been passed on since another process was known to wait.
-    pub(super) passed: u32,
-    /// Since when.
-    pub(super) wanted: Option<Instant>,
-    /// The fences that are left.
+    /// How often the key was handed over since another process was known to wait.
+    pub(super) handed_over: u32,
+    /// Since when another process is known to wait.
+    pub(super) wanted_since: Option<Instant>,
+    /// How many reserved fences are left.
     reserved_fences: u32,
     fence: Option<Fence>,
 }
 
 impl Tenure {
-    /// A turn begins.
+    /// `wanted` says whether another process waits; none at a store without a queue.
     pub(super) fn begin(
         fence: Option<Fence>,
         reserved_fences: u32,
@@ -255,8 +260,8 @@ impl Tenure {
     ) -> Self {
         Self {
             fair: wanted.is_some(),
-            passed: 0,
-            wanted: wanted.unwrap_or_default().then_some(now),
+            handed_over: 0,
+            wanted_since: wanted.unwrap_or_default().then_some(now),
             reserved_fences,
             fence,
         }
@@ -264,23 +269,24 @@ impl Tenure {
 
     /// Another process waits from now on.
     pub(super) fn wanted(&mut self, now: Instant) {
-        if self.wanted.is_none() {
-            self.wanted = Some(now);
-            self.passed = 0;
+        if self.wanted_since.is_none() {
+            self.wanted_since = Some(now);
+            self.handed_over = 0;
         }
     }
 
-    /// Whether the turn goes on: as long as nobody else waits, and for so many calls and so long after that.
+    /// Whether the key may be handed over once more. Each needs a reserved fence. Once another
+    /// process waits, at most `most` follow, within `longest`.
     pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
         0 < self.reserved_fences
             && self
-                .wanted
-                .is_none_or(|wanted| self.passed < most && now.since(wanted) < longest)
+                .wanted_since
+                .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
     }
 
-    /// The fence for the next call; greater than all before.
+    /// Counts a hand-over. Returns the successor's fence, greater than all before.
     pub(super) fn next_fence(&mut self) -> Option<Fence> {
-        self.passed += 1;
+        self.handed_over += 1;
         self.reserved_fences = self.reserved_fences.saturating_sub(1);
         self.fence = self.fence.map(Fence::next);
         self.fence

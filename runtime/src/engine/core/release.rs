@@ -1,12 +1,13 @@
-//! Letting go: of a lock that is held, and of one that may have been taken after its caller was gone.
+//! Releasing a lock, and removing a lock that the store may grant after its caller is gone.
 //!
-//! An acquire whose reply never came may still be carried out: of 100 requests whose client had timed out and
-//! closed its socket, 100 were. So a removal counts as final only where it went behind every acquire of its token
-//! on one connection, or where the outcome of each of them is known. Otherwise it is repeated until the key
-//! would have expired by itself.
+//! A removal is final in two cases. It followed every acquire of its token on one connection, or
+//! the outcome of each of these acquires is known. Otherwise the engine repeats the removal until
+//! the key would have expired by itself. The reason: a server may carry out an acquire that has no
+//! reply. In a test, clients timed out and closed their sockets; the server carried out 100 of 100
+//! requests.
 //!
-//! A removal that finds the key gone, and that nothing of the same ticket can have removed, tells
-//! of a lost lease: see [`Removal::Gone`].
+//! A removal that finds the key gone tells of a lost lease ([`Removal::Gone`]), unless another
+//! request of the same ticket can have removed the key.
 
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// The caller is done with its ticket, in whatever stage.
+    /// The caller gives up its ticket, in whatever stage.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
-        if self.pass_on(id, awaited, now) {
+        if self.hand_over(id, awaited, now) {
             return;
         }
         let Some(ticket) = self.tickets.get(&id) else {
@@ -41,11 +42,12 @@ impl Core {
                 } else {
                     self.start_cleanup(id, awaited, false, now);
                 }
-                self.pump(&key, now);
+                self.advance(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
                 let makes_way = self.holder_makes_way(id, &key, now);
-                // The removal goes first: the next waiter's acquire follows it on the same connection.
+                // The removal is sent first; the successor's acquire follows on the same
+                // connection.
                 self.start_cleanup(id, awaited, makes_way, now);
                 self.vacate(id, &key, makes_way, now);
             }
@@ -86,7 +88,7 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
-        // Counted from the release: a repeated request keeps the key for no longer than the first.
+        // Counted from the release: a repeated removal keeps the key for no longer than the first.
         let keep = ticket.keep(now);
         let Stage::Releasing(cleanup) = &mut ticket.stage else {
             return;
@@ -164,7 +166,7 @@ impl Core {
             }
             Ok(_) => {}
             Err(failure) => {
-                // An error for good may come from the middle of a script, behind the removal.
+                // A permanent error may come from the middle of a script, after the removal.
                 if !failure.executed && failure.retry != Retry::Never {
                     cleanup.open -= 1;
                 }
@@ -210,7 +212,7 @@ impl Core {
         }
     }
 
-    /// The store did not have the lock that was to be removed.
+    /// The store did not have the lock any more.
     fn gone(&mut self, id: TicketId, now: Instant) {
         if let Some(ticket) = self.tickets.get(&id)
             && let Stage::Releasing(cleanup) = &ticket.stage
@@ -244,16 +246,16 @@ impl Core {
 }
 
 impl Cleanup {
-    /// Whether an answer at `now` that the lock is not there tells of a loss. Nothing of this ticket
-    /// can have removed the key then: no other try may have been carried out, no acquire is open,
-    /// and the key cannot have expired by itself.
+    /// Whether an answer at `now` that the lock is gone tells of a loss. Then no request of this
+    /// ticket can have removed the key: the store cannot have carried out another try, no acquire
+    /// is open, and the key cannot have expired by itself.
     fn missed(&self, certain: bool, now: Instant) -> bool {
         let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
         certain && live && self.open == 1
     }
 }
 
-/// The pause after so many tries.
+/// The pause after `tries` tries.
 fn pause(tries: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << tries.min(10))

@@ -1,4 +1,4 @@
-//! Keeping a lock, and noticing that it is lost.
+//! Renewing a lease, and noticing that it is lost.
 
 use std::iter;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
-/// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of everybody else on
-/// the server; one of 200 is hardly seen, and costs the client no more.
+/// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of the
+/// server's other clients. One of 200 keys hardly changes it, and costs this client no more.
 const BATCH: usize = 200;
 
 impl Core {
-    pub(super) fn hold_due(&mut self, id: TicketId, now: Instant) {
+    pub(super) fn lease_due(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
         };
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Puts the lease into the batch that leaves now, and plans for no answer.
+    /// Adds the lease to the batch that is sent now, and plans a retry in case of no answer.
     pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
@@ -48,20 +48,20 @@ impl Core {
         }
     }
 
-    /// A renewal of many has gone unanswered for so long that one of them may have something to do.
+    /// The renewal `op` has no answer, and one of its leases is due.
     pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
         let Some(Flight::Renew { tickets, .. }) = self.flights.get(&op) else {
             return;
         };
         for id in tickets.clone() {
             if self.has_left(id) {
-                self.hold_due(id, now);
+                self.lease_due(id, now);
                 self.arm(id);
             }
         }
     }
 
-    /// A lease that is held and that nobody looks at when it is due.
+    /// A held lease without a timer for its due time, of its own or of a batch.
     #[cfg(test)]
     pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
         let in_batch = |id: TicketId, due: Instant| {
@@ -83,7 +83,8 @@ impl Core {
         self.tickets.iter().find_map(unwatched)
     }
 
-    /// From now on the lease has a timer of its own again, if it had none.
+    /// Takes the lease out of its batch, so that it has a timer of its own again. Returns whether
+    /// it was in one.
     fn has_left(&mut self, id: TicketId) -> bool {
         match self.tickets.get_mut(&id).map(|ticket| &mut ticket.stage) {
             Some(Stage::Held(lease)) => std::mem::take(&mut lease.leaving),
@@ -116,7 +117,7 @@ impl Core {
                 let Some(ticket) = self.tickets.get(id) else {
                     continue;
                 };
-                // Released in the same instant: nothing to renew.
+                // Released at the same instant: no lease to renew.
                 let Stage::Held(lease) = &ticket.stage else {
                     continue;
                 };
@@ -160,7 +161,7 @@ impl Core {
             Ok(Reply::RenewedInPart(kept)) => {
                 self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
             }
-            // Not known: the lease runs on as it was, and the same token is tried again.
+            // The outcome is not known: the lease keeps its end, and the same token is tried again.
             unknown => {
                 let retry = unknown.map_or_else(|failure| failure.retry, |_| Retry::Later);
                 for id in tickets {
@@ -173,7 +174,8 @@ impl Core {
         }
     }
 
-    /// Of each whether its key was kept, as far as that is known: all of them have a timer of their own again after this.
+    /// `kept` says of each lease whether its key was kept, none if that is not known. After this
+    /// each lease has a timer of its own again.
     fn renewals_said(
         &mut self,
         tickets: &[TicketId],
@@ -183,17 +185,17 @@ impl Core {
         now: Instant,
     ) {
         let mixed = seeded!(self, WrongLeaseExtended);
-        for (place, kept) in (0..tickets.len()).zip(kept.chain(iter::repeat(None))) {
-            let place = if mixed {
-                tickets.len() - 1 - place
+        for (index, kept) in (0..tickets.len()).zip(kept.chain(iter::repeat(None))) {
+            let index = if mixed {
+                tickets.len() - 1 - index
             } else {
-                place
+                index
             };
-            self.renewal_said(tickets[place], shares, sent, kept, now);
+            self.renewal_said(tickets[index], shares, sent, kept, now);
         }
     }
 
-    /// Whether the key was kept, if that is known.
+    /// `kept` is none if the outcome is not known.
     fn renewal_said(
         &mut self,
         id: TicketId,
@@ -256,7 +258,7 @@ impl Core {
         let pause = if retry == Retry::Now && !std::mem::replace(&mut lease.hurried, true) {
             Duration::ZERO
         } else {
-            // Even after an error that only an operator can mend: that may happen before the lease ends.
+            // Also after an error that only an operator can mend: the operator may be in time.
             self.jitter.around(terms.retry())
         };
         if let Some(renew_at) = &mut lease.renew_at {
@@ -265,7 +267,7 @@ impl Core {
         self.arm(id);
     }
 
-    /// The lease is over: tell the holder, and let the next one ask.
+    /// The lease is over: tells the holder, and lets the head of the queue ask.
     fn lose(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(&id) else {
             return;
@@ -290,14 +292,15 @@ impl Core {
         self.vacate(id, &key, false, now);
     }
 
-    /// The local holder of `key` is gone, and makes way for other clients or does not.
+    /// The ticket `id` does not hold `key` any more. `makes_way`: leave the key free for other
+    /// clients.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key)
             && queue.holder == Some(id)
         {
             queue.vacated(makes_way, now, |pause| self.jitter.around(pause));
         }
-        self.pump(key, now);
+        self.advance(key, now);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ending a pool in an orderly way.
+//! The orderly shutdown of a pool.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::engine::metrics;
 use crate::error::LockError;
 
 impl Core {
-    /// Takes no new orders, refuses those that wait, and reports when all locks are released or
-    /// after `limit`. Several shutdowns are one, each with its own limit.
+    /// Refuses new and waiting acquires, and reports when all locks are released or after `limit`.
+    /// Several shutdowns share their counts; each has its own limit.
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();
         drain.add(number, now + limit);

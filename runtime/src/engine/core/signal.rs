@@ -1,4 +1,4 @@
-//! What goes into the core and comes out of it, beside commands and requests.
+//! The core's limits, its signals to callers, and its requests under way.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ pub(crate) struct Limits {
     pub(crate) io_timeout: Duration,
     /// How many calls may queue for one key.
     pub(crate) max_waiters: usize,
-    /// How often a key is passed on inside the process while other processes wait for it.
+    /// How often a key is handed over inside the process while another process waits for the key.
     pub(crate) max_passes: u32,
-    /// For how long, if not for a quarter of its ttl.
+    /// The longest tenure: how long a key is handed over inside the process while another process
+    /// waits. The default is a quarter of the ttl.
     pub(crate) longest_turn: Option<Duration>,
     /// After how long of unbroken use a key is left free for clients that know no queue; zero for
     /// never.
     pub(crate) make_way_after: Duration,
-    /// How many requests may be under way before no further lock is asked for. Renewals and releases are not bounded, and must not
-    /// queue behind a hundred thousand acquires.
+    /// With so many requests under way the core asks for no further lock. Renewals and releases are
+    /// not bounded: they must not queue behind a hundred thousand acquires.
     pub(crate) in_flight: usize,
 }
 
@@ -41,7 +42,7 @@ impl Limits {
     }
 }
 
-/// What a caller is told.
+/// A message of the core to a caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// The lock is held; the body may be polled before `deadline`.
@@ -58,43 +59,42 @@ pub(crate) enum Signal {
     Lost(TicketId),
     /// The lock was not taken.
     Failed(TicketId, LockError),
-    /// The lock was not taken, and its call may ask for its locks one by one.
+    /// The lock was not taken. The call may ask for its locks individually.
     Apart(TicketId),
-    /// A release came to its end, or took too long for the caller that waits for it.
-    /// [`Removal::Gone`] is told of each release that finds the lock gone, whether or not a caller
-    /// waits.
+    /// A release has ended, or took longer than the caller waits. Without a waiting caller the core
+    /// signals only [`Removal::Gone`].
     Released { ticket: TicketId, removal: Removal },
-    /// The shutdown of this number is over.
+    /// The shutdown with this number is over.
     ShutDown(u64, ShutdownReport),
 }
 
-/// A request whose reply is awaited.
+/// A request without a reply.
 #[derive(Debug)]
 pub(super) enum Flight {
     Acquire {
         ticket: TicketId,
         sent: Instant,
     },
-    /// Of several tickets for one call.
+    /// All tickets of one call.
     AcquireAll {
         tickets: Vec<TicketId>,
-        /// Whether the call goes on to queue if they cannot be had now.
+        /// Whether the call queues if the locks are not free now.
         waits: bool,
         sent: Instant,
     },
     Renew {
         tickets: Vec<TicketId>,
-        /// Whether they were renewed as shares.
+        /// Whether the locks were renewed as shares.
         shares: bool,
         sent: Instant,
-        /// When the first of them has something to do, should there be no answer.
+        /// When the first of these leases is due, should there be no answer.
         due: Instant,
     },
     Release {
         ticket: TicketId,
-        /// Whether no acquire of this ticket was open when this was sent.
+        /// Whether no acquire of this ticket was open when this request was sent.
         certain: bool,
     },
-    /// A place in a store's queue that is given up; nothing follows from the reply.
+    /// Gives up this process's place in the store's queue. The core ignores the reply.
     Leave,
 }

@@ -1,4 +1,4 @@
-//! One call's way through the engine: from waiting to holding to released.
+//! A ticket: one lock of one call, from waiting to held to released.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use crate::error::LockError;
 use crate::fence::Fence;
 use crate::store::OpId;
 
-/// Names a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
 
@@ -19,48 +18,50 @@ pub(crate) struct TicketId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
-    /// Give the lock up after this long, however healthy it is.
+    /// The lock is released after this long, even if it could be renewed.
     pub(crate) max_hold: Option<Duration>,
 }
 
-/// Leases are renewed together if they are due within a 256th of their interval, and no more than 10 ms: what leaves together
-/// is what everybody else waits for at the server.
-const TOGETHER: u32 = 256;
-const LONGEST_TOGETHER: Duration = Duration::from_millis(10);
+/// One batch renews all leases that are due within a 256th of their interval, and within 10 ms.
+/// The bound keeps batches small, because every other client waits while the server runs one.
+const RENEWAL_STEPS: u32 = 256;
+const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
 
 impl Watchdog {
-    /// When to renew a lease that is counted from `sent`: after the interval or a little before, at a time that many leases share, so that
-    /// they leave as one request. `phase` keeps pools from doing so at the same times.
+    /// When to renew a lease that is counted from `sent`: after the interval or a little before.
+    /// The time is rounded down to a step that many leases share, so that one request renews them.
+    /// `phase` keeps pools from renewing at the same times.
     pub(super) fn due(&self, sent: Instant, phase: Duration) -> Instant {
         let due = sent + self.interval;
-        let step = (self.interval / TOGETHER).min(LONGEST_TOGETHER);
+        let step = (self.interval / RENEWAL_STEPS).min(LONGEST_RENEWAL_STEP);
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
         due - Duration::from_nanos((due + phase).as_nanos() % step)
     }
 }
 
-/// What a caller wants.
+/// The parameters of one lock that a caller asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Acquire {
     /// The key on the server, namespace included.
     pub(crate) key: FullKey,
     pub(crate) token: Token,
-    /// The annotated function that asks, for people who look at the key; empty for a call.
+    /// The annotated function that asks, which operators see in the key's value. Empty for a lock
+    /// that is taken without the attribute.
     pub(crate) function: &'static str,
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     /// How long to queue; zero is one try.
     pub(crate) wait: Duration,
-    /// A share of the lock instead of all of it.
+    /// The kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
 }
 
-/// With whom a lock is shared.
+/// Which calls share a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// With all others that read.
+    /// All readers.
     Reader,
-    /// With so many in all.
+    /// At most so many calls at a time.
     Permit(u32),
 }
 
@@ -74,7 +75,7 @@ impl Share {
     }
 }
 
-/// An order on its way.
+/// One lock of one call, and its stage.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) acquire: Acquire,
@@ -82,11 +83,12 @@ pub(super) struct Ticket {
     /// When acquiring must end.
     pub(super) budget: Instant,
     pub(super) stage: Stage,
-    /// Acquires whose outcome is not known: in flight, or sent on a connection that broke.
+    /// Acquires without a known outcome: in flight, or sent on a connection that broke.
     pub(super) open: OneOrMany<OpId>,
-    /// Whether an acquire has succeeded, be it too late to be of use: the key may carry the token.
+    /// Whether an acquire has succeeded, even if too late to be of use: the key may carry the
+    /// token.
     pub(super) taken: bool,
-    /// How long the key stays after the release.
+    /// Until when the key stays after the release.
     pub(super) kept_until: Option<Instant>,
     /// The timer that is set for this ticket.
     pub(super) armed: Option<Instant>,
@@ -96,11 +98,13 @@ pub(super) struct Ticket {
 pub(super) enum Stage {
     /// In the key's local queue.
     Queued,
-    /// First in the queue, with an acquire on its way; asked again at `until`.
-    Asking { op: OpId, until: Instant },
-    /// The lock is held.
+    /// With an acquire under way; asked again at `until`.
+    Asking {
+        op: OpId,
+        until: Instant,
+    },
     Held(Lease),
-    /// The lease was lost, the caller was told, and has not come back yet.
+    /// The lease was lost and the caller was told. The caller has not released the ticket yet.
     Lost,
     /// Being removed from the store.
     Releasing(Cleanup),
@@ -113,57 +117,58 @@ pub(super) struct Lease {
     pub(super) sent: Instant,
     /// When the lock was granted.
     pub(super) since: Instant,
-    /// When the lock is given up at the latest.
+    /// When `max_hold` ends the lock.
     pub(super) ceiling: Option<Instant>,
     pub(super) renew_at: Option<Instant>,
     pub(super) fence: Option<Fence>,
-    /// Whether a failed renewal has been tried again at once since the last that succeeded.
+    /// Whether a failed renewal has been retried at once since the last successful one.
     pub(super) hurried: bool,
-    /// Whether a renewal has been sent that was not confirmed.
+    /// Whether a renewal is due or sent, and not confirmed.
     pub(super) renewing: bool,
-    /// Whether it is to be sent, or was and its batch has the timer.
+    /// Whether the lease is in a batch of renewals, which has the timer.
     pub(super) leaving: bool,
 }
 
 /// A lock that is being removed from the store.
 #[derive(Debug)]
 pub(super) struct Cleanup {
-    /// Until when somebody waits for the outcome.
+    /// Until when the caller waits for the outcome.
     pub(super) awaited: Option<Instant>,
     pub(super) next_try: Instant,
-    /// By then the key has expired by itself.
+    /// At this time the key has expired by itself.
     pub(super) until: Instant,
     pub(super) tries: u32,
-    /// Tries that the store may have carried out, or may yet, each counted until it is known that
-    /// it did not.
+    /// Tries that the store has carried out or may yet carry out. A try counts until an answer says
+    /// that the store has not carried it out.
     pub(super) open: u32,
-    /// Whether the key is left free for clients that know no queue, also by a removal that is tried again.
+    /// Whether each try leaves the key free for clients that know no queue.
     pub(super) makes_way: bool,
     pub(super) origin: Origin,
-    /// Whether a confirmed removal has been seen.
+    /// Whether the store has confirmed a removal.
     pub(super) removed: bool,
 }
 
-/// What a removal ends.
+/// The lease or acquire that a removal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A lease that lasted, as far as the engine knew. The store's key cannot have expired before `expires`.
+    /// A lease that lasted, as far as the engine knew. The store's key cannot expire before
+    /// `expires`.
     Live {
         fence: Option<Fence>,
         expires: Instant,
     },
-    /// A lease whose loss has been told.
+    /// A lost lease; the caller was told of the loss.
     Lost,
-    /// What an abandoned acquire may have left.
+    /// An abandoned acquire, which may have set the key.
     Abandoned,
 }
 
-/// What became of a release.
+/// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// The store has confirmed it, or the lock was handed over inside the process.
+    /// The store has confirmed the release, or the lock was handed over inside the process.
     Confirmed,
-    /// Not known, when the caller's time to wait was over.
+    /// The outcome is not known: no answer came while the caller waited.
     Unknown,
     /// The lease had been lost: the store did not have the lock any more.
     Gone,
@@ -175,11 +180,11 @@ impl Acquire {
         !self.wait.is_zero()
     }
 
-    /// Others count more holders than this call does.
+    /// The error for a call that allows fewer holders than the key's present holders do.
     pub(super) fn limited(&self, limit: u32) -> LockError {
         let asked = self.share.map_or(0, Share::limit);
         LockError::config(format!(
-            "`permits = {asked}` on the key `{}`, which others hold with `permits = {limit}`; give all functions of a key the \
+            "`permits = {asked}` on the key `{}`, which other calls hold with `permits = {limit}`; give all functions of a key the \
              same number",
             self.key.name()
         ))
@@ -207,7 +212,7 @@ impl Ticket {
         }
     }
 
-    /// For how long the key is still to stay, in the store's milliseconds.
+    /// For how long the key is still kept. None for less than the store's unit, a millisecond.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
@@ -219,7 +224,7 @@ impl Ticket {
         lease.ceiling.map_or(hard, |ceiling| hard.min(ceiling))
     }
 
-    /// When a held lease is looked at next.
+    /// When a held lease is due next: its renewal or its end.
     pub(super) fn next_due(&self, lease: &Lease) -> Instant {
         let end = self.end(lease);
         lease.renew_at.map_or(end, |renew| renew.min(end))

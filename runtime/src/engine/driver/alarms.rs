@@ -1,6 +1,7 @@
-//! Waking callers that wait for each other and not for the store, at the end of their budget.
+//! Alarms: they wake callers that wait for each other, and not for the store, when their budget
+//! ends.
 //!
-//! The engine has the timers, because a caller may run on any executor, and some have none.
+//! The engine has the timers, because a caller may run on an executor that has none.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,11 +15,11 @@ use crate::base::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     due: BinaryHeap<Reverse<Alarm>>,
-    /// How many there were when those that nobody waits for any more were last thrown out.
+    /// How many alarms were left after the last sweep, which drops those of callers that are gone.
     swept: usize,
 }
 
-/// At least so many alarms are set between two such sweeps.
+/// At least so many alarms are set between two sweeps.
 const SWEEP_EVERY: usize = 64;
 
 #[derive(Debug)]
@@ -28,8 +29,8 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Sets an alarm. Returns alarms of callers that are gone, to be dropped outside of the
-    /// engine's mutex: each has a waker.
+    /// Sets an alarm. Returns the alarms of callers that are gone. The engine drops them outside of
+    /// its mutex, because each has a waker.
     pub(super) fn set(
         &mut self,
         at: Instant,
@@ -55,7 +56,7 @@ impl Alarms {
             .collect()
     }
 
-    /// All of them.
+    /// Takes all alarms.
     pub(super) fn take(&mut self) -> Vec<oneshot::Sender<()>> {
         let alarms = mem::take(self).due.into_iter();
         alarms.map(|Reverse(alarm)| alarm.caller).collect()
@@ -65,7 +66,7 @@ impl Alarms {
         self.due.peek().map(|Reverse(first)| first.at)
     }
 
-    /// Those whose time has come.
+    /// Takes the alarms that are due.
     pub(super) fn due(&mut self, now: Instant) -> Vec<oneshot::Sender<()>> {
         let mut due = Vec::new();
         while self.next_due().is_some_and(|at| at <= now) {

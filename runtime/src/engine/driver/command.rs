@@ -18,25 +18,25 @@ pub(crate) enum Command {
         acquire: Acquire,
         cell: Arc<LeaseCell>,
     },
-    /// The locks of one call, at once.
+    /// Acquires the locks of one call in one step.
     AcquireAll {
         acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
-        /// How long the call queues if they cannot be had now.
+        /// How long the call queues if the locks cannot be had now.
         wait: Duration,
     },
     Release {
         id: TicketId,
-        /// For how long the key is to stay.
+        /// For how long the key stays at the store.
         keep: Option<Duration>,
     },
-    /// The same for several, whose requests leave together.
+    /// Releases several locks. Their requests leave together.
     ReleaseAll {
         ids: Vec<TicketId>,
         keep: Option<Duration>,
     },
     Abandon(TicketId),
     Downgrade(TicketId),
-    /// Wake a caller at this time.
+    /// Wakes a caller at this time.
     Wake {
         at: Instant,
         caller: oneshot::Sender<()>,
@@ -47,13 +47,13 @@ pub(crate) enum Command {
     },
     /// A listener has ended.
     ListenerEnded(ListenerId),
-    /// A listener is polled by a thread that must not take the engine's mutex.
+    /// A thread that must not take the engine's mutex polls this listener.
     ListenerOutranked(ListenerId),
-    /// A runtime that was to listen cannot.
+    /// A caller's runtime could not start a listener.
     ListenerUnable,
     /// All callers are gone.
     Close,
-    /// Runs code of a test under the engine's mutex.
+    /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]
     Inside(Box<dyn FnOnce() + Send>),
 }

@@ -1,9 +1,9 @@
-//! Commands of threads that must not take the engine's mutex, which the keeper takes up for them.
+//! Commands of threads that must not take the engine's mutex. The keeper executes them.
 //!
-//! A thread of lower [`priority`] than the keeper leaves its commands here. A task may go on to a
-//! thread of usual priority, whose commands must not overtake those. So commands leave this list
-//! only under the engine's mutex, and a thread that takes the mutex for a command takes up all that
-//! were left before.
+//! A thread of lower [`priority`] than the keeper leaves its commands here. Its task may move on to
+//! a thread of usual priority, and a command from there must not overtake those in this list. So
+//! commands leave this list only under the engine's mutex. A thread that takes the mutex for a
+//! command executes all deferred commands first.
 //!
 //! [`priority`]: super::priority
 
@@ -16,25 +16,25 @@ use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 #[derive(Default)]
 pub(super) struct Deferred {
     list: Mutex<List>,
-    /// Whether there are commands. Whoever has left one sees that it is so.
+    /// Whether there are commands. A task that has left one sees `true` until it is taken.
     any: AtomicBool,
-    /// Whether there ever were.
+    /// Whether there ever were commands.
     used: AtomicBool,
 }
 
 #[derive(Default)]
 struct List {
     commands: Vec<Command>,
-    /// Nothing is taken up any more.
+    /// The engine executes no command any more.
     closed: bool,
 }
 
-/// The list, to which nothing is added while this lasts.
+/// The list, locked: no thread adds a command while this lasts.
 pub(super) struct Locked<'a>(&'a Deferred, MutexGuard<'a, List>);
 
 impl Deferred {
-    /// Leaves a command; whether anything is still taken up.
-    pub(super) fn leave(&self, command: Command) -> bool {
+    /// Adds a command. `false` if the engine executes none any more.
+    pub(super) fn push(&self, command: Command) -> bool {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.closed {
             return false;
@@ -50,8 +50,8 @@ impl Deferred {
         self.used.load(Ordering::SeqCst)
     }
 
-    /// The list, if there are commands. It may have to wait for a thread that leaves one. So it is
-    /// not for the keeper, and not under the engine's mutex.
+    /// Locks the list, if there are commands. This may wait for a thread that adds one. So the
+    /// keeper must not call it, nor a thread that has the engine's mutex.
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
         let any = self.any.load(Ordering::SeqCst);
         any.then(|| {
@@ -62,8 +62,8 @@ impl Deferred {
         })
     }
 
-    /// The commands, to be taken up at once, under the engine's mutex. None while another thread
-    /// has the list: it wakes the keeper afterwards, or takes them up itself.
+    /// Takes the commands, which the caller executes at once, under the engine's mutex. Takes none
+    /// while another thread has the list: that thread wakes the keeper later, or executes them.
     pub(super) fn try_take(&self) -> Vec<Command> {
         if !self.any.load(Ordering::SeqCst) {
             return Vec::new();
@@ -72,7 +72,8 @@ impl Deferred {
         list.map_or_else(Vec::new, |list| Locked(self, list).take())
     }
 
-    /// From now on nothing is left here. Returns what was. Not under the engine's mutex.
+    /// Accepts no command from now on. Returns those in the list. Not to be called under the
+    /// engine's mutex.
     pub(super) fn close(&self) -> Vec<Command> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.closed = true;
@@ -81,7 +82,7 @@ impl Deferred {
 }
 
 impl Locked<'_> {
-    /// The commands, to be taken up at once, under the engine's mutex.
+    /// Takes the commands, which the caller executes at once, under the engine's mutex.
     pub(super) fn take(mut self) -> Vec<Command> {
         self.0.any.store(false, Ordering::SeqCst);
         mem::take(&mut self.1.commands)

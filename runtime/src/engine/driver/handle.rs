@@ -33,7 +33,7 @@ impl Engine {
         self.clock
     }
 
-    /// Whether nothing is taken up any more.
+    /// Whether the engine executes no command any more.
     pub(crate) fn has_stopped(&self) -> bool {
         self.shared.has_stopped()
     }
@@ -42,15 +42,16 @@ impl Engine {
         TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes up a command, on this thread.
+    /// Executes a command on this thread, or defers it to the keeper where this thread has a lower
+    /// priority.
     pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
         let shared = &self.shared;
         if shared.is_outranked() {
             return shared.defer(command);
         }
         let runtime = || Handle::try_current().ok();
-        if let Some((runtime, begun)) = shared.take_up(command, runtime)? {
-            for (id, socket) in begun {
+        if let Some((runtime, listeners)) = shared.execute(command, runtime)? {
+            for (id, socket) in listeners {
                 runtime.spawn(listener::listen(shared, id, &socket));
             }
         }
@@ -60,7 +61,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Stopped already: fine.
+        // It fails only where the engine has stopped already.
         let _ = self.send(Command::Close);
     }
 }

@@ -13,17 +13,17 @@ use crate::base::clock::Clock;
 use crate::engine::core::signal::Limits;
 use crate::store::LockStore;
 
-/// The engine's own task.
+/// The engine's own task. When it is dropped the engine stops.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     timer: Timer,
-    /// Whether it has a thread of its own, which may outrank those of callers.
+    /// Whether the keeper has a thread of its own, which may outrank the callers' threads.
     own_thread: bool,
 }
 
 impl Keeper {
-    /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
-    /// of callers may hear of answers. `own_thread`: whether the keeper has a thread of its own.
+    /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
+    /// runtimes may hear of answers. `own_thread`: whether the keeper has a thread of its own.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         limits: Limits,
@@ -35,7 +35,7 @@ impl Keeper {
         let state = EngineState::new(store, limits, clock, listeners, Arc::clone(&store_waker));
         let shared = Arc::new(Shared::new(state, store_waker));
         if own_thread {
-            shared.kept_here();
+            shared.keeper_is_here();
         }
         let keeper = Self {
             shared: Arc::clone(&shared),
@@ -47,7 +47,7 @@ impl Keeper {
 
     /// Runs until all callers are gone and everything is released.
     pub(super) async fn run(mut self) {
-        // The store may have events from before the engine was there.
+        // The store may have events from before the engine existed.
         self.shared.store_waker.hand_over();
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -59,20 +59,20 @@ impl Keeper {
             own_thread,
         } = self;
         loop {
-            // Registered first: what stirs after the look at `is_called` wakes it.
+            // Registered first, so that a wake-up after the look at `is_called` wakes the keeper.
             shared.store_waker.register(cx.waker());
             let called = shared.store_waker.is_called();
             if *own_thread {
-                shared.kept_here();
+                shared.keeper_is_here();
             }
-            let mut state = shared.state();
-            shared.turn(&mut state, called);
+            let mut state = shared.lock();
+            shared.do_what_is_due(&mut state, called);
             let over = state.is_over();
             let waits = timer.set(state.sleep(), cx).is_pending();
             state.keeper_sleeps(timer.at());
             let notifications = state.take_notifications();
             drop(state);
-            shared.keeper_tells(notifications);
+            shared.keeper_notifies(notifications);
             if over {
                 return Poll::Ready(());
             }

@@ -1,14 +1,14 @@
 //! Lanes: which runtime hears of answers.
 //!
-//! A lane is one of the store's sockets with its listener: a task on the runtime of a caller, the
-//! first to ask while the socket has none. Every thread reads under the engine's mutex, so any
-//! thread may read that may take it. Callers of the listener's runtime are told on the thread that is
-//! awake already.
+//! A lane is one of the store's sockets with its listener, a task on a caller's runtime. While a
+//! socket has none, the next caller's runtime gets the listener. Threads read under the engine's
+//! mutex, so any thread that may take the mutex may read. The listener wakes callers of its runtime
+//! on the thread that is awake already.
 //!
-//! A runtime may be blocked, or end. Its listener tells when it ends. While requests are under way
-//! the keeper looks every [`WATCH`] whether any was answered. Where answers lie unread it reads
-//! them. If that happens two times in a row it takes over: it hears of answers itself, and no
-//! caller's runtime listens for [`PENALTY`].
+//! A runtime may be blocked, or end. When it ends, its listener tells the engine so. While requests
+//! are under way the keeper looks every [`WATCH`] whether one was answered. Where answers lie
+//! unread the keeper reads them. If that happens two times in a row the keeper takes over: it hears
+//! of answers itself, and no caller's runtime listens for [`PENALTY`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,20 @@ use crate::store::Socket;
 /// How often the keeper looks whether listeners are late, while requests are under way.
 pub(super) const WATCH: Duration = Duration::from_millis(20);
 
-/// The same while only messages may come: a process whose turn has come has a second to ask.
+/// How often the keeper looks while only messages may come. A process that a key was handed to has
+/// a second to ask for it.
 const SLOW_WATCH: Duration = Duration::from_millis(100);
 
-/// For so long no runtime listens after a listener was late, or was polled by a thread of low
-/// priority.
+/// For how long no runtime listens after a listener was late, or after a thread of low priority
+/// polled it.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// For so long no runtime listens after one could not: it has no I/O driver, or there are too many
-/// files.
+/// For how long no runtime listens after a runtime could not: it has no I/O driver, or the process
+/// has too many open files.
 const UNABLE: Duration = Duration::from_secs(60);
 
-/// So many times in a row answers lie unread before the keeper takes over. Once, they may have come
-/// just then.
+/// How many times in a row answers lie unread before the keeper takes over. Answers that lie unread
+/// once may have come just then.
 const LATE: u32 = 2;
 
 /// Names a listener. No number is used again.
@@ -44,12 +45,12 @@ pub(super) struct Lanes {
     all: Vec<Lane>,
     /// Whether callers' runtimes may listen at all.
     allowed: bool,
-    /// No runtime begins to listen before then.
+    /// No runtime begins to listen before this time.
     not_before: Instant,
     last: u64,
     /// When the keeper looks next, while there is something to hear.
     watch_at: Option<Instant>,
-    /// How much had come when it looked last.
+    /// How many answers and messages had come when the keeper looked last.
     seen: u64,
     /// How many times in a row answers lay unread.
     late: u32,
@@ -57,19 +58,19 @@ pub(super) struct Lanes {
 
 struct Lane {
     socket: Arc<dyn Socket>,
-    /// Without one the keeper hears.
+    /// `None` while the keeper hears.
     listener: Option<ListenerId>,
 }
 
-/// Listeners that are to be made.
-pub(super) type Begun = Vec<(ListenerId, Arc<dyn Socket>)>;
+/// Listeners that are to be spawned.
+pub(super) type NewListeners = Vec<(ListenerId, Arc<dyn Socket>)>;
 
 /// What listeners are to hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// The answers to requests.
+    /// Answers to requests.
     Answer,
-    /// What the server may say unasked, of locks that are held or waited for.
+    /// Messages that the server sends unasked, about locks that are held or waited for.
     Message,
     Nothing,
 }
@@ -88,9 +89,9 @@ impl Waits {
 /// What the keeper finds when it looks at the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// It is not time, or something has come, or there is nothing to hear.
+    /// The time has not come, or something was read, or there is nothing to hear.
     Well,
-    /// Nothing has come since it looked last.
+    /// Nothing was read since the keeper looked last.
     Still,
 }
 
@@ -107,7 +108,7 @@ impl Lanes {
         }
     }
 
-    /// The store has these sockets now. Listeners of sockets that are gone end.
+    /// Takes over the sockets that the store has now. Listeners of sockets that are gone end.
     pub(super) fn follow(&mut self, sockets: Vec<Arc<dyn Socket>>) {
         let mut before = std::mem::take(&mut self.all);
         let lane = |socket: Arc<dyn Socket>| {
@@ -125,28 +126,28 @@ impl Lanes {
         self.all = sockets.into_iter().map(lane).collect();
     }
 
-    /// Whether a caller's runtime is to listen.
+    /// Whether a caller's runtime is to listen now.
     pub(super) fn are_wanted(&self, now: Instant) -> bool {
         let silent = |lane: &Lane| lane.listener.is_none();
         self.allowed && self.all.iter().any(silent) && self.not_before <= now
     }
 
-    /// The sockets that listeners are to be made for, which hear from now on.
-    pub(super) fn begin(&mut self) -> Begun {
-        let mut begun = Vec::new();
+    /// Leaves each socket that has no listener to a new one. Returns those, to be spawned.
+    pub(super) fn begin(&mut self) -> NewListeners {
+        let mut listeners = Vec::new();
         for lane in &mut self.all {
             if lane.listener.is_none() {
                 self.last += 1;
                 let id = ListenerId(self.last);
                 lane.listener = Some(id);
                 lane.socket.leave_to_listener(true);
-                begun.push((id, Arc::clone(&lane.socket)));
+                listeners.push((id, Arc::clone(&lane.socket)));
             }
         }
-        begun
+        listeners
     }
 
-    /// A listener hears; whether it still is the one.
+    /// A listener hears that something has come. `false` if it is no socket's listener any more.
     pub(super) fn heard_by(&self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -156,14 +157,14 @@ impl Lanes {
         lane.is_some()
     }
 
-    /// The thread that polls the store next reads all sockets.
+    /// Lets the thread that polls the store next read all sockets.
     pub(super) fn hear_all(&self) {
         for lane in &self.all {
             lane.socket.heard();
         }
     }
 
-    /// A listener has ended; whether the keeper is to hear in its place.
+    /// A listener has ended. `true` if the keeper is to hear in its place.
     pub(super) fn end(&mut self, listener: ListenerId) -> bool {
         let mut lanes = self.all.iter_mut();
         let lane = lanes.find(|lane| lane.listener == Some(listener));
@@ -177,8 +178,8 @@ impl Lanes {
         false
     }
 
-    /// A listener is polled by a thread that must not read; whether the keeper is to hear in its
-    /// place. Its runtime may have such threads and others.
+    /// A thread that must not read polls this listener. `true` if the keeper is to hear in its
+    /// place. The listener's runtime may also have threads that may read.
     pub(super) fn outranked(&mut self, listener: ListenerId, now: Instant) -> bool {
         let heard = self.end(listener);
         if heard {
@@ -187,7 +188,7 @@ impl Lanes {
         heard
     }
 
-    /// A runtime could not listen.
+    /// A caller's runtime could not start a listener.
     pub(super) fn unable(&mut self, now: Instant) {
         self.not_before = now + UNABLE;
     }
@@ -196,7 +197,7 @@ impl Lanes {
         self.all.iter().any(|lane| lane.listener.is_some())
     }
 
-    /// There is something to hear: the keeper is to look.
+    /// Sets when the keeper looks next, unless it looks sooner or there is nothing to hear.
     pub(super) fn watch_from(&mut self, waits: Waits, now: Instant) {
         let Some(pause) = waits.pause() else {
             return;
@@ -211,15 +212,15 @@ impl Lanes {
         self.watch_at
     }
 
-    /// The keeper looks, if it is time. `heard`: how much has come.
+    /// The keeper looks, if it is time. `heard`: how many answers and messages have come.
     pub(super) fn watch(&mut self, heard: u64, waits: Waits, now: Instant) -> Watched {
         if self.watch_at.is_none_or(|at| now < at) {
             return Watched::Well;
         }
         let still = heard == self.seen;
         self.seen = heard;
-        // Once more after the last answer: where requests follow each other it need not be woken
-        // for each.
+        // The keeper looks once more after the last answer. So it need not be woken for each of the
+        // requests that follow each other.
         let pause = waits.pause().or((!still).then_some(WATCH));
         self.watch_at = pause.map(|pause| now + pause);
         if !still {
@@ -232,10 +233,10 @@ impl Lanes {
         }
     }
 
-    /// The keeper has read all there was, because it was [`Still`](Watched::Still).
+    /// The keeper has read all sockets, because it found [`Still`](Watched::Still).
     pub(super) fn read(&mut self, heard: u64, now: Instant) {
         if heard == self.seen {
-            // The server is slow.
+            // No answer lay unread: the server is slow, and not the listener.
             self.late = 0;
             return;
         }
@@ -322,7 +323,7 @@ mod tests {
         assert!(!lanes.are_wanted(NOW));
     }
 
-    /// The keeper looks; how many answers have come before, and how many lay unread.
+    /// The keeper looks. `come` answers were read before, and `lay` answers lie unread.
     fn look(lanes: &mut Lanes, answers: &mut u64, come: u64, lay: u64) -> Watched {
         *answers += come;
         let now = lanes.watch_at().expect("it looks");
@@ -352,8 +353,7 @@ mod tests {
         assert!(lanes.are_wanted(now + PENALTY));
     }
 
-    /// Fails if a listener that is late for each of the requests that come one by one is not
-    /// replaced.
+    /// Fails if a listener is not replaced that is late for each of several single requests.
     #[test]
     fn it_takes_over_where_each_request_is_late() {
         let (mut lanes, _, [listener, _]) = lanes();
@@ -374,7 +374,7 @@ mod tests {
         assert!(!lanes.heard_by(listener));
     }
 
-    /// Fails if messages that a listener leaves lying are read only when something else is asked.
+    /// Fails if messages that a listener leaves unread are read only at the next request.
     #[test]
     fn it_looks_for_messages_too() {
         let (mut lanes, _, _) = lanes();

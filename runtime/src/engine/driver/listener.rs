@@ -9,30 +9,31 @@ use super::shared::Shared;
 use super::state::Heard;
 use crate::store::{Listen, Socket};
 
-/// Hears of what comes on a socket, on the runtime that polls this.
+/// Hears of what comes on a socket, on the runtime that polls the future.
 pub(super) fn listen(
     shared: &Arc<Shared>,
     id: ListenerId,
     socket: &Arc<dyn Socket>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    // Made before the task is first polled, which may never be.
+    // Made here, because the runtime may drop the task before it polls it: the engine hears of
+    // that, too.
     let listener = Listener {
         shared: Arc::downgrade(shared),
         id,
     };
-    // The task may not run for long, or ever: it keeps no connection open meanwhile.
+    // The runtime may poll the task late, or never. Meanwhile the task keeps no connection open.
     let socket = Arc::downgrade(socket);
     async move {
-        // There is no other way to ask whether the runtime has an I/O driver.
         let Some(socket) = socket.upgrade() else {
             return;
         };
+        // `listen` panics where the runtime has no I/O driver, and there is no other way to ask.
         let listening = catch_unwind(AssertUnwindSafe(|| socket.listen()));
         drop(socket);
-        let Ok(Ok(mut ear)) = listening else {
+        let Ok(Ok(mut readiness)) = listening else {
             return listener.unable();
         };
-        while listener.hears(&mut *ear).await {}
+        while listener.hears(&mut *readiness).await {}
     }
 }
 
@@ -42,16 +43,17 @@ struct Listener {
 }
 
 impl Listener {
-    /// Waits for what comes, and takes it in; whether to go on.
-    async fn hears(&self, ear: &mut dyn Listen) -> bool {
+    /// Waits until something comes, and reads it. `false` if the listener is to end.
+    async fn hears(&self, readiness: &mut dyn Listen) -> bool {
         let mut heard = Heard::InVain;
         let mut read = || heard = self.read();
-        let open = poll_fn(|cx| ear.poll_heard(cx, &mut read)).await;
+        let open = poll_fn(|cx| readiness.poll_heard(cx, &mut read)).await;
         match heard {
             _ if open.is_err() => false,
             Heard::InVain => false,
             Heard::One => true,
             Heard::Several => {
+                // The callers that were woken run first.
                 tokio::task::yield_now().await;
                 if let Some(shared) = self.shared.upgrade() {
                     shared.gathered();
@@ -74,7 +76,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Its runtime ends, or another listens.
+    /// The runtime ends, the socket is gone, or this listener was replaced.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.listener_ended(self.id);

@@ -1,15 +1,14 @@
 //! Models: the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
 //! random orders in which threads can run. `scripts/models` runs them and says how many orders.
 //!
-//! The machine, its mutex, the lanes and the atomics of [`store_waker`](super::store_waker) and of
-//! [`cell`](crate::engine::lease_cell) are the product's. The keeper's loop and the callers' code are
-//! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands
-//! still a wake-up that is lost ends in a deadlock, which `shuttle` finds. Where it passes, the
-//! keeper has to mend what a runtime that is blocked leaves lying.
+//! The engine's state, its mutex, the lanes and the atomics of [`store_waker`](super::store_waker)
+//! and of [`lease_cell`](crate::engine::lease_cell) are the product's. The keeper's loop and the
+//! callers' code are copied. The server, its socket, the clock and the runtimes are the model's.
+//!
+//! Where time stands still a lost wake-up ends in a deadlock, which `shuttle` finds. Where time
+//! passes, the keeper has to read the answers that a blocked runtime leaves unread.
 
-use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
-use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,221 +33,47 @@ use crate::base::token::{Nonce, Token};
 use crate::engine::core::signal::Limits;
 use crate::engine::core::ticket::Acquire;
 use crate::engine::lease_cell::LeaseCell;
-use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
 use crate::testing::fixtures::LONG;
 
-/// Orders that each model tries, but for `LEASEHOLD_MODEL_RUNS`.
+mod server;
+
+use self::server::{Server, Store};
+
+/// How many orders each model tries, unless `LEASEHOLD_MODEL_RUNS` says otherwise.
 const RUNS: usize = 2_000;
-
-// ---- the server ----
-
-/// A server, and the one connection to it.
-#[derive(Default)]
-struct Server {
-    state: Mutex<State>,
-    asked: Condvar,
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    requests: VecDeque<Request>,
-    replies: VecDeque<(OpId, Reply)>,
-    held: HashMap<String, Token>,
-    /// Grows with each reply. A listener keeps the number that it saw last.
-    notifications: u64,
-    /// Whether a listener hears of replies.
-    listener: bool,
-    heard: bool,
-    closed: bool,
-    wakers: Vec<Waker>,
-    /// Set when the callers are done.
-    over: bool,
-}
-
-impl Server {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics inside")
-    }
-
-    fn serve(&self) {
-        let mut state = self.state();
-        loop {
-            let Some(request) = state.requests.pop_front() else {
-                if state.over {
-                    return;
-                }
-                state = self.asked.wait(state).expect("nobody panics inside");
-                continue;
-            };
-            let reply = state.answer(request.op);
-            state.replies.push_back((request.id, reply));
-            state.notifications += 1;
-            let wakers = mem::take(&mut state.wakers);
-            drop(state);
-            for waker in wakers {
-                waker.wake();
-            }
-            state = self.state();
-        }
-    }
-}
-
-impl State {
-    fn answer(&mut self, op: Op) -> Reply {
-        match op {
-            Op::Acquire { key, token, .. } => {
-                let holder = *self.held.entry(key.name().to_owned()).or_insert(token);
-                if holder != token {
-                    return Reply::Held {
-                        left: None,
-                        queued: false,
-                    };
-                }
-                Reply::Acquired {
-                    fence: None,
-                    reserved_fences: 0,
-                    wanted: None,
-                }
-            }
-            Op::Release { key, token, .. } => {
-                let found = self.held.get(key.name()) == Some(&token);
-                if found {
-                    self.held.remove(key.name());
-                }
-                Reply::Released {
-                    found,
-                    ordered: true,
-                }
-            }
-            Op::Leave { .. } => Reply::Left,
-            other => panic!("nobody asks that: {other:?}"),
-        }
-    }
-}
-
-struct Store {
-    server: Arc<Server>,
-    unsent: Vec<Request>,
-    told: bool,
-}
-
-impl LockStore for Store {
-    fn submit(&mut self, batch: &mut Vec<Request>) {
-        self.unsent.append(batch);
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        let mut state = self.server.state();
-        if !self.unsent.is_empty() {
-            state.requests.extend(self.unsent.drain(..));
-            self.server.asked.notify_one();
-        }
-        if state.listener && !state.heard {
-            return Poll::Pending;
-        }
-        if let Some((id, reply)) = state.replies.pop_front() {
-            return Poll::Ready(StoreEvent::Reply(id, Ok(reply)));
-        }
-        state.heard = false;
-        if !state.listener {
-            state.wakers.push(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
-        let first = !mem::replace(&mut self.told, true);
-        let socket = Wire(Arc::clone(&self.server));
-        first.then(|| vec![Arc::new(socket) as Arc<dyn Socket>])
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        let mut state = self.server.state();
-        state.closed = true;
-        state.notifications += 1;
-        let wakers = mem::take(&mut state.wakers);
-        drop(state);
-        for waker in wakers {
-            waker.wake();
-        }
-    }
-}
-
-struct Wire(Arc<Server>);
-
-impl Socket for Wire {
-    fn listen(&self) -> io::Result<Box<dyn Listen>> {
-        Ok(Box::new(Ear {
-            server: Arc::clone(&self.0),
-            seen: 0,
-        }))
-    }
-
-    fn leave_to_listener(&self, listener: bool) {
-        self.0.state().listener = listener;
-    }
-
-    fn heard(&self) {
-        self.0.state().heard = true;
-    }
-}
-
-struct Ear {
-    server: Arc<Server>,
-    seen: u64,
-}
-
-impl Listen for Ear {
-    fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
-        let mut state = self.server.state();
-        if state.notifications == self.seen {
-            state.wakers.push(cx.waker().clone());
-            return Poll::Pending;
-        }
-        self.seen = state.notifications;
-        drop(state);
-        read();
-        Poll::Ready(Ok(()))
-    }
-}
-
-// ---- the threads ----
 
 /// Lets a thread sleep until it is woken.
 #[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    ring: Condvar,
+struct Parker {
+    woken: Mutex<bool>,
+    changed: Condvar,
 }
 
-impl Bell {
+impl Parker {
     fn wait(&self) {
-        let mut rung = self.rung.lock().expect("nobody panics inside");
-        while !mem::take(&mut *rung) {
-            rung = self.ring.wait(rung).expect("nobody panics inside");
+        let mut woken = self.woken.lock().expect("no thread panics inside");
+        while !mem::take(&mut *woken) {
+            woken = self.changed.wait(woken).expect("no thread panics inside");
         }
     }
 }
 
-impl Wake for Bell {
+impl Wake for Parker {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().expect("nobody panics inside") = true;
-        self.ring.notify_one();
+        *self.woken.lock().expect("no thread panics inside") = true;
+        self.changed.notify_one();
     }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(Arc::clone(&bell));
+    let parker = Arc::new(Parker::default());
+    let waker = Waker::from(Arc::clone(&parker));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return done;
         }
-        bell.wait();
+        parker.wait();
     }
 }
 
@@ -258,23 +83,22 @@ fn advance(by: Duration) {
     let _ = advanced.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// The keeper, without its timer. Where `time` passes, it does so while the server has nothing to
-/// do.
+/// The keeper, without its timer. Where `time` passes, it does so while the server is idle.
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(Arc::clone(&bell));
+    let parker = Arc::new(Parker::default());
+    let waker = Waker::from(Arc::clone(&parker));
     shared.store_waker.hand_over();
     loop {
         shared.store_waker.register(&waker);
         let called = shared.store_waker.is_called();
-        let mut state = shared.state();
-        shared.turn(&mut state, called);
+        let mut state = shared.lock();
+        shared.do_what_is_due(&mut state, called);
         let (over, sleep) = (state.is_over(), state.sleep());
         let until = clock.now() + sleep;
         state.keeper_sleeps(until);
         let notifications = state.take_notifications();
         drop(state);
-        shared.keeper_tells(notifications);
+        shared.keeper_notifies(notifications);
         if over {
             return shared.stop();
         }
@@ -284,7 +108,7 @@ fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
             }
             thread::yield_now();
         } else {
-            bell.wait();
+            parker.wait();
         }
     }
 }
@@ -295,14 +119,14 @@ enum Time {
     Passes,
 }
 
-/// What becomes of the runtime that listens.
+/// What happens to the runtime that listens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It runs on.
+    /// The runtime runs on.
     Lasts,
-    /// It ends now and then; the next caller's listens from then on.
+    /// The runtime ends now and then, and the next caller's runtime listens.
     Ends,
-    /// It is blocked now and then.
+    /// The runtime is blocked now and then.
     Blocks,
 }
 
@@ -310,7 +134,7 @@ enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Callers {
     Usual,
-    /// Some have a lower priority than the keeper. A task goes from one to another.
+    /// Some threads have a lower priority than the keeper. A task moves among the threads.
     Mixed,
 }
 
@@ -330,9 +154,9 @@ impl World {
         if outranked {
             return self.engine.shared.defer(command).expect("it works");
         }
-        let begun = self.engine.shared.take_up(command, || Some(()));
-        let begun = begun.expect("it works");
-        for (id, socket) in begun.into_iter().flat_map(|((), begun)| begun) {
+        let executed = self.engine.shared.execute(command, || Some(()));
+        let executed = executed.expect("it works");
+        for (id, socket) in executed.into_iter().flat_map(|((), new)| new) {
             let listening = listener::listen(&self.engine.shared, id, &socket);
             let (fate, server) = (self.fate, Arc::clone(&self.server));
             let running = thread::spawn(move || run(listening, fate, &server));
@@ -341,10 +165,10 @@ impl World {
     }
 
     fn runtimes(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.runtimes.lock().expect("nobody panics inside")
+        self.runtimes.lock().expect("no thread panics inside")
     }
 
-    /// Takes and releases a lock, or gives up on the way.
+    /// Acquires and releases a lock, or abandons the call on the way.
     fn call(self: &Arc<Self>, key: &str) {
         let id = self.engine.next_ticket();
         let cell = LeaseCell::new(FullKey::from(key), self.engine.clock());
@@ -364,7 +188,7 @@ impl World {
     }
 }
 
-/// An order for the lock of this name.
+/// The request of a call for the lock of this name.
 fn acquire(name: &str) -> Acquire {
     Acquire {
         key: name.into(),
@@ -377,20 +201,20 @@ fn acquire(name: &str) -> Acquire {
     }
 }
 
-/// A runtime whose only task is a listener.
+/// A runtime that has one task, a listener.
 fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) {
     let mut random = shuttle::rand::thread_rng();
-    let bell = Arc::new(Bell::default());
-    let waker = Waker::from(Arc::clone(&bell));
+    let parker = Arc::new(Parker::default());
+    let waker = Waker::from(Arc::clone(&parker));
     let mut listening: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(listening);
     loop {
         match fate {
             Fate::Ends if random.gen_ratio(1, 3) => return,
-            // Until all is done, which is not to wait for it.
+            // Blocked until all calls are done: they must not need this runtime.
             Fate::Blocks if random.gen_ratio(1, 3) => {
                 let mut state = server.state();
                 while !state.over {
-                    state = server.ended.wait(state).expect("nobody panics inside");
+                    state = server.ended.wait(state).expect("no thread panics inside");
                 }
             }
             _ => {}
@@ -402,7 +226,7 @@ fn run(listening: impl Future<Output = ()> + Send, fate: Fate, server: &Server) 
         {
             return;
         }
-        bell.wait();
+        parker.wait();
     }
 }
 
@@ -455,7 +279,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     for caller in calling {
         caller.join().expect("no panic");
     }
-    // The engine ends when all is released.
+    // The engine ends when all locks are released.
     world.send(Command::Close);
     keeping.join().expect("no panic");
     let runtimes = mem::take(&mut *world.runtimes());

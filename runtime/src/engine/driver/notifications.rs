@@ -1,4 +1,4 @@
-//! What callers are told when the engine's state has been given up.
+//! What callers are told once the engine's mutex is free.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,23 @@ use crate::engine::core::drain::ShutdownReport;
 use crate::engine::lease_cell::{LeaseCell, Parting};
 use crate::store::LockStore;
 
-/// Whom to wake, and what for.
+/// Wakers to call, and reports to send.
 #[derive(Default)]
 pub(super) struct Notifications {
     pub(super) wakers: Vec<Parting>,
-    /// Locks that are not held any more, which more than one task may watch.
+    /// Cells of locks that are not held any more. More than one task may watch each.
     pub(super) over: Vec<Arc<LeaseCell>>,
     pub(super) alarms: Vec<oneshot::Sender<()>>,
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
-    /// Shutdowns that nobody will report: their askers are told by the drop.
+    /// Shutdowns that get no report. Dropping the sender tells the caller so.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
-    /// A store that is not used any more.
+    /// The store of an engine that has stopped, to be dropped.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
 
 impl Notifications {
-    /// What there is to tell, which is nothing after most commands of callers that do not wait.
+    /// Takes all notifications. `None` if there are none, as after most commands of callers that do
+    /// not wait.
     pub(super) fn take(&mut self) -> Option<Self> {
         let none = self.wakers.is_empty()
             && self.over.is_empty()
@@ -37,14 +38,14 @@ impl Notifications {
         (!none).then(|| mem::take(self))
     }
 
-    /// How many tasks are to be woken.
+    /// How many tasks they wake.
     pub(super) fn wakes(&self) -> usize {
         let wakes = |parting: &&Parting| matches!(parting, Parting::Wake(_));
         self.wakers.iter().filter(wakes).count()
     }
 
-    /// Tells all of it. A waker is the program's code. One that panics keeps no other from being
-    /// woken, and does not end the thread that tells.
+    /// Delivers all of them. A waker is the program's code, and may panic. Then the other tasks are
+    /// woken all the same, and this thread goes on.
     pub(super) fn tell(self) {
         for parting in self.wakers {
             guarded(|| match parting {
@@ -62,7 +63,7 @@ impl Notifications {
             });
         }
         for (reply, report) in self.reports {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             guarded(|| {
                 let _ = reply.send(report);
             });
@@ -72,14 +73,14 @@ impl Notifications {
     }
 }
 
-/// Tells what there is to tell, after the machine has been given up.
+/// Delivers notifications, if there are any. Not to be called under the engine's mutex.
 pub(super) fn tell(notifications: Option<Notifications>) {
     if let Some(notifications) = notifications {
         notifications.tell();
     }
 }
 
-/// Wakes somebody, whatever the waker does.
+/// Logs a panic of `tell` instead of passing it on.
 fn guarded(tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         reporter::log(|| tracing::error!("the waker of a task that uses a lock has panicked"));

@@ -1,8 +1,8 @@
-//! A thread's priority, beside that of the keeper.
+//! A thread's priority, compared with the keeper's.
 //!
 //! The system may keep a thread of low priority from running for seconds while other threads want
-//! the processors. If it had the engine's mutex then, no lease would be renewed meanwhile. So a
-//! thread of lower priority than the keeper never takes that mutex: see [`deferred`].
+//! the processors. If that thread had the engine's mutex, no lease would be renewed meanwhile. So
+//! a thread of lower priority than the keeper never takes that mutex: see [`deferred`].
 //!
 //! [`deferred`]: super::deferred
 
@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicI32, Ordering};
 #[cfg(target_os = "linux")]
 use rustix::time::{ClockId, clock_gettime};
 
-/// For so long, in milliseconds, a thread's priority is taken to be what it was. To ask for it is to
-/// read a file.
+/// For how long, in milliseconds, a thread's priority is taken to be unchanged. Asking for it means
+/// reading a file.
 #[cfg(target_os = "linux")]
 const KNOWN: i64 = 100;
 
-/// How late a thread gets a processor, as the kernel orders threads: the greater runs later. It is the
-/// nice value (-20 to 19), [`IDLE`] for a thread that runs only when no other wants to, and
-/// [`REAL_TIME`] for one that runs before all others.
+/// How late the kernel gives a thread a processor: the greater value runs later.
+///
+/// It is the nice value (-20 to 19), except for two kinds of threads. [`IDLE`] is a thread that
+/// runs only when no other thread wants to. [`REAL_TIME`] is a thread that runs before all other
+/// threads.
 type Lateness = i32;
 
 #[cfg(target_os = "linux")]
@@ -28,10 +30,10 @@ const IDLE: Lateness = 100;
 #[cfg(target_os = "linux")]
 const REAL_TIME: Lateness = -100;
 
-/// The priority of a keeper's thread.
+/// The priority of the keeper's thread.
 pub(super) struct KeptPriority(AtomicI32);
 
-/// The keeper has no thread of its own, or nothing is known of it.
+/// The keeper has no thread of its own, or the priority of its thread is not known.
 const NONE: Lateness = Lateness::MAX;
 
 impl Default for KeptPriority {
@@ -41,13 +43,13 @@ impl Default for KeptPriority {
 }
 
 impl KeptPriority {
-    /// The keeper is on this thread.
+    /// Records the priority of this thread, which runs the keeper.
     pub(super) fn is_of_this_thread(&self) {
         self.0.store(recent().unwrap_or(NONE), Ordering::Relaxed);
     }
 
-    /// Whether the present thread runs later than the keeper. `false` on systems other than Linux,
-    /// and where `/proc` cannot be read.
+    /// Whether the present thread runs later than the keeper's. `false` on systems other than
+    /// Linux, and where `/proc` cannot be read.
     pub(super) fn outranks_this_thread(&self) -> bool {
         let kept = self.0.load(Ordering::Relaxed);
         kept != NONE && recent().is_some_and(|lateness| kept < lateness)
@@ -59,7 +61,7 @@ fn recent() -> Option<Lateness> {
     None
 }
 
-/// That of the present thread, within [`KNOWN`].
+/// The lateness of the present thread, as it was at most [`KNOWN`] ago.
 #[cfg(target_os = "linux")]
 fn recent() -> Option<Lateness> {
     type Seen = Cell<Option<(i64, Option<Lateness>)>>;
@@ -74,7 +76,7 @@ fn recent() -> Option<Lateness> {
         {
             return lateness;
         }
-        // There may be too many open files just now.
+        // The file cannot be read while the process has too many open files.
         let lateness = read().or(before.and_then(|(_, lateness)| lateness));
         seen.set(Some((now, lateness)));
         lateness
@@ -82,7 +84,7 @@ fn recent() -> Option<Lateness> {
     SEEN.try_with(recent).unwrap_or_else(|_| read())
 }
 
-/// To the tick of the system, a few milliseconds, which is cheaper to read.
+/// The time to the tick of the system, a few milliseconds, which is cheap to read.
 #[cfg(target_os = "linux")]
 fn millis() -> i64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
@@ -96,10 +98,10 @@ fn read() -> Option<Lateness> {
     parse(&String::from_utf8_lossy(&stat))
 }
 
-/// See `proc_pid_stat(5)`: fields 19 and 41.
+/// Reads fields 19 and 41; see `proc_pid_stat(5)`.
 #[cfg(target_os = "linux")]
 fn parse(stat: &str) -> Option<Lateness> {
-    // The second field is the thread's name, which may hold anything, `)` too.
+    // The second field is the thread's name, which may contain `)`.
     let (_, third_on) = stat.rsplit_once(')')?;
     let mut fields = third_on.split_ascii_whitespace();
     let nice = fields.nth(19 - 3)?.parse().ok()?;

@@ -1,12 +1,14 @@
 //! The relay: two threads between the keeper and threads of low priority.
 //!
-//! To wake a thread, and to wake a task on its runtime, takes locks of the library that runs them. A
-//! thread of low priority may be stopped while it has one. So such a thread does not wake the keeper,
-//! and the keeper does not wake its tasks. Both leave that to a thread that has the keeper's priority
-//! and may wait: the *caller* wakes the keeper, and the *teller* tells its news. They are two, as a
-//! thread of low priority may also be stopped while it wakes the caller.
+//! Waking a thread, or a task on its runtime, takes locks of the library that runs them. A thread
+//! of low priority may stand still while it has such a lock. So that thread does not wake the
+//! keeper, and the keeper does not wake the tasks of that thread. Two threads that have the
+//! keeper's priority, and may wait, do it for them:
+//! - *The waker* wakes the keeper.
+//! - *The notifier* delivers the keeper's notifications.
 //!
-//! The keeper starts both when a command was [`deferred`] for the first time.
+//! They are two, because a thread of low priority may also stand still while it wakes the waker.
+//! The keeper starts both when a thread has [`deferred`] a command for the first time.
 //!
 //! [`deferred`]: super::deferred
 
@@ -19,43 +21,44 @@ use crate::base::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 use crate::base::sync::{thread, thread::Thread};
 
-/// What leads to the relay, before it is started too.
+/// The way to the two threads, and what it does without them.
 #[derive(Default)]
 pub(super) struct Relay {
-    /// Without them, where the process may have no further thread, everything is done directly.
+    /// `None` where the process may have no further thread: then the relay does everything
+    /// directly.
     threads: OnceLock<Option<Threads>>,
     tasks: Arc<Tasks>,
 }
 
 struct Threads {
-    caller: Thread,
-    teller: Thread,
+    waker: Thread,
+    notifier: Thread,
 }
 
-/// What the relay is to do.
+/// What the two threads are to do.
 #[derive(Default)]
 struct Tasks {
     /// Whether the keeper is to be woken.
-    calls: AtomicBool,
-    /// What the keeper has to tell. No thread of low priority takes this mutex.
+    wakes: AtomicBool,
+    /// The keeper's notifications. No thread of low priority takes this mutex.
     notifications: Mutex<Vec<Notifications>>,
     ended: AtomicBool,
 }
 
 impl Relay {
-    /// Starts the relay, with this thread's priority, unless that was done or tried before. Only the
-    /// keeper does, and not under the engine's mutex.
+    /// Starts the two threads, with this thread's priority, unless that was done or tried before.
+    /// Only the keeper calls this, and not under the engine's mutex.
     pub(super) fn start(&self, store_waker: &Arc<StoreWaker>) {
         self.threads.get_or_init(|| {
             let (tasks, store_waker) = (Arc::clone(&self.tasks), Arc::clone(store_waker));
-            let caller = spawn("leasehold-call", move || tasks.call(&store_waker))?;
+            let waker = spawn("leasehold-call", move || tasks.wake(&store_waker))?;
             let tasks = Arc::clone(&self.tasks);
-            let Some(teller) = spawn("leasehold-tell", move || tasks.tell()) else {
+            let Some(notifier) = spawn("leasehold-tell", move || tasks.notify()) else {
                 self.tasks.ended.store(true, Ordering::SeqCst);
-                caller.unpark();
+                waker.unpark();
                 return None;
             };
-            Some(Threads { caller, teller })
+            Some(Threads { waker, notifier })
         });
     }
 
@@ -63,33 +66,33 @@ impl Relay {
         self.threads.get()?.as_ref()
     }
 
-    /// A thread of low priority wants the keeper to be woken; whether the relay will.
-    pub(super) fn calls_keeper(&self) -> bool {
+    /// Wakes the keeper for a thread of low priority. `false` if the relay has no threads.
+    pub(super) fn wakes_keeper(&self) -> bool {
         let threads = self.threads();
         if let Some(threads) = threads {
-            self.tasks.calls.store(true, Ordering::SeqCst);
-            threads.caller.unpark();
+            self.tasks.wakes.store(true, Ordering::SeqCst);
+            threads.waker.unpark();
         }
         threads.is_some()
     }
 
-    /// The keeper has something to tell.
-    pub(super) fn tell(&self, notifications: Option<Notifications>) {
+    /// Delivers the keeper's notifications.
+    pub(super) fn notify(&self, notifications: Option<Notifications>) {
         match (self.threads(), notifications) {
             (Some(threads), Some(notifications)) => {
                 self.tasks.notifications().push(notifications);
-                threads.teller.unpark();
+                threads.notifier.unpark();
             }
             (_, notifications) => tell(notifications),
         }
     }
 
-    /// The relay tells what it has, and ends.
+    /// Ends the two threads. The notifier delivers what it has before.
     pub(super) fn end(&self) {
         self.tasks.ended.store(true, Ordering::SeqCst);
         if let Some(threads) = self.threads() {
-            threads.caller.unpark();
-            threads.teller.unpark();
+            threads.waker.unpark();
+            threads.notifier.unpark();
         }
     }
 }
@@ -100,18 +103,18 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Option<Thread> {
 }
 
 impl Tasks {
-    fn call(&self, store_waker: &StoreWaker) {
+    fn wake(&self, store_waker: &StoreWaker) {
         while !self.ended.load(Ordering::SeqCst) {
-            if self.calls.swap(false, Ordering::SeqCst) {
+            if self.wakes.swap(false, Ordering::SeqCst) {
                 store_waker.wake_keeper();
             }
             thread::park();
         }
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         loop {
-            // Looked at first: what is left before the end is told.
+            // Read first, so that notifications from before the end are delivered.
             let ended = self.ended.load(Ordering::SeqCst);
             let notifications = mem::take(&mut *self.notifications());
             for notifications in notifications {

@@ -1,11 +1,11 @@
-//! The engine's state between the threads that work it.
+//! The engine's state behind its mutex, and the threads that take it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::command::Command;
 use super::deferred::{Deferred, Locked};
-use super::lanes::{Begun, ListenerId};
+use super::lanes::{ListenerId, NewListeners};
 use super::notifications::{Notifications, tell};
 use super::priority::KeptPriority;
 use super::relay::Relay;
@@ -20,10 +20,10 @@ use crate::error::{LockError, StoreError};
 pub(super) struct Shared {
     state: Mutex<EngineState>,
     pub(super) store_waker: Arc<StoreWaker>,
-    /// What threads of lower priority than the keeper's ask, as they never take the mutex.
+    /// The commands of threads of lower priority than the keeper's, which never take the mutex.
     deferred: Deferred,
     relay: Relay,
-    /// The keeper's, if it has a thread of its own.
+    /// The keeper's priority, if it has a thread of its own.
     priority: KeptPriority,
     stopped: AtomicBool,
 }
@@ -40,32 +40,34 @@ impl Shared {
         }
     }
 
-    /// Takes up a caller's command, unless the engine has stopped. Returns the listeners to spawn, if
-    /// some are wanted and there is a `runtime` for them. They are spawned after this: a runtime that
-    /// ends drops a task at once, and a listener that is dropped takes the mutex.
-    pub(super) fn take_up<R>(
+    /// Executes a caller's command, unless the engine has stopped. Returns the listeners to spawn,
+    /// if a socket has none and there is a `runtime` for them.
+    ///
+    /// The caller spawns them after this call, without the mutex. A runtime that ends drops a task
+    /// at once, and a listener takes the mutex when it is dropped.
+    pub(super) fn execute<R>(
         &self,
         command: Command,
         runtime: impl FnOnce() -> Option<R>,
-    ) -> Result<Option<(R, Begun)>, LockError> {
+    ) -> Result<Option<(R, NewListeners)>, LockError> {
         let earlier = self.deferred.lock().filter(|_| !seeded!(DeferredOvertaken));
-        let mut state = self.state();
+        let mut state = self.lock();
         if state.is_stopped() {
             return Err(stopped());
         }
         let earlier = earlier.map(Locked::take).unwrap_or_default();
-        self.take_up_all(&mut state, earlier.into_iter().chain([command]));
-        let begun = self.worked(&mut state, |state| {
+        self.execute_all(&mut state, earlier.into_iter().chain([command]));
+        let listeners = self.guarded(&mut state, |state| {
             let runtime = state.wants_listeners().then(runtime)??;
             Some((runtime, state.lanes().begin()))
         });
-        self.leave(state);
-        Ok(begun.flatten())
+        self.unlock(state);
+        Ok(listeners.flatten())
     }
 
-    /// Takes up all of these, or tells their calls that the engine has stopped.
-    fn take_up_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
-        let done = self.worked(state, |state| state.take_up(&mut commands));
+    /// Executes these commands. After a panic of the engine, tells their calls that it has stopped.
+    fn execute_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
+        let done = self.guarded(state, |state| state.execute(&mut commands));
         if done.is_none() {
             state.refuse(commands);
             state.stop(&stopped());
@@ -79,81 +81,82 @@ impl Shared {
 
     /// Leaves a command to the keeper, unless the engine has stopped.
     pub(super) fn defer(&self, command: Command) -> Result<(), LockError> {
-        if !self.deferred.leave(command) {
+        if !self.deferred.push(command) {
             return Err(stopped());
         }
-        if !seeded!(DeferredUnheard) && !self.relay.calls_keeper() {
+        if !seeded!(DeferredUnheard) && !self.relay.wakes_keeper() {
             self.store_waker.wake_keeper();
         }
         Ok(())
     }
 
-    /// The keeper is on this thread, which is its own.
-    pub(super) fn kept_here(&self) {
+    /// Records that the keeper is on this thread, which is its own.
+    pub(super) fn keeper_is_here(&self) {
         self.priority.is_of_this_thread();
     }
 
-    /// The keeper works the machine, after what was left to it.
-    pub(super) fn turn(&self, state: &mut EngineState, called: bool) {
-        // What is deferred to an engine that has stopped is refused when the keeper ends.
+    /// The keeper executes the deferred commands, and then does what is due. `called`: whether the
+    /// store has something to say.
+    pub(super) fn do_what_is_due(&self, state: &mut EngineState, called: bool) {
+        // When the keeper ends it refuses what is deferred to an engine that has stopped.
         if state.is_stopped() {
             return;
         }
         let deferred = self.deferred.try_take();
         if !deferred.is_empty() {
-            self.take_up_all(state, deferred.into_iter());
+            self.execute_all(state, deferred.into_iter());
         }
-        state.turn(called);
+        state.do_what_is_due(called);
     }
 
-    /// The keeper tells what there is to tell, after the machine has been given up.
-    pub(super) fn keeper_tells(&self, notifications: Option<Notifications>) {
+    /// The keeper delivers notifications, after it has given up the mutex.
+    pub(super) fn keeper_notifies(&self, notifications: Option<Notifications>) {
         if self.deferred.was_used() {
             self.relay.start(&self.store_waker);
         }
-        self.relay.tell(notifications);
+        self.relay.notify(notifications);
     }
 
-    /// A listener hears that something has come.
+    /// A listener hears that something has come, and reads it.
     pub(super) fn hear(&self, listener: ListenerId) -> Heard {
         if self.is_outranked() {
-            // Its runtime has threads that must not read.
-            self.say(Command::ListenerOutranked(listener));
+            // The listener's runtime has threads that must not read.
+            self.send(Command::ListenerOutranked(listener));
             return Heard::InVain;
         }
-        let mut state = self.state();
-        let heard = self.worked(&mut state, |state| state.hear(listener));
-        self.leave(state);
+        let mut state = self.lock();
+        let heard = self.guarded(&mut state, |state| state.hear(listener));
+        self.unlock(state);
         heard.unwrap_or(Heard::InVain)
     }
 
-    /// The callers that a listener has told have had their turn.
+    /// The callers that a listener has woken have run: sends what they ask.
     pub(super) fn gathered(&self) {
         if self.is_outranked() {
-            // The keeper sends what has been gathered, in its time.
+            // The keeper sends the gathered requests when it looks next.
             return;
         }
-        let mut state = self.state();
-        self.worked(&mut state, EngineState::gathered);
-        self.leave(state);
+        let mut state = self.lock();
+        self.guarded(&mut state, EngineState::gathered);
+        self.unlock(state);
     }
 
     /// A listener has ended.
     pub(super) fn listener_ended(&self, listener: ListenerId) {
-        self.say(Command::ListenerEnded(listener));
+        self.send(Command::ListenerEnded(listener));
     }
 
-    /// The runtime that was to listen cannot.
+    /// A caller's runtime could not start a listener.
     pub(super) fn unable(&self) {
-        self.say(Command::ListenerUnable);
+        self.send(Command::ListenerUnable);
     }
 
-    /// A listener's word to the machine. One that has stopped needs none.
-    fn say(&self, word: Command) {
+    /// Executes or defers a listener's command. An engine that has stopped needs none.
+    fn send(&self, command: Command) {
         if self.is_outranked() {
-            let _ = self.defer(word);
+            let _ = self.defer(command);
         } else {
-            let _ = self.take_up(word, || None::<()>);
+            let _ = self.execute(command, || None::<()>);
         }
     }
 
@@ -161,12 +164,12 @@ impl Shared {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, EngineState> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the machine up, and tells what there is to tell.
-    fn leave(&self, mut state: MutexGuard<'_, EngineState>) {
+    /// Gives up the mutex. Then wakes the keeper, if it is needed, and delivers notifications.
+    fn unlock(&self, mut state: MutexGuard<'_, EngineState>) {
         let wakes_keeper = state.needs_keeper();
         let notifications = state.take_notifications();
         drop(state);
@@ -176,12 +179,12 @@ impl Shared {
         tell(notifications);
     }
 
-    /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it
-    /// for ever.
+    /// Stops the engine, so that no call waits for it for ever. The keeper calls this when it ends,
+    /// when its runtime is gone, and after a panic.
     pub(super) fn stop(&self) {
-        // Before the mutex, as `take_up` has both in this order.
+        // The list is locked before the mutex, in the same order as in `execute`.
         let deferred = self.deferred.close();
-        let mut state = self.state();
+        let mut state = self.lock();
         self.stopped.store(true, Ordering::SeqCst);
         state.refuse(deferred.into_iter());
         state.stop(&stopped());
@@ -191,16 +194,16 @@ impl Shared {
         self.relay.end();
     }
 
-    /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine
-    /// stops.
-    fn worked<T>(
+    /// Runs `work` on the state. After a panic of the engine the caller's thread goes on, and the
+    /// engine stops.
+    fn guarded<T>(
         &self,
         state: &mut EngineState,
         work: impl FnOnce(&mut EngineState) -> T,
     ) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| work(state)));
         if done.is_err() {
-            // At once: what is half done is not to be gone on with.
+            // At once, so that no thread goes on with a state that is half changed.
             self.stopped.store(true, Ordering::SeqCst);
             state.stop(&stopped());
         }

@@ -1,4 +1,7 @@
-//! The core with what surrounds it: feeds it, and carries out what it decides.
+//! The engine's state: the pure core, the store, and the calls that wait.
+//!
+//! It gives the core commands, answers and the time. It sends the core's requests to the store, and
+//! turns the core's signals into notifications.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +15,6 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::alarms::Alarms;
-use super::command::Command;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::Notifications;
 use super::store_waker::StoreWaker;
@@ -20,49 +22,50 @@ use super::traffic::Traffic;
 use crate::base::clock::earlier;
 use crate::base::clock::{Clock, Instant};
 use crate::base::id_map::IdMap;
-use crate::base::seeded::seeded;
 use crate::engine::core::Core;
 use crate::engine::core::drain::ShutdownReport;
-use crate::engine::core::signal::{Limits, Signal};
-use crate::engine::core::ticket::{Removal, TicketId};
+use crate::engine::core::signal::Limits;
+use crate::engine::core::ticket::TicketId;
 use crate::engine::lease_cell::LeaseCell;
-use crate::engine::metrics;
-use crate::error::LockError;
-use crate::store::{LockStore, Request, StoreEvent};
+use crate::store::{LockStore, StoreEvent};
 
-/// The longest sleep of the keeper. The runtime's timers stand still while the machine is suspended
-/// and leases do not, so the time is looked at again after this long.
+mod commands;
+mod signals;
+
+/// The longest sleep of the keeper while something is due. The runtime's timers stand still while
+/// the computer is suspended, and leases do not. So the keeper reads the clock again after this
+/// long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The runtime's timers go off to the millisecond.
 const TICK: Duration = Duration::from_millis(1);
 
-/// So much later than it was to wake the keeper is taken to be asleep: it wakes to the millisecond,
-/// and other threads may have the processors.
+/// When the keeper is this late, the engine takes it to be asleep. It may be a little late because
+/// it wakes to the millisecond, and because other threads may have the processors.
 const LATE: Duration = Duration::from_millis(5);
 
-/// The sleep while nothing is held or waiting: only a command or the store can bring work.
+/// The keeper's sleep while nothing is due: only a command or the store can bring work.
 const IDLE_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often in a row a thread polls the store because something has stirred, or is to be asked,
-/// before it leaves that to the keeper.
+/// How often in a row a thread polls the store before it leaves that to the keeper. It polls again
+/// while the store calls its waker, or while there are requests to send.
 const MOST_ROUNDS: usize = 16;
 
-/// Space for so many events is kept.
+/// The engine keeps space for so many events.
 const KEPT: usize = 1024;
 
 /// What a listener has heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Another hears of answers from now on.
+    /// This listener hears no more: it is to end.
     InVain,
-    /// At most one task was told.
+    /// At most one task is woken.
     One,
-    /// Several were told, and what they ask gathers until they have had their turn.
+    /// Several tasks are woken, and what they ask gathers until they have run.
     Several,
 }
 
-/// An engine's state. One thread at a time has it.
+/// An engine's state. The engine's mutex lets one thread at a time use it.
 pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
@@ -76,11 +79,11 @@ pub(super) struct EngineState {
     traffic: Traffic,
     lanes: Lanes,
     store_waker: Arc<StoreWaker>,
-    /// The same, as the store is polled with it.
+    /// `store_waker`, as the waker that the store is polled with.
     waker: Waker,
-    /// The one that the store is connected in.
+    /// The runtime that the store was connected in.
     runtime: Handle,
-    /// When the keeper looks by itself.
+    /// When the keeper's timer wakes it.
     keeper_looks_at: Instant,
     notifications: Notifications,
 }
@@ -88,15 +91,15 @@ pub(super) struct EngineState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Open,
-    /// All callers are gone; what is held is still released.
+    /// All callers are gone. The engine still releases what is held.
     Closed,
-    /// Nothing is done any more.
+    /// The engine does nothing any more.
     Stopped,
 }
 
 impl EngineState {
-    /// To be called in the runtime that the store was connected in. `listeners`: whether runtimes
-    /// of callers may hear of answers.
+    /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
+    /// runtimes may hear of answers.
     pub(super) fn new(
         store: Box<dyn LockStore>,
         limits: Limits,
@@ -125,48 +128,38 @@ impl EngineState {
         }
     }
 
-    /// Takes up these commands, in this order.
-    pub(super) fn take_up(&mut self, commands: impl Iterator<Item = Command>) {
-        let now = self.now();
-        for command in commands {
-            self.command(command, now);
-        }
-        self.send_on();
-        self.tell_all();
-    }
-
-    /// A listener hears that something has come, and takes it in.
+    /// A listener hears that something has come, and reads it.
     pub(super) fn hear(&mut self, listener: ListenerId) -> Heard {
         if !self.lanes.heard_by(listener) {
             return Heard::InVain;
         }
         self.drive(false);
-        self.tell_all();
+        self.apply_signals();
         if self.notifications.wakes() < 2 {
-            self.send_on();
-            self.tell_all();
+            self.send_requests();
+            self.apply_signals();
             return Heard::One;
         }
         self.traffic.gather(self.now());
         Heard::Several
     }
 
-    /// The callers that a listener has told have had their turn.
+    /// The callers that a listener has woken have run: sends what they ask.
     pub(super) fn gathered(&mut self) {
         self.traffic.gathered();
-        self.send_on();
-        self.tell_all();
+        self.send_requests();
+        self.apply_signals();
     }
 
-    /// Sends what there is to ask, unless it is to gather.
-    fn send_on(&mut self) {
+    /// Sends the core's requests, unless they are to gather.
+    fn send_requests(&mut self) {
         if self.core.has_requests() {
             self.drive(true);
         }
     }
 
-    /// A turn of the keeper: does what is due. `called`: whether the store has something to say.
-    pub(super) fn turn(&mut self, called: bool) {
+    /// The keeper does what is due. `called`: whether the store has something to say.
+    pub(super) fn do_what_is_due(&mut self, called: bool) {
         if self.life == Life::Stopped {
             return;
         }
@@ -178,7 +171,7 @@ impl EngineState {
         let still = watched == Watched::Still;
         let acts = called || due || opens || still;
         if acts {
-            // All that has come is heard first: a lease that it prolongs is not due, and a
+            // All answers are read first. A lease that an answer prolongs is not due, and a
             // connection that has answered is not silent.
             self.lanes.hear_all();
             self.drive(true);
@@ -189,16 +182,17 @@ impl EngineState {
         if still && waits == Waits::Answer {
             self.traffic.stalls();
         }
-        // An answer that has come since then may prolong what has become due since then.
+        // `began`, and not the time now: a lease that has become due since then may be prolonged by
+        // an answer that has come since then.
         self.core.tick(began);
         self.notifications.alarms.extend(self.alarms.due(began));
         if acts {
-            // What is due does not gather.
+            // Requests that are due do not gather.
             self.submit();
             self.drive(true);
         }
-        self.tell_all();
-        // What the keeper has asked for others may be left to a listener.
+        self.apply_signals();
+        // A listener may hear the answers to what the keeper has sent.
         self.lanes.watch_from(self.waits(), self.now());
     }
 
@@ -213,7 +207,7 @@ impl EngineState {
         }
     }
 
-    /// The time. That of a test's runtime is told only in that runtime.
+    /// The time. The clock of a test's runtime can be read only in that runtime.
     fn now(&self) -> Instant {
         match self.clock {
             Clock::System => self.clock.now(),
@@ -224,8 +218,8 @@ impl EngineState {
         }
     }
 
-    /// Moves requests to the store and takes in what that has to say, until nothing moves. Without
-    /// `sends` nothing that follows is sent.
+    /// Gives requests to the store and its answers to the core, until there are none. Without
+    /// `sends` the requests that follow from answers stay in the core.
     fn drive(&mut self, sends: bool) {
         if is_torn_down() {
             return self.store_waker.hand_over();
@@ -237,7 +231,7 @@ impl EngineState {
                 self.submit();
             }
             self.poll_store();
-            self.replies();
+            self.take_in_events();
             let more = sends && self.core.has_requests();
             if more && self.traffic.may_send(self.now()) {
                 continue;
@@ -261,8 +255,8 @@ impl EngineState {
         self.core.reuse_requests(requests);
     }
 
-    /// Takes all that the store has to say. Where something stirs in its last answer, that there is
-    /// no more, [`StoreWaker::end`] tells.
+    /// Takes all events of the store, until it has no more. If the store calls its waker during the
+    /// last poll, [`StoreWaker::end`] says so.
     fn poll_store(&mut self) {
         let Self {
             store,
@@ -274,7 +268,7 @@ impl EngineState {
         let cx = &mut Context::from_waker(waker);
         uncounted(|| {
             loop {
-                // What stirred before this is seen by it.
+                // Before the poll, which sees all that the store called its waker for so far.
                 store_waker.begin();
                 match store.poll_event(cx) {
                     Poll::Ready(event) => events.push(event),
@@ -284,8 +278,8 @@ impl EngineState {
         });
     }
 
-    /// What follows for the core.
-    fn replies(&mut self) {
+    /// Gives the store's events to the core.
+    fn take_in_events(&mut self) {
         if self.events.is_empty() {
             return;
         }
@@ -313,7 +307,7 @@ impl EngineState {
         }
     }
 
-    /// Whether callers' runtimes are to listen.
+    /// Whether a caller's runtime is to listen now.
     pub(super) fn wants_listeners(&self) -> bool {
         self.lanes.are_wanted(self.now())
     }
@@ -322,12 +316,13 @@ impl EngineState {
         &mut self.lanes
     }
 
-    /// Whether the keeper has to be woken to look at the time.
+    /// Whether the keeper has to be woken before its timer wakes it.
     pub(super) fn needs_keeper(&mut self) -> bool {
         let now = self.now();
         self.lanes.watch_from(self.waits(), now);
         let early = self.looks_at(now) + TICK < self.keeper_looks_at;
-        // Due by its own clock, it may still be asleep after a suspend.
+        // After a suspend the keeper may still be asleep, although the pool's clock says that its
+        // sleep is over.
         let late = self.keeper_looks_at + LATE <= now;
         early || late || self.is_over()
     }
@@ -349,12 +344,12 @@ impl EngineState {
         })
     }
 
-    /// The keeper looks by itself then.
+    /// Records until when the keeper sleeps.
     pub(super) fn keeper_sleeps(&mut self, until: Instant) {
         self.keeper_looks_at = until;
     }
 
-    /// Whether it takes nothing up any more.
+    /// Whether the engine executes no command any more.
     pub(super) fn is_stopped(&self) -> bool {
         self.life == Life::Stopped
     }
@@ -368,178 +363,22 @@ impl EngineState {
         }
     }
 
-    /// What to tell when the mutex has been given up, and not before: those that are told will want
-    /// it, and what a waker does is not the engine's business.
+    /// Takes the notifications. The caller delivers them after it has given up the mutex: tasks
+    /// that are woken want the mutex, and a waker is the program's code, which may do anything.
     pub(super) fn take_notifications(&mut self) -> Option<Notifications> {
         self.notifications.take()
     }
-
-    /// Calls whose commands are not taken up any more. [`stop`](Self::stop) tells them so, after
-    /// this.
-    pub(super) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
-        for command in commands {
-            match command {
-                Command::Acquire { id, cell, .. } => {
-                    self.cells.insert(id, cell);
-                }
-                Command::AcquireAll { acquires, .. } => {
-                    let cells = acquires.into_iter().map(|(id, _, cell)| (id, cell));
-                    self.cells.extend(cells);
-                }
-                Command::Wake { caller, .. } => self.notifications.alarms.push(caller),
-                Command::ShutDown { reply, .. } => self.notifications.unanswered.push(reply),
-                _ => {}
-            }
-        }
-    }
-
-    /// Nothing is taken up any more, and no call waits for it.
-    pub(super) fn stop(&mut self, error: &LockError) {
-        let cells = self.cells.drain().map(|(_, cell)| cell);
-        for cell in cells {
-            self.notifications.wakers.extend(cell.orphan(error.clone()));
-            self.notifications.over.push(cell);
-        }
-        let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
-        self.notifications.unanswered.extend(shutdowns);
-        self.notifications.alarms.extend(self.alarms.take());
-        self.lanes.follow(Vec::new());
-        // Its connections are of no use any more.
-        if self.life != Life::Stopped {
-            self.notifications.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
-        }
-        self.life = Life::Stopped;
-        self.store_waker.hand_over();
-    }
-
-    fn command(&mut self, command: Command, now: Instant) {
-        match command {
-            Command::Acquire { id, acquire, cell } => {
-                self.cells.insert(id, cell);
-                self.core.acquire(id, acquire, now);
-            }
-            Command::AcquireAll { acquires, wait } => {
-                let acquires = acquires.into_iter().map(|(id, acquire, cell)| {
-                    self.cells.insert(id, cell);
-                    (id, acquire)
-                });
-                let acquires = acquires.collect();
-                self.core.acquire_all(acquires, wait, now);
-            }
-            Command::Release { id, keep } => self.core.release(id, keep, now),
-            Command::ReleaseAll { ids, keep } => {
-                for id in ids {
-                    self.core.release(id, keep, now);
-                }
-            }
-            Command::Abandon(id) => {
-                let cell = self.cells.remove(&id);
-                self.notifications
-                    .wakers
-                    .extend(cell.and_then(|cell| cell.forget()));
-                self.core.abandon(id, now);
-            }
-            Command::Downgrade(id) => self.core.downgrade(id, now),
-            Command::Wake { at, caller } => self
-                .notifications
-                .alarms
-                .extend(self.alarms.set(at, caller)),
-            Command::ShutDown { limit, reply } => {
-                self.last_shutdown += 1;
-                self.shutdowns.insert(self.last_shutdown, reply);
-                self.core.shut_down(self.last_shutdown, limit, now);
-            }
-            Command::ListenerEnded(listener) => {
-                // What its callers ask does not wait for it.
-                self.traffic.gathered();
-                if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
-                    self.store_waker.hand_over();
-                }
-            }
-            Command::ListenerOutranked(listener) => {
-                if self.lanes.outranked(listener, now) {
-                    self.store_waker.hand_over();
-                }
-            }
-            Command::ListenerUnable => self.lanes.unable(now),
-            Command::Close => self.life = Life::Closed,
-            #[cfg(feature = "__test")]
-            Command::Inside(code) => code(),
-        }
-    }
-
-    fn tell_all(&mut self) {
-        let mut signals = self.core.take_signals();
-        for signal in signals.drain(..) {
-            self.tell(signal);
-        }
-        self.core.reuse_signals(signals);
-    }
-
-    fn tell(&mut self, signal: Signal) {
-        metrics::count(&signal);
-        let waker = match signal {
-            Signal::Granted {
-                ticket,
-                deadline,
-                fence,
-            } => self
-                .cells
-                .get(&ticket)
-                .and_then(|cell| cell.grant(deadline, fence)),
-            Signal::Extended { ticket, deadline } => {
-                if let Some(cell) = self.cells.get(&ticket) {
-                    cell.extend(deadline);
-                }
-                None
-            }
-            Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
-            Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
-                self.notifications.over.push(Arc::clone(cell));
-                cell.lose()
-            }),
-            Signal::Failed(ticket, error) => {
-                self.cells.remove(&ticket).and_then(|cell| cell.fail(error))
-            }
-            Signal::Apart(ticket) => self
-                .cells
-                .remove(&ticket)
-                .and_then(|cell| cell.release(Removal::Unknown)),
-            Signal::Released { ticket, removal } => self
-                .cells
-                .remove(&ticket)
-                .and_then(|cell| cell.release(removal)),
-            Signal::ShutDown(number, report) => {
-                let reply = self.shutdowns.remove(&number);
-                self.notifications
-                    .reports
-                    .extend(reply.map(|reply| (reply, report)));
-                None
-            }
-        };
-        self.notifications.wakers.extend(waker);
-    }
 }
 
-/// Does it where tokio does not count how often it is polled: a task that has no polls left is told
-/// that nothing has come, until it has given its thread up for once.
+/// Runs `act` outside of tokio's budget of polls. A task that has used its budget hears from tokio
+/// that nothing has come, until it has yielded once.
 fn uncounted(act: impl FnOnce()) {
     let polled = pin!(unconstrained(async { act() }));
     let _ = polled.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Whether this thread is so late in its life that it cannot enter a runtime.
+/// Whether this thread is ending, and has no thread-local storage any more. It cannot enter a
+/// runtime.
 fn is_torn_down() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
-}
-
-/// The store of an engine that has stopped.
-struct Gone;
-
-impl LockStore for Gone {
-    fn submit(&mut self, _: &mut Vec<Request>) {}
-
-    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
-        Poll::Pending
-    }
 }

@@ -8,46 +8,48 @@ use crate::base::seeded::seeded;
 use crate::base::sync::{Mutex, PoisonError};
 use crate::base::sync::{atomic::AtomicU8, atomic::Ordering};
 
-/// Wakes the keeper when something stirs in the store, unless a thread is polling the store: that
-/// thread looks again.
+/// Wakes the keeper when the store has something to say. While a thread polls the store the keeper
+/// sleeps on, and that thread polls again.
 #[derive(Default)]
 pub(super) struct StoreWaker {
     state: AtomicU8,
-    /// The keeper's task, until it has been woken. Threads of low priority use this only until there is a
-    /// relay: while one stood still in here, all others would wait for it.
+    /// The keeper's task, until it has been woken. Threads of low priority use this mutex only
+    /// until there is a relay: while such a thread stood still in here, all other threads would
+    /// wait.
     keeper: Mutex<Option<Waker>>,
 }
 
+/// No thread polls the store, and the store has not called its waker.
 const CALM: u8 = 0;
-/// Something has stirred, and the keeper was woken for it.
+/// The keeper was woken for the store, and no thread has polled the store since.
 const CALLED: u8 = 1;
 /// A thread polls the store, under the engine's mutex.
 const POLLED: u8 = 2;
-/// The same, and something has stirred since it began.
-const STIRRED: u8 = 3;
+/// A thread polls the store, and the store has called its waker since that poll began.
+const POLLED_AND_WOKEN: u8 = 3;
 
 impl StoreWaker {
-    /// The keeper is about to work, and is woken for what happens from now on.
+    /// Wakes the keeper for everything that happens from now on.
     pub(super) fn register(&self, keeper: &Waker) {
-        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *place {
-            Some(place) => place.clone_from(keeper),
-            None => *place = Some(keeper.clone()),
+        let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *registered {
+            Some(registered) => registered.clone_from(keeper),
+            None => *registered = Some(keeper.clone()),
         }
     }
 
-    /// Whether something has stirred that the keeper was woken for and nobody has looked at.
+    /// Whether the keeper was woken for the store, and no thread has polled the store since.
     pub(super) fn is_called(&self) -> bool {
         self.state.load(Ordering::SeqCst) == CALLED
     }
 
-    /// This thread polls the store from now on.
+    /// This thread begins to poll the store.
     pub(super) fn begin(&self) {
         self.state.store(POLLED, Ordering::SeqCst);
     }
 
-    /// This thread has polled the store to its end. False if something has stirred since it began:
-    /// it polls again.
+    /// This thread has polled the store until nothing was left. `false` if the store has called its
+    /// waker since [`begin`](Self::begin): this thread polls again.
     pub(super) fn end(&self) -> bool {
         let calm = self
             .state
@@ -70,9 +72,10 @@ impl StoreWaker {
 
     /// Wakes the keeper to look at the time.
     pub(super) fn wake_keeper(&self) {
-        let mut place = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        // Once: to wake a thread that is awake costs a system call, too.
-        if let Some(keeper) = mem::take(&mut *place) {
+        let mut registered = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken, so that the keeper is woken once: waking a thread that is awake costs a system
+        // call, too.
+        if let Some(keeper) = mem::take(&mut *registered) {
             keeper.wake();
         }
     }
@@ -84,14 +87,14 @@ impl Wake for StoreWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let stirred = |state| match state {
+        let woken = |state| match state {
             CALM => Some(CALLED),
-            POLLED => Some(STIRRED),
+            POLLED => Some(POLLED_AND_WOKEN),
             _ => None,
         };
         let before = self
             .state
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, stirred);
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, woken);
         if before == Ok(CALM) {
             self.wake_keeper();
         }

@@ -1,4 +1,4 @@
-//! The one timer of the engine's own task.
+//! The keeper's one timer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use crate::base::clock::{Clock, Instant};
 
-/// Wakes the engine's task when something is due.
+/// Wakes the keeper's task when something is due.
 pub(super) struct Timer {
     clock: Clock,
     sleep: Pin<Box<Sleep>>,
-    /// When it goes off, by the pool's clock.
+    /// When the timer goes off, by the pool's clock.
     at: Instant,
 }
 
@@ -26,19 +26,18 @@ impl Timer {
         }
     }
 
-    /// When it goes off, by the pool's clock.
+    /// When the timer goes off, by the pool's clock.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// Lets it go off after `sleep`, or before.
+    /// Lets the timer go off after `sleep`, or before.
     ///
-    /// Measured on the runtime's clock, which stands still while the machine is suspended; on the
-    /// pool's clock a timer that was set before that would seem to have gone off.
+    /// `sleep` is counted on the runtime's clock, which stands still while the computer is
+    /// suspended. By the pool's clock a timer that was set before would seem to have gone off.
     pub(super) fn set(&mut self, sleep: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let now = TokioInstant::now();
-        // An earlier one is left as it is: to move a timer costs more than to wake once for
-        // nothing.
+        // An earlier time is left as it is: moving the timer costs more than one wake-up in vain.
         if now + sleep < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(now + sleep);
         }
@@ -60,7 +59,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// In a paused runtime the pool's clock runs on and the runtime's does not, as while the
-    /// machine is suspended.
+    /// computer is suspended.
     #[tokio::test(start_paused = true)]
     async fn a_timer_that_was_set_before_a_suspend_is_set_anew() {
         let mut timer = Timer::new(Clock::System);

@@ -1,12 +1,12 @@
-//! What is under way to the store, and what gathers meanwhile.
+//! Which batches are under way to the store, and when further requests leave.
 //!
-//! Requests that leave together are one script, which costs a server less than one for each. So
-//! while [`MOST`] batches are under way what is asked gathers. It leaves when one of them has been
-//! answered, and [`WATCH`] after the older one left at the latest. [`MOST`] is two: with one, a
-//! server across a network would idle for half of each round trip.
+//! Requests that leave together are one script, which costs a server less than a script for each.
+//! So requests gather while [`MOST`] batches are under way. They leave when one of these has been
+//! answered, and at the latest [`WATCH`] after the older one left. [`MOST`] is two: with one batch,
+//! a server across a network would idle for half of each round trip.
 //!
-//! Callers that are told together ask together a moment later, each in its own task. So after such
-//! news what they ask gathers too, until the listener that told them has its turn behind them.
+//! Callers that a listener wakes together ask together a moment later, each in its own task. So
+//! requests gather then, too, until those tasks have run and the listener is polled again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{OpId, Request};
 
-/// So many batches are under way at most while answers come.
+/// The most batches that are under way while answers come.
 const MOST: usize = 2;
 
-/// After this long the next command sends what has gathered after common news. No timer runs:
-/// without a next command it waits for the listener's turn, or for the keeper's look.
+/// After several callers were woken, the first command after this long sends what has gathered. No
+/// timer runs for it: without a command the requests wait for the listener, or for the keeper.
 const GATHER: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
@@ -31,36 +31,36 @@ pub(super) struct Traffic {
     heard: u64,
 }
 
-/// Requests that have left together: their numbers follow each other.
+/// Requests that have left together. Their numbers follow each other.
 #[derive(Debug)]
 struct Batch {
     first: OpId,
     last: OpId,
     unanswered: usize,
-    /// From then on it is not waited for.
+    /// From then on further requests do not wait for this batch.
     closes_until: Instant,
 }
 
 impl Traffic {
-    /// Whether what there is to ask leaves at once.
+    /// Whether requests leave at once.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         let opens = [self.batches_open_at(), self.gathers_until];
         opens.into_iter().flatten().all(|at| at <= now)
     }
 
-    /// When the keeper sends what has gathered, if no answer and no command comes before.
+    /// When the keeper sends the gathered requests, if no answer and no command comes before.
     pub(super) fn opens_at(&self) -> Option<Instant> {
         let gathered = self.gathers_until.map(|until| until + WATCH);
         self.batches_open_at().max(gathered)
     }
 
-    /// When fewer than [`MOST`] batches are waited for, if they are as many now.
+    /// When requests wait for fewer than [`MOST`] batches; `None` if they do now.
     fn batches_open_at(&self) -> Option<Instant> {
         let oldest = self.batches.len().checked_sub(MOST)?;
         Some(self.batches[oldest].closes_until)
     }
 
-    /// These leave now.
+    /// These requests leave now, as one batch.
     pub(super) fn sends(&mut self, requests: &[Request], now: Instant) {
         if let (Some(first), Some(last)) = (requests.first(), requests.last()) {
             self.batches.push_back(Batch {
@@ -92,12 +92,12 @@ impl Traffic {
         self.heard
     }
 
-    /// Several callers are told now.
+    /// Several callers are woken now: requests gather.
     pub(super) fn gather(&mut self, now: Instant) {
         self.gathers_until = Some(now + GATHER);
     }
 
-    /// They have had their turn.
+    /// The callers that were woken together have run: requests gather for them no more.
     pub(super) fn gathered(&mut self) {
         if seeded!(GatheredForever) {
             return;
@@ -105,7 +105,7 @@ impl Traffic {
         self.gathers_until = None;
     }
 
-    /// Nothing is answered for long: what is asked does not wait for that.
+    /// The server has not answered for long: requests wait for its answers no more.
     pub(super) fn stalls(&mut self) {
         self.batches.clear();
         self.gathered();
@@ -141,7 +141,7 @@ mod tests {
         assert!(!traffic.may_send(now));
         traffic.stalls();
         assert!(traffic.may_send(now));
-        // One that was taken to be lost.
+        // A late answer to a batch that was taken to be lost.
         traffic.answered(OpId(3));
     }
 

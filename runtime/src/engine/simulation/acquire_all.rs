@@ -1,4 +1,4 @@
-//! Calls that want several locks, and the server's part in it.
+//! Calls that take several locks, and the server's part in that.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::engine::core::ticket::{Acquire, TicketId, Watchdog};
 use crate::store::{Op, Reply};
 
 impl World {
-    /// A call wants all keys that there are.
+    /// A call asks for all keys of the simulation.
     pub(super) fn call_for_all(&mut self, node: usize) {
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
@@ -60,7 +60,7 @@ impl World {
         }
         self.nodes[node].core.acquire_all(acquires, wait, self.now);
         if self.random.one_in(6) {
-            // The future is dropped, at whatever stage.
+            // The future is dropped, at any stage.
             let at = self.now + self.random.millis(0, 400);
             for id in mates {
                 self.at(at, Happening::End(node, id));
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// The call has one of its locks; perhaps it has all of them now.
+    /// A ticket was granted. Counts the call if it has all of its locks now.
     pub(super) fn granted_with_others(&mut self, node: usize, ticket: TicketId) {
         let callers = &self.nodes[node].callers;
         let Some(caller) = callers.get(&ticket) else {
@@ -76,12 +76,13 @@ impl World {
         };
         let inside = |id: &TicketId| matches!(callers[id].state, State::Inside(_));
         let all = !caller.mates.is_empty() && caller.mates.iter().all(inside);
-        self.outcome.together += usize::from(all);
+        self.outcome.all_at_once += usize::from(all);
     }
 
-    /// The core has forgotten the ticket; its call lets go of the others, and would ask for one lock after the other now.
-    pub(super) fn apart(&mut self, node: usize, ticket: TicketId) {
-        self.outcome.apart += 1;
+    /// The core has forgotten the ticket. The call gives up its other tickets; it would ask for its
+    /// locks individually now.
+    pub(super) fn told_individually(&mut self, node: usize, ticket: TicketId) {
+        self.outcome.individually += 1;
         if let Some(caller) = self.nodes[node].callers.get_mut(&ticket) {
             if caller.state == State::Waiting {
                 caller.state = State::Over(self.now);
@@ -92,7 +93,7 @@ impl World {
         self.roll_back(node, ticket);
     }
 
-    /// Not all locks of a call could be had.
+    /// A call did not get all of its locks, so it gives up the rest.
     pub(super) fn roll_back(&mut self, node: usize, ticket: TicketId) {
         let caller = self.nodes[node].callers.get(&ticket);
         let mates = caller.map(|caller| caller.mates.clone());
@@ -101,7 +102,7 @@ impl World {
         }
     }
 
-    /// All or none: what another has keeps the others from being taken.
+    /// All or none: a key that another token holds keeps all keys from being taken.
     pub(super) fn serve_all(
         &mut self,
         node: usize,
@@ -112,7 +113,7 @@ impl World {
         let now = self.now;
         for (at, (key, token)) in keys.iter().enumerate() {
             if self.live(key).is_none() {
-                self.hand_on(key, Some(node));
+                self.hand_over(key, Some(node));
             }
             if let Some(entry) = self.live(key)
                 && entry.token() != Some(*token)

@@ -1,4 +1,4 @@
-//! Callers: they come, wait, work inside their locks and go, at any moment.
+//! Callers: they arrive, wait, work inside their locks and leave, at any time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl World {
         if self.random.one_in(6) {
             return self.call_for_all(node);
         }
-        // Only calls with the same ttl pass a lock on.
+        // Few ttls, because a call hands a lock over only to a call with the same ttl.
         let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
         let terms = Terms::new(ttl).unwrap();
         let max_hold = self.random.one_in(8).then(|| ttl * 2);
@@ -60,7 +60,7 @@ impl World {
         node_state.callers.insert(id, caller);
         node_state.core.acquire(id, acquire, self.now);
         if self.random.one_in(6) {
-            // The future is dropped, at whatever stage.
+            // The future is dropped, at any stage.
             let at = self.now + self.random.millis(0, 400);
             self.at(at, Happening::End(node, id));
         }
@@ -99,7 +99,7 @@ impl World {
         if let Some(caller) = callers.get_mut(&id)
             && let State::Inside(_) = caller.state
         {
-            // From here on it must be ready to meet readers.
+            // From here on readers may run beside this caller.
             caller.reads = true;
             let key = caller.key.clone();
             core.downgrade(id, self.now);
@@ -134,7 +134,7 @@ impl World {
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
                     && let State::Inside(_) = caller.state
                 {
-                    // The gate drops the body and the hold tells the engine.
+                    // The gate drops the body, and `PendingLock` tells the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
@@ -147,7 +147,7 @@ impl World {
                 self.failed(node, ticket, &error);
                 self.roll_back(node, ticket);
             }
-            Signal::Apart(ticket) => self.apart(node, ticket),
+            Signal::Apart(ticket) => self.told_individually(node, ticket),
             Signal::Shared(_) => self.outcome.downgraded += 1,
             Signal::Released { .. } | Signal::ShutDown(..) => {}
         }
@@ -158,13 +158,13 @@ impl World {
         let now = self.now;
         let length = match self.random.below(3) {
             0 => self.random.millis(0, 1_500),
-            // Short enough that calls follow each other within a lease.
+            // Short, so that calls follow each other within a lease.
             _ => self.random.millis(0, 40),
         };
         let token = self.nodes[node].core.token_of(ticket);
         let (Some(caller), Some(token)) = (self.nodes[node].callers.get_mut(&ticket), token) else {
             return self.violation(format!(
-                "core {node} granted {ticket:?}, which nobody asked for"
+                "core {node} granted {ticket:?}, which no caller asked for"
             ));
         };
         if caller.state != State::Waiting {
@@ -173,8 +173,8 @@ impl World {
         caller.state = State::Inside(deadline);
         caller.give_up_at = caller.max_hold.map(|limit| now + limit);
         let downgrades = !caller.reads && self.random.one_in(6);
-        // The lock may have been passed on by another call, under its token.
-        self.outcome.passed += usize::from(caller.token != token);
+        // After a hand-over the lock has the token of an earlier call.
+        self.outcome.handed_over += usize::from(caller.token != token);
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
         self.at(now + length, Happening::End(node, ticket));
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// No lease is to last longer than its call has said.
+    /// No lease may last longer than the `max_hold` of its call.
     fn check_max_hold(&mut self, node: usize, ticket: TicketId, deadline: Instant) {
         let caller = self.nodes[node].callers.get(&ticket);
         let limit = caller.and_then(|caller| caller.give_up_at);
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Each holder's fence is greater than those of all holders before it.
+    /// Each holder's fence must be greater than the fences of all earlier holders.
     fn check_fence(&mut self, node: usize, ticket: TicketId, fence: Option<Fence>) {
         let Some(caller) = self.nodes[node].callers.get(&ticket) else {
             return;

@@ -1,11 +1,11 @@
-//! Whether a core leaves a key free for other clients when it has used it for long.
+//! Checks that a core leaves a key free for other clients after long use.
 
 use super::world::{Caller, MAKE_WAY_AFTER, State, World};
 use crate::base::clock::Instant;
 use crate::engine::core::ticket::TicketId;
 use crate::store::PAUSE;
 
-/// How a core uses a key: for one call after the other.
+/// A core's use of a key, by one call after the other.
 #[derive(Debug)]
 pub(super) struct Use {
     since: Instant,
@@ -14,7 +14,7 @@ pub(super) struct Use {
 }
 
 impl World {
-    /// A call has ended that had its lock alone.
+    /// A call that held an exclusive lock has ended.
     pub(super) fn use_ends(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         if let Some(caller) = self.nodes[node].callers.get(&id)
@@ -24,14 +24,15 @@ impl World {
         }
     }
 
-    /// A call is granted its lock: not if those before it have had the key for so long that it was to be left free, and it was not.
+    /// A call is granted its lock. That is a violation if earlier calls used the key for so long
+    /// that the core had to leave it free, and did not.
     pub(super) fn check_use(&mut self, node: usize, id: TicketId) {
         let now = self.now;
         let Some(caller) = self.nodes[node].callers.get(&id) else {
             return;
         };
         let name = (node, caller.key.clone());
-        // What processes use after each other is the server's to count.
+        // The core counts only unbroken use by its own process; the server counts use by several.
         self.uses
             .retain(|(user, key), _| *user == node || *key != name.1);
         if caller.reads {
@@ -55,7 +56,7 @@ impl World {
         self.uses.insert(name, Use { since, ended: None });
     }
 
-    /// Whether a call of the core has waited for the key of `id` all the time since before then.
+    /// Whether a call of the core has waited for the key of `id` since before `since`.
     fn waited_since(&self, node: usize, id: TicketId, since: Instant) -> bool {
         let callers = &self.nodes[node].callers;
         let key = callers.get(&id).map(|caller| &caller.key);

@@ -14,24 +14,25 @@ impl World {
         let state = &mut self.nodes[node];
         if !state.connected {
             let failure = broken(false);
-            let (epoch, id) = (state.epoch, request.id);
+            let (generation, id) = (state.generation, request.id);
             state.open.insert(id, request);
-            return self.at(now, Happening::Answer(node, epoch, id, Err(failure)));
+            return self.at(now, Happening::Answer(node, generation, id, Err(failure)));
         }
         let at = (now + delay).max(state.to_server);
         state.to_server = at;
         state.open.insert(request.id, request.clone());
         if let Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } = request.op {
-            state.acquires.insert(request.id, state.epoch);
+            state.acquires.insert(request.id, state.generation);
         }
         let mut request = request;
         if let Op::Release { after, .. } | Op::Part { after, .. } = &mut request.op {
-            // `ordered` is decided when the request is sent: keep only what does not go before it.
-            let epoch = state.epoch;
-            after.retain(|open| state.acquires.get(open) != Some(&epoch));
+            // `ordered` is decided when the request is sent. Keep only the acquires that are not
+            // before it on the same connection.
+            let generation = state.generation;
+            after.retain(|open| state.acquires.get(open) != Some(&generation));
         }
-        let epoch = state.epoch;
-        self.at(at, Happening::Arrive(node, epoch, request));
+        let generation = state.generation;
+        self.at(at, Happening::Arrive(node, generation, request));
     }
 
     /// Mostly short, sometimes long.
@@ -43,21 +44,25 @@ impl World {
         }
     }
 
-    pub(super) fn arrive(&mut self, node: usize, epoch: u64, request: &Request) {
+    pub(super) fn arrive(&mut self, node: usize, generation: u64, request: &Request) {
         let reply = self.serve(node, &request.op);
         let delay = self.delay();
         let now = self.now;
         let state = &mut self.nodes[node];
-        if state.epoch != epoch {
-            // Carried out, and nobody hears of it.
+        if state.generation != generation {
+            // The server has carried the request out, and no core gets the answer.
             return;
         }
         let at = (now + delay).max(state.to_core);
         state.to_core = at;
-        self.at(at, Happening::Answer(node, epoch, request.id, Ok(reply)));
+        self.at(
+            at,
+            Happening::Answer(node, generation, request.id, Ok(reply)),
+        );
     }
 
-    /// Publishes to a process that listens; whether it does. A message can be lost all the same.
+    /// Publishes a message to a process. Returns whether the process listens; even then the message
+    /// can be lost.
     pub(super) fn publish(&mut self, node: usize, message: Message) -> bool {
         let delay = self.delay();
         let now = self.now;
@@ -69,8 +74,8 @@ impl World {
         if !lost {
             let at = (now + delay).max(state.to_core);
             state.to_core = at;
-            let epoch = state.epoch;
-            self.at(at, Happening::Told(node, epoch, message));
+            let generation = state.generation;
+            self.at(at, Happening::Told(node, generation, message));
         }
         true
     }
@@ -78,13 +83,13 @@ impl World {
     pub(super) fn answer(
         &mut self,
         node: usize,
-        epoch: u64,
+        generation: u64,
         op: OpId,
         result: Result<Reply, Failure>,
     ) {
         let now = self.now;
         let state = &mut self.nodes[node];
-        if epoch != state.epoch {
+        if generation != state.generation {
             return;
         }
         let Some(request) = state.open.remove(&op) else {
@@ -98,7 +103,7 @@ impl World {
         }
         state.acquires.remove(&op);
         state.core.reply(op, result, now);
-        self.turn(node);
+        self.drive(node);
         let inside = |caller: &Caller| {
             refused.contains(&caller.token) && matches!(caller.state, State::Inside(_))
         };
@@ -113,9 +118,9 @@ impl World {
         self.outcome.cuts += 1;
         let now = self.now;
         let state = &mut self.nodes[node];
-        state.epoch += 1;
+        state.generation += 1;
         state.connected = false;
-        // What is under way arrives all the same, and nothing orders it before what the next connection carries.
+        // Requests under way arrive all the same, in no order with those of the next connection.
         state.to_server = now;
         state.to_core = now;
         state.acquires.clear();

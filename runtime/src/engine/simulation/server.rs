@@ -14,7 +14,7 @@ impl World {
         match op {
             Op::Acquire { key, .. } => {
                 if self.live(key).is_none() {
-                    self.hand_on(key, Some(node));
+                    self.hand_over(key, Some(node));
                 }
                 self.serve_acquire(node, op)
             }
@@ -25,7 +25,7 @@ impl World {
             } => self.serve_all(node, keys, *ttl, function),
             Op::Join { key, .. } => {
                 if self.live(key).is_none() {
-                    self.hand_on(key, Some(node));
+                    self.hand_over(key, Some(node));
                 }
                 self.serve_join(node, op)
             }
@@ -64,7 +64,7 @@ impl World {
         if let (Some(entry), Some(keep)) = (held, keep) {
             entry.expires = now + on_server(keep);
             entry.holder = Holder::Kept;
-        } else if found && !self.hand_on(key, None) {
+        } else if found && !self.hand_over(key, None) {
             self.entries.remove(key);
         }
         found
@@ -103,7 +103,7 @@ impl World {
                 _ => {
                     let (left, holder) = (Some(entry.expires.since(now)), entry.node);
                     if *queue {
-                        self.line_up(node, key, holder);
+                        self.enqueue(node, key, holder);
                     }
                     let queued = *queue;
                     return Reply::Held { left, queued };
@@ -148,17 +148,17 @@ impl World {
         let (mut shares, mut expires) = (HashMap::new(), now + on_server(*ttl));
         if let Some(entry) = self.live(key) {
             match &mut entry.holder {
-                Holder::Shared(others)
-                    if others.contains_key(token) || first.is_none_or(|first| first == node) =>
+                Holder::Shared(present)
+                    if present.contains_key(token) || first.is_none_or(|first| first == node) =>
                 {
-                    shares = std::mem::take(others);
+                    shares = std::mem::take(present);
                     expires = expires.max(entry.expires);
                 }
                 Holder::Handed if entry.node == node => {}
                 _ => {
                     let (left, holder) = (Some(entry.expires.since(now)), entry.node);
                     if *queue {
-                        self.line_up(node, key, holder);
+                        self.enqueue(node, key, holder);
                     }
                     let (queued, first) = (*queue, first.filter(|first| *first != node));
                     self.invite(key, first);
@@ -187,10 +187,10 @@ impl World {
         }
     }
 
-    /// Tells a node that there may be room; one that does not hear loses its place.
+    /// Tells a node that the lock may have room. A node that does not listen loses its place.
     fn invite(&mut self, key: &FullKey, node: Option<usize>) {
         if let Some(node) = node
-            && !self.publish(node, Message::Turn(key.clone()))
+            && !self.publish(node, Message::Called(key.clone()))
         {
             self.serve_leave(node, key);
         }
@@ -237,7 +237,7 @@ impl World {
         let found = shares.remove(&token).is_some();
         if found && shares.is_empty() {
             self.entries.remove(key);
-            self.hand_on(key, None);
+            self.hand_over(key, None);
         } else if found {
             let first = self.first(key);
             self.invite(key, first);
@@ -245,7 +245,7 @@ impl World {
         found
     }
 
-    fn line_up(&mut self, node: usize, key: &FullKey, holder: usize) {
+    fn enqueue(&mut self, node: usize, key: &FullKey, holder: usize) {
         let now = self.now;
         let queue = self.queues.entry(key.clone()).or_default();
         if let Some((_, seen)) = queue.iter_mut().find(|(queued, _)| *queued == node) {
@@ -256,8 +256,9 @@ impl World {
         self.publish(holder, Message::Wanted(key.clone()));
     }
 
-    /// Hands a key that is free to the first that queues for it, unless that is the one who asks; whether there was one.
-    pub(super) fn hand_on(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
+    /// Hands a free key over to the first node in its queue, unless that node is the one that asks.
+    /// Returns whether the key was handed over.
+    pub(super) fn hand_over(&mut self, key: &FullKey, asks: Option<usize>) -> bool {
         let now = self.now;
         while let Some((node, seen)) = self.queues.get_mut(key).and_then(VecDeque::pop_front) {
             if FORGOTTEN < now.since(seen) {
@@ -266,7 +267,7 @@ impl World {
             if asks == Some(node) {
                 return false;
             }
-            if self.publish(node, Message::Turn(key.clone())) {
+            if self.publish(node, Message::Called(key.clone())) {
                 let entry = Entry {
                     holder: Holder::Handed,
                     node,
@@ -285,12 +286,13 @@ impl World {
         }
         let handed =
             |entry: &mut Entry| entry.node == node && matches!(entry.holder, Holder::Handed);
-        if self.live(key).is_some_and(handed) && !self.hand_on(key, None) {
+        if self.live(key).is_some_and(handed) && !self.hand_over(key, None) {
             self.entries.remove(key);
         }
     }
 
-    /// The server gives the key away: nobody else may still run inside it, now or later.
+    /// The server grants the key to `token`: no other body may still run inside the lock, now or
+    /// later.
     pub(super) fn check_free(&mut self, key: &FullKey, token: Token, to_reader: bool) {
         let now = self.now;
         let inside = |caller: &Caller| {

@@ -1,4 +1,4 @@
-//! The simulated world: processes, callers, a server, and what happens when.
+//! The simulated world: processes, callers, a server, and the schedule of events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
@@ -20,35 +20,36 @@ pub(super) const CORES: usize = 3;
 pub(super) const KEYS: u64 = 2;
 pub(super) const CALLS: u64 = 40;
 pub(super) const START: Instant = Instant::from_nanos(1_000_000_000);
-/// The server's clock runs fast against ours, by a little less than leases allow for.
+/// The server's clock runs faster than the processes' clock, by a little less than leases allow
+/// for.
 pub(super) const SERVER_TTL_PER_MILLE: u32 = 991;
 pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const MAKE_WAY_AFTER: Duration = Duration::from_millis(150);
 
-/// What a run found.
+/// The violations and counts of a run.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) violations: Vec<String>,
     pub(super) granted: usize,
-    /// Grants to a reader beside another.
+    /// Grants to a reader beside another reader.
     pub(super) shared: usize,
     /// Locks that became shares.
     pub(super) downgraded: usize,
-    /// Locks that were passed on without asking the server.
-    pub(super) passed: usize,
+    /// Locks that were handed over without asking the server.
+    pub(super) handed_over: usize,
     /// Grants after a pause for other clients.
     pub(super) ways: usize,
     /// Calls that got all of their locks at once.
-    pub(super) together: usize,
-    /// Locks that were to be had only one by one.
-    pub(super) apart: usize,
+    pub(super) all_at_once: usize,
+    /// Locks of calls that were told to ask individually.
+    pub(super) individually: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
     pub(super) cuts: usize,
     pub(super) pauses: usize,
 }
 
-/// What happens next.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Happening {
     /// A caller comes to a core.
@@ -61,7 +62,7 @@ pub(super) enum Happening {
     Arrive(usize, u64, Request),
     /// An answer arrives at a core.
     Answer(usize, u64, OpId, Result<Reply, Failure>),
-    /// A message of the server's arrives at a core.
+    /// A message of the server arrives at a core.
     Told(usize, u64, Message),
     /// A core's connection breaks.
     Cut(usize),
@@ -70,14 +71,14 @@ pub(super) enum Happening {
     Tick(usize),
     /// An operator deletes a key that is held.
     Steal(u64),
-    /// A core stands still until then.
+    /// A core is suspended until this time.
     Pause(usize, Instant),
 }
 
-/// What the server says unasked.
+/// A message that the server sends unasked.
 #[derive(Debug, Clone)]
 pub(super) enum Message {
-    Turn(FullKey),
+    Called(FullKey),
     Wanted(FullKey),
 }
 
@@ -93,11 +94,11 @@ pub(super) enum Holder {
         fence: Fence,
         reserved_fences: u32,
     },
-    /// Handed to the node, which has not confirmed.
+    /// Handed over to the node, which has not confirmed.
     Handed,
-    /// Left by a release that was to keep it.
+    /// Kept by a release with a time to keep the key.
     Kept,
-    /// Who reads, and until when.
+    /// The readers' tokens, and until when each share lasts.
     Shared(HashMap<Token, Instant>),
 }
 
@@ -109,7 +110,7 @@ impl Entry {
         }
     }
 
-    /// Whether the server keeps something for `token`.
+    /// Whether `token` has the key or a share of it.
     pub(super) fn is_of(&self, token: Token, now: Instant) -> bool {
         match &self.holder {
             Holder::Token { token: held, .. } => *held == token && now < self.expires,
@@ -119,7 +120,7 @@ impl Entry {
     }
 }
 
-/// A caller, as its slot shows it.
+/// A caller, with the state that its lease cell would show.
 pub(super) struct Caller {
     pub(super) key: FullKey,
     pub(super) token: Token,
@@ -127,10 +128,10 @@ pub(super) struct Caller {
     pub(super) ttl: Duration,
     pub(super) reads: bool,
     pub(super) arrived: Instant,
-    /// The tickets of the same call, this one included; empty where it is the only one.
+    /// The tickets of the same call, this one included; empty if the call has only one lock.
     pub(super) mates: Vec<TicketId>,
-    /// When it must have given the lock up, however often that was renewed; from the grant on.
     pub(super) max_hold: Option<Duration>,
+    /// When `max_hold` ends the lock, whatever was renewed; set at the grant.
     pub(super) give_up_at: Option<Instant>,
     pub(super) state: State,
 }
@@ -138,20 +139,20 @@ pub(super) struct Caller {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
-    /// The body runs, and is polled before this.
+    /// The body runs, and is polled until this time.
     Inside(Instant),
     Over(Instant),
 }
 
 pub(super) struct Node {
     pub(super) core: Core,
-    pub(super) epoch: u64,
+    pub(super) generation: u64,
     pub(super) connected: bool,
     /// Requests under way on the connection.
     pub(super) open: BTreeMap<OpId, Request>,
-    /// Acquires under way on any connection that still lives.
+    /// Acquires under way on the present connection, with its generation.
     pub(super) acquires: HashMap<OpId, u64>,
-    /// When the last packet in each direction arrives: a connection keeps the order.
+    /// When the last message in each direction arrives: a connection keeps the order.
     pub(super) to_server: Instant,
     pub(super) to_core: Instant,
     pub(super) paused_until: Instant,
@@ -176,7 +177,8 @@ pub(super) struct World {
     pub(super) granted: KeyMap<Fence>,
     /// Since when each node has used a key without a break.
     pub(super) uses: HashMap<(usize, FullKey), Use>,
-    /// Tokens whose keys an operator deleted: no lock service keeps two holders apart then.
+    /// The tokens of keys that an operator deleted: after that no lock service can exclude a second
+    /// holder.
     pub(super) stolen: HashSet<Token>,
     pub(super) outcome: Outcome,
 }
@@ -189,7 +191,7 @@ impl World {
         };
         let node = |number: usize| Node {
             core: Core::new(limits, seed ^ number as u64).with_bug(bug),
-            epoch: 1,
+            generation: 1,
             connected: true,
             open: BTreeMap::new(),
             acquires: HashMap::new(),
@@ -223,7 +225,7 @@ impl World {
     pub(super) fn plan(&mut self) {
         let mut at = START;
         for _ in 0..CALLS {
-            // One by one, or in a rush.
+            // The next call comes after a pause, or in a rush.
             let longest = if self.random.one_in(3) { 200 } else { 10 };
             at = at + self.random.millis(0, longest);
             let node = self.any_node();
@@ -276,7 +278,9 @@ impl World {
 
     pub(super) fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrive(node, epoch, request) => return self.arrive(node, epoch, &request),
+            Happening::Arrive(node, generation, request) => {
+                return self.arrive(node, generation, &request);
+            }
             Happening::Steal(key) => {
                 if let Some(entry) = self.entries.remove(&format!("key{key}").into()) {
                     self.stolen.extend(entry.token());
@@ -307,7 +311,7 @@ impl World {
             | Happening::Arrive(node, ..) => *node,
             Happening::Steal(_) => return,
         };
-        // A process that stands still sees everything later.
+        // A suspended process sees every event later.
         let resumes = self.nodes[node].paused_until;
         if self.now < resumes {
             return self.at(resumes, happening);
@@ -316,8 +320,10 @@ impl World {
             Happening::Call(node) => self.call(node),
             Happening::End(node, id) => self.end(node, id),
             Happening::Downgrade(node, id) => self.downgrade(node, id),
-            Happening::Answer(node, epoch, op, result) => self.answer(node, epoch, op, result),
-            Happening::Told(node, epoch, message) => self.tell(node, epoch, &message),
+            Happening::Answer(node, generation, op, result) => {
+                self.answer(node, generation, op, result)
+            }
+            Happening::Told(node, generation, message) => self.tell(node, generation, &message),
             Happening::Cut(node) => self.cut(node),
             Happening::Connected(node) => {
                 self.nodes[node].connected = true;
@@ -326,22 +332,22 @@ impl World {
             Happening::Tick(node) => self.nodes[node].next_tick = None,
             Happening::Arrive(..) | Happening::Pause(..) | Happening::Steal(_) => {}
         }
-        self.turn(node);
+        self.drive(node);
     }
 
-    fn tell(&mut self, node: usize, epoch: u64, message: &Message) {
+    fn tell(&mut self, node: usize, generation: u64, message: &Message) {
         let state = &mut self.nodes[node];
-        if state.epoch != epoch {
+        if state.generation != generation {
             return;
         }
         match message {
-            Message::Turn(key) => state.core.called(key, self.now),
+            Message::Called(key) => state.core.called(key, self.now),
             Message::Wanted(key) => state.core.key_wanted(key, self.now),
         }
     }
 
-    /// What a driver does after each event.
-    pub(super) fn turn(&mut self, node: usize) {
+    /// Does what the driver does after each event.
+    pub(super) fn drive(&mut self, node: usize) {
         let now = self.now;
         let core = &mut self.nodes[node].core;
         core.tick(now);
@@ -354,7 +360,7 @@ impl World {
             self.told(node, signal);
         }
         if let Some(id) = self.nodes[node].core.unwatched() {
-            self.violation(format!("nobody looks after the lease of {id:?}"));
+            self.violation(format!("the lease of {id:?} has no timer"));
         }
         let due = self.nodes[node].core.next_due();
         if let Some(due) = due
@@ -382,8 +388,8 @@ impl World {
         }
     }
 
-    /// A core does not forget a key that it may have left on the server before the key's ttl has passed, not even one
-    /// that is set by a request which was under way for long.
+    /// A core must not forget a key that it may have left on the server before the key's ttl is
+    /// over. That holds also for a key set by a request that was under way for long.
     pub(super) fn check_orphans(&mut self) {
         let now = self.now;
         let mut found = Vec::new();

@@ -9,21 +9,21 @@ use crate::store::redis::wire::server::Server;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;
 
-/// Some nodes of a cluster; the others are found through them. Shows without credentials.
+/// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// How all nodes are spoken to.
+    /// A node with the credentials and the TLS of all nodes.
     pub(super) like: Server,
     pub(super) seeds: Vec<Server>,
     pub(crate) replicas: Option<Replicas>,
 }
 
 impl Address {
-    /// No error text contains the URL, because it may hold a password.
+    /// Reads `url`. No error text contains the URL, because it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let (base, mut query) = url_options::split(url);
-        let replicas = query.take("replicas").map(str::parse).transpose()?;
-        query.finish(&["replicas"], &[])?;
+        let (base, mut options) = url_options::split(url);
+        let replicas = options.take("replicas").map(str::parse).transpose()?;
+        options.finish(&["replicas"], &[])?;
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
         let scheme = scheme.trim_end_matches("-cluster");
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -38,7 +38,7 @@ impl Address {
         };
         let seed = |host: &str| {
             let node = format!("{scheme}://{credentials}{host}/");
-            let parsed = Server::parse(&node, &query).map_err(|_| misread());
+            let parsed = Server::parse(&node, &options).map_err(|_| misread());
             parsed.and_then(|seed| {
                 if host.is_empty() {
                     Err(misread())

@@ -1,4 +1,4 @@
-//! Looks for what is wrong with a cluster, or with one of its masters.
+//! Checks a cluster and each of its masters.
 
 use futures_util::future::join_all;
 
@@ -37,7 +37,7 @@ pub(super) fn whole(topology: &Topology) -> Vec<Finding> {
     findings
 }
 
-/// All that is found, over connections of its own.
+/// Checks the cluster and each master, over connections of its own.
 pub(super) async fn check(address: Address, options: &Options) -> Result<CheckReport, LockError> {
     let store = address.to_string();
     let topology = Topology::newest(address.seeds.clone(), options.io_timeout).await;
@@ -48,19 +48,19 @@ pub(super) async fn check(address: Address, options: &Options) -> Result<CheckRe
         names: KeyNames::of(options),
         options: options.clone(),
     };
-    let seats = topology.seats();
-    let looking = seats
+    let masters = topology.one_slot_each();
+    let looking = masters
         .iter()
         .map(|(endpoint, slot)| look(&access, endpoint, *slot));
     findings.extend(join_all(looking).await.into_iter().flatten());
     Ok(CheckReport::new(store, findings))
 }
 
-/// What is found on one master.
+/// What is wrong with one master.
 async fn look(access: &Access, endpoint: &Endpoint, slot: u16) -> Vec<Finding> {
-    let (origin, names, options) = access.seat(endpoint, slot);
-    let name = origin.to_string();
-    match RedisStore::check_as(origin, names, &options).await {
+    let (master, names, options) = access.master(endpoint, slot);
+    let name = master.to_string();
+    match RedisStore::check_as(master, names, &options).await {
         Ok(report) => {
             let findings = report.findings.into_iter();
             findings.map(|found| found.at(&name)).collect()

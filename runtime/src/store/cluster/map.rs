@@ -2,10 +2,10 @@
 
 use crate::store::redis::commands::hash_slot::SLOTS;
 
-/// The number of a node among all that were ever seen.
+/// The number of a node among all nodes that this store has ever seen.
 pub(super) type NodeId = usize;
 
-/// The owner of each slot, as far as is known.
+/// The owner of each slot, where the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Map(Vec<Option<NodeId>>);
 

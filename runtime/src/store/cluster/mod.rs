@@ -1,8 +1,14 @@
 //! Locks on Redis Cluster.
 //!
-//! Each master is a [`RedisStore`](super::redis::RedisStore) of its own. [`router`] decides, without I/O, which of them is asked, and follows
-//! what they say of slots that are elsewhere; [`map`] says who has which slot, [`topology`] asks the cluster for it, [`nodes`] are the
-//! connections. [`store`] carries it out, [`address`] reads the URL, [`checkup`] looks for what is wrong.
+//! Each master is a [`RedisStore`](super::redis::store::RedisStore) of its own.
+//!
+//! - [`address`] reads the URL.
+//! - [`topology`] asks the nodes which master has which slot; [`map`] is the result.
+//! - [`router`] decides, without I/O, which node gets a request. It follows the nodes' redirects.
+//! - [`split_renewals`] divides a batch of renewals by slot, and joins the answers.
+//! - [`nodes`] holds the connections to the nodes.
+//! - [`store`] carries out what the router decides.
+//! - [`check`] looks for what is wrong with the cluster.
 
 pub(crate) mod address;
 mod check;

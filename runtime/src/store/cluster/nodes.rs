@@ -1,4 +1,4 @@
-//! The nodes that are in use or were lately, and the connections to them.
+//! The nodes that are in use or were used lately, and the connections to them.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,14 +19,15 @@ use crate::store::redis::wire::server::Server;
 use crate::store::redis::wire::socket::Told;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
-/// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.
+/// After how long without use a node without slots is forgotten. A node that a slot migrates to is
+/// used now and then, so it is kept.
 const UNUSED: Duration = Duration::from_secs(60);
 
 struct Node {
     endpoint: Endpoint,
     store: Option<RedisStore>,
     outbox: Vec<(Request, RequestFlags)>,
-    /// So many requests have not been answered.
+    /// How many requests the node has not answered.
     unanswered: usize,
     last_used: Instant,
 }
@@ -38,15 +39,15 @@ impl Node {
 
     fn open(&mut self, access: &Access) {
         if self.store.is_none() {
-            let (origin, names, options) = access.seat(&self.endpoint, 0);
-            self.store = Some(RedisStore::later(origin, names, &options));
+            let (master, names, options) = access.master(&self.endpoint, 0);
+            self.store = Some(RedisStore::later(master, names, &options));
         }
     }
 }
 
 /// How nodes are reached and spoken to.
 pub(super) struct Access {
-    /// A node like all others: credentials, and whether with TLS.
+    /// A node with the credentials and the TLS of all nodes.
     pub(super) like: Server,
     pub(super) names: KeyNames,
     pub(super) options: Options,
@@ -58,26 +59,26 @@ impl Access {
         self.like.elsewhere(endpoint)
     }
 
-    /// What is needed to connect to `endpoint` as a node that has `slot`.
-    pub(super) fn seat(
+    /// What connects to `endpoint` as to the master that has `slot`.
+    pub(super) fn master(
         &self,
         endpoint: &Endpoint,
         slot: u16,
     ) -> (MasterAddress, KeyNames, Options) {
-        // `all` means each master's own replicas.
+        // `replicas = all` means the replicas of this master, so each master counts its own.
         let options = Options {
             replicas_seen: Arc::default(),
             ..self.options.clone()
         };
-        let origin = self.server(endpoint).into();
-        (origin, self.names.on_node(slot), options)
+        let master = self.server(endpoint).into();
+        (master, self.names.on_node(slot), options)
     }
 }
 
-/// All nodes.
+/// All known nodes.
 pub(super) struct Nodes {
     known: BTreeMap<NodeId, Node>,
-    /// No number is used again: an old one must not name another node.
+    /// No number is used again, so that an old number never names another node.
     next_id: NodeId,
     access: Access,
     told: Told,
@@ -97,10 +98,12 @@ impl Nodes {
         &self.access
     }
 
-    /// The node at `endpoint`.
+    /// The node at `endpoint`, which is added if it is not known.
     pub(super) fn find(&mut self, endpoint: &Endpoint) -> NodeId {
-        let mut known = self.known.iter();
-        if let Some((id, _)) = known.find(|(_, node)| node.endpoint == *endpoint) {
+        let mut known = self.known.iter_mut();
+        if let Some((id, node)) = known.find(|(_, node)| node.endpoint == *endpoint) {
+            // A request for it is about to come: `follow` must not drop it before.
+            node.last_used = Instant::now();
             return *id;
         }
         let id = self.next_id;
@@ -123,7 +126,7 @@ impl Nodes {
         }
     }
 
-    /// What a node meant when it sent a request elsewhere.
+    /// Where a node has redirected the request `id` to, if it has.
     pub(super) fn hint(&mut self, node: NodeId, id: OpId) -> Option<Hint> {
         let node = self.known.get_mut(&node)?;
         let Redirect { slot, mut to, once } = node.store.as_mut()?.take_redirect(id)?;
@@ -134,7 +137,8 @@ impl Nodes {
         Some(Hint { slot, node, once })
     }
 
-    /// Connects to the nodes that have slots and forgets those that have none and nothing to answer.
+    /// Connects to the nodes that have slots. Forgets the nodes that have no slot, are unused, and
+    /// have answered all requests.
     pub(super) fn follow(&mut self, map: &Map) {
         self.known
             .retain(|id, node| map.names(*id) || !node.is_unused());
@@ -145,17 +149,18 @@ impl Nodes {
         }
     }
 
-    /// Hands requests to the connections, those for one node together.
+    /// Gives the requests to the connections, all requests for one node at once.
     pub(super) fn send(&mut self, requests: Vec<Directed>) {
         for directed in requests {
-            // Those that the map names, or a node has just named, are never forgotten.
+            // `follow` keeps the nodes that the map names and the nodes in use, so none should be
+            // missing.
             let Some(node) = self.known.get_mut(&directed.node) else {
                 continue;
             };
             node.open(&self.access);
             node.unanswered += 1;
             node.last_used = Instant::now();
-            node.outbox.push((directed.request, directed.manner));
+            node.outbox.push((directed.request, directed.flags));
         }
         for node in self.known.values_mut() {
             if let Some(store) = node.store.as_mut().filter(|_| !node.outbox.is_empty()) {
@@ -164,7 +169,7 @@ impl Nodes {
         }
     }
 
-    /// The removal of these acquires was carried out by one of the nodes.
+    /// Tells all connections that one of the nodes has removed what these acquires may have set.
     pub(super) fn settle(&mut self, acquires: &[OpId]) {
         if acquires.is_empty() {
             return;
@@ -178,7 +183,7 @@ impl Nodes {
         }
     }
 
-    /// The next thing that a node says.
+    /// The next event of any node.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<(NodeId, StoreEvent)> {
         for (id, node) in &mut self.known {
             let Some(store) = &mut node.store else {
@@ -199,7 +204,7 @@ impl Nodes {
         self.told.news(stores.flat_map(RedisStore::wires))
     }
 
-    /// Whether a node that has slots is away, as far as is known.
+    /// Whether the connection to a node that has slots is down.
     pub(super) fn misses(&self, map: &Map) -> bool {
         let mut away = self.known.iter().filter(|(_, node)| {
             let store = node.store.as_ref();
@@ -208,7 +213,7 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
-    /// The nodes that can be asked about the cluster.
+    /// The nodes with a connection, which can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known
             .values()
@@ -225,9 +230,9 @@ mod tests {
     use crate::store::redis::url_options;
 
     fn nodes() -> Nodes {
-        let (base, query) = url_options::split("redis://127.0.0.1:1");
+        let (base, options) = url_options::split("redis://127.0.0.1:1");
         Nodes::new(Access {
-            like: Server::parse(base, &query).expect("a URL"),
+            like: Server::parse(base, &options).expect("a URL"),
             names: KeyNames::new("lock"),
             options: Options::new(Duration::from_millis(100)),
         })
@@ -262,5 +267,19 @@ mod tests {
             back != stays && back != leaves,
             "numbers are not used again"
         );
+    }
+
+    /// Fails if a node that a redirection names after a long time is forgotten before the request
+    /// that was redirected leaves for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_named_again_is_kept() {
+        let mut nodes = nodes();
+        let (stays, named) = (nodes.find(&at(1)), nodes.find(&at(2)));
+        let mut map = Map::new();
+        map.set(0, stays);
+        advance(UNUSED * 2).await;
+        assert_eq!(nodes.find(&at(2)), named);
+        nodes.follow(&map);
+        assert_eq!(nodes.known.len(), 2);
     }
 }

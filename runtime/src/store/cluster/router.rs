@@ -1,76 +1,80 @@
-//! The pure core: requests, answers of nodes and the time go in, requests to nodes and answers come out.
+//! The pure core. Requests, the nodes' answers and the time go in; requests to nodes and answers to
+//! the engine come out.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
-use super::split_renewals::{Part, Wholes};
+use super::split_renewals::{Fragment, SplitRenewals};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::redis::commands::{hash_slot, reply};
+use crate::store::redis::commands::{failure, hash_slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
-/// So often a request is sent on without a pause. Where nodes disagree for longer, it fails and is tried again later.
+/// How often a request is redirected without a pause. If the nodes disagree for longer, the request
+/// fails, and the engine tries again later.
 const MOST_HOPS: u32 = 5;
 
-/// A request as it goes to a node.
+/// A request and the node that it goes to.
 #[derive(Debug)]
 pub(super) struct Directed {
     pub(super) node: NodeId,
     pub(super) request: Request,
-    pub(super) manner: RequestFlags,
+    pub(super) flags: RequestFlags,
 }
 
-/// A node's hint where a slot is.
+/// A node's redirect: where a slot is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hint {
     pub(super) slot: u16,
     pub(super) node: NodeId,
-    /// For this request only.
+    /// Whether it counts for this request only.
     pub(super) once: bool,
 }
 
 /// A request under way.
-struct Errand {
+struct Routed {
     request: Request,
     slot: u16,
-    manner: RequestFlags,
+    flags: RequestFlags,
     hops: u32,
-    /// Its removal was sent, so it must not be sent again behind that.
+    /// Whether the removal of this acquire was sent. Then the acquire must not be sent again,
+    /// because it would go behind its removal.
     given_up: bool,
-    part: Option<Part>,
+    fragment: Option<Fragment>,
 }
 
-impl Errand {
-    fn new(request: Request, slot: u16, part: Option<Part>) -> Self {
+impl Routed {
+    fn new(request: Request, slot: u16, fragment: Option<Fragment>) -> Self {
         Self {
             request,
             slot,
-            manner: RequestFlags::default(),
+            flags: RequestFlags::default(),
             hops: 0,
             given_up: false,
-            part,
+            fragment,
         }
     }
 }
 
-/// Which node is asked for what.
+/// Decides which node gets which request.
 pub(super) struct Router {
     map: Map,
-    errands: HashMap<OpId, Errand>,
-    wholes: Wholes,
+    in_flight: HashMap<OpId, Routed>,
+    split: SplitRenewals,
     outbox: Vec<Directed>,
     events: VecDeque<StoreEvent>,
-    /// Acquires whose removal was carried out.
+    /// Acquires that a node has removed.
     settled: Vec<OpId>,
-    /// Parts have ids of our own, counted down from the end, where the engine's never come.
-    next_own: u64,
-    /// Whether an answer says that the map is not what it was.
+    /// The last id that was given to a fragment. Fragments have ids of their own, counted down from
+    /// the highest number, which the engine's ids never reach.
+    last_own_id: u64,
+    /// Whether an answer has shown that the map may be out of date.
     stale: bool,
-    /// Whether somebody was told to try again later.
+    /// Whether the engine was told to try a request again later.
     troubled: bool,
 }
 
@@ -78,12 +82,12 @@ impl Router {
     pub(super) fn new() -> Self {
         Self {
             map: Map::new(),
-            errands: HashMap::new(),
-            wholes: Wholes::default(),
+            in_flight: HashMap::new(),
+            split: SplitRenewals::default(),
             outbox: Vec::new(),
             events: VecDeque::new(),
             settled: Vec::new(),
-            next_own: u64::MAX,
+            last_own_id: u64::MAX,
             stale: false,
             troubled: false,
         }
@@ -96,13 +100,13 @@ impl Router {
     /// A new map was read.
     pub(super) fn learn(&mut self, map: Map) {
         if map != self.map && mem::take(&mut self.troubled) {
-            // What waits for the old owner of a slot need not wait longer.
+            // Requests that wait for the old owner of a slot can go to the new one at once.
             self.events.push_back(StoreEvent::Connected);
         }
         self.map = map;
     }
 
-    /// Whether the map should be read again, which is said once.
+    /// Whether the map should be read again. True once for each reason.
     pub(super) fn take_stale(&mut self) -> bool {
         mem::take(&mut self.stale)
     }
@@ -111,7 +115,7 @@ impl Router {
         mem::take(&mut self.outbox)
     }
 
-    /// The acquires whose removal was carried out, by whichever node.
+    /// The acquires that any node has removed since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<OpId> {
         mem::take(&mut self.settled)
     }
@@ -120,7 +124,7 @@ impl Router {
         self.events.pop_front()
     }
 
-    /// A request of the engine.
+    /// Takes a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let key = match &request.op {
             Op::Renew(renewals) | Op::Stay(renewals) => {
@@ -134,64 +138,68 @@ impl Router {
                 key
             }
             Op::AcquireAll { keys, .. } => {
-                let Some(key) = together(keys) else {
-                    let apart = StoreEvent::Reply(request.id, Ok(Reply::Apart));
-                    return self.events.push_back(apart);
+                let Some(key) = any_key_if_one_slot(keys) else {
+                    let answer = StoreEvent::Reply(request.id, Ok(Reply::Apart));
+                    return self.events.push_back(answer);
                 };
                 key
             }
             Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Leave { key } => key,
         };
         let slot = hash_slot::of(key);
-        self.start(Errand::new(request, slot, None));
+        self.start(Routed::new(request, slot, None));
     }
 
-    /// A script may touch one slot only, so each slot gets its own.
+    /// Splits renewals by slot, because a script may touch the keys of one slot only.
     fn renew(&mut self, request: Request, renewals: &[Renewal], now: Instant) {
         let mut by_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-        for (place, renewal) in renewals.iter().enumerate() {
-            let places = by_slot.entry(hash_slot::of(&renewal.key)).or_default();
-            places.push(place);
+        for (index, renewal) in renewals.iter().enumerate() {
+            let indexes = by_slot.entry(hash_slot::of(&renewal.key)).or_default();
+            indexes.push(index);
         }
         if let Some((slot, _)) = by_slot.first_key_value().filter(|_| by_slot.len() == 1) {
-            return self.start(Errand::new(request, *slot, None));
+            return self.start(Routed::new(request, *slot, None));
         }
         let Request { id, op, patience } = request;
-        self.wholes
+        self.split
             .begin(id, renewals.len(), by_slot.len(), now + patience);
-        for (slot, places) in by_slot {
-            let own = places.iter().map(|place| renewals[*place].clone());
-            let own = self.part_of(&op, own.collect(), patience);
-            self.start(Errand::new(own, slot, Some(Part { whole: id, places })));
+        for (slot, indexes) in by_slot {
+            let own = indexes.iter().map(|index| renewals[*index].clone());
+            let own = self.fragment_of(&op, own.collect(), patience);
+            self.start(Routed::new(
+                own,
+                slot,
+                Some(Fragment { batch: id, indexes }),
+            ));
         }
     }
 
-    fn start(&mut self, errand: Errand) {
-        if let Some(node) = self.map.owner(errand.slot) {
-            self.send(node, errand);
+    fn start(&mut self, routed: Routed) {
+        if let Some(node) = self.map.owner(routed.slot) {
+            self.send(node, routed);
         } else {
-            self.finish(&errand, Err(nobody(errand.slot)));
+            self.finish(&routed, Err(no_owner(routed.slot)));
         }
     }
 
-    fn send(&mut self, node: NodeId, errand: Errand) {
-        let id = errand.request.id;
+    fn send(&mut self, node: NodeId, routed: Routed) {
+        let id = routed.request.id;
         self.outbox.push(Directed {
             node,
-            request: errand.request.clone(),
-            manner: errand.manner,
+            request: routed.request.clone(),
+            flags: routed.flags,
         });
-        self.errands.insert(id, errand);
+        self.in_flight.insert(id, routed);
     }
 
-    /// An acquire whose removal follows is not sent on any more.
+    /// Marks an acquire that a removal follows. The router redirects it no more.
     fn give_up(&mut self, acquire: OpId) {
-        if let Some(errand) = self.errands.get_mut(&acquire) {
-            errand.given_up = true;
+        if let Some(routed) = self.in_flight.get_mut(&acquire) {
+            routed.given_up = true;
         }
     }
 
-    /// What a node answered, and where it says that the slot is.
+    /// Takes a node's answer, with the redirect that came with it.
     pub(super) fn answer(
         &mut self,
         id: OpId,
@@ -203,93 +211,94 @@ impl Router {
             self.map.set(slot, node);
             self.stale = true;
         }
-        let Some(mut errand) = self.errands.remove(&id) else {
+        let Some(mut routed) = self.in_flight.remove(&id) else {
             return;
         };
         let Err(failure) = &result else {
-            return self.finish(&errand, result);
+            return self.finish(&routed, result);
         };
-        if errand.hops >= MOST_HOPS || errand.given_up {
-            return self.finish(&errand, result);
+        if routed.hops >= MOST_HOPS || routed.given_up {
+            return self.finish(&routed, result);
         }
-        errand.hops += 1;
-        let owner = self.map.owner(errand.slot);
-        match (hint, failure.code(), &errand.request.op) {
+        routed.hops += 1;
+        let owner = self.map.owner(routed.slot);
+        match (hint, failure.code(), &routed.request.op) {
             (Some(hint), ..) => {
-                errand.manner.asking = hint.once;
-                self.send(hint.node, errand);
+                routed.flags.asking = hint.once;
+                self.send(hint.node, routed);
             }
-            // On a slot's way some of its keys are here and some there. A lease cannot wait for the end of it.
+            // While a slot migrates, some of its keys are on the old node and some on the new one.
+            // A lease cannot wait until the migration ends.
             (None, "TRYAGAIN", Op::Renew(all) | Op::Stay(all)) if all.len() > 1 => {
-                self.take_apart(errand, now);
+                self.renew_individually(routed, now);
             }
-            (None, "TRYAGAIN", Op::Stay(_)) if !errand.manner.without_queue && owner.is_some() => {
-                errand.manner = RequestFlags {
+            (None, "TRYAGAIN", Op::Stay(_)) if !routed.flags.without_queue && owner.is_some() => {
+                routed.flags = RequestFlags {
                     without_queue: true,
                     asking: false,
                     ..RequestFlags::default()
                 };
-                self.start(errand);
+                self.start(routed);
             }
-            _ => self.finish(&errand, result),
+            _ => self.finish(&routed, result),
         }
     }
 
-    /// Sends renewals of one slot again, one by one.
-    fn take_apart(&mut self, errand: Errand, now: Instant) {
-        let Request { id, op, patience } = errand.request;
+    /// Sends renewals of one slot again, each key individually.
+    fn renew_individually(&mut self, routed: Routed, now: Instant) {
+        let Request { id, op, patience } = routed.request;
         let (Op::Renew(renewals) | Op::Stay(renewals)) = &op else {
             return;
         };
-        let part = errand.part.unwrap_or_else(|| {
-            self.wholes.begin(id, renewals.len(), 1, now + patience);
-            Part {
-                whole: id,
-                places: (0..renewals.len()).collect(),
+        let fragment = routed.fragment.unwrap_or_else(|| {
+            self.split.begin(id, renewals.len(), 1, now + patience);
+            Fragment {
+                batch: id,
+                indexes: (0..renewals.len()).collect(),
             }
         });
-        self.wholes.split(&part);
-        for (renewal, place) in renewals.iter().zip(&part.places) {
-            let part = Part {
-                whole: part.whole,
-                places: vec![*place],
+        self.split.split(&fragment);
+        for (renewal, index) in renewals.iter().zip(&fragment.indexes) {
+            let fragment = Fragment {
+                batch: fragment.batch,
+                indexes: vec![*index],
             };
-            let own = self.part_of(&op, vec![renewal.clone()], patience);
-            self.start(Errand {
-                hops: errand.hops,
-                ..Errand::new(own, errand.slot, Some(part))
+            let own = self.fragment_of(&op, vec![renewal.clone()], patience);
+            self.start(Routed {
+                hops: routed.hops,
+                ..Routed::new(own, routed.slot, Some(fragment))
             });
         }
     }
 
-    fn part_of(&mut self, op: &Op, renewals: Vec<Renewal>, patience: Duration) -> Request {
-        self.next_own -= 1;
+    fn fragment_of(&mut self, op: &Op, renewals: Vec<Renewal>, patience: Duration) -> Request {
+        self.last_own_id -= 1;
         let op = match op {
             Op::Stay(_) => Op::Stay(renewals),
             _ => Op::Renew(renewals),
         };
         Request {
-            id: OpId(self.next_own),
+            id: OpId(self.last_own_id),
             op,
             patience,
         }
     }
 
-    fn finish(&mut self, errand: &Errand, result: Result<Reply, Failure>) {
+    fn finish(&mut self, routed: &Routed, result: Result<Reply, Failure>) {
         if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) =
-            (&errand.request.op, &result)
+            (&routed.request.op, &result)
         {
             self.settled.extend(after);
         }
         let result = result.map_err(|failure| self.trouble(failure));
-        let id = errand.request.id;
-        let answer = match &errand.part {
+        let id = routed.request.id;
+        let answer = match &routed.fragment {
             None => Some((id, result)),
-            Some(part) => {
-                let whole = part.whole;
-                self.wholes
-                    .answered(part, result)
-                    .map(|answer| (whole, answer))
+            Some(fragment) => {
+                let batch = fragment.batch;
+                self.split
+                    .answered(fragment, result)
+                    .map(|answer| (batch, answer))
             }
         };
         if let Some((id, result)) = answer {
@@ -297,16 +306,16 @@ impl Router {
         }
     }
 
-    /// A failure as the engine is to see it.
+    /// Notes what a failure says of the map. Returns the failure that the engine is to see.
     fn trouble(&mut self, failure: Failure) -> Failure {
         self.troubled |= failure.retry != Retry::Never;
         match failure.code() {
             "MOVED" | "ASK" => {
                 self.stale = true;
                 self.troubled = true;
-                sent_around(&failure)
+                redirected_too_often(&failure)
             }
-            // The node may not be the master any more, or not be there.
+            // The node may be down, or may not be the master any more.
             "io" | "timeout" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY" | "LOADING" => {
                 self.stale = true;
                 failure
@@ -315,26 +324,27 @@ impl Router {
         }
     }
 
-    /// Answers what cannot wait longer.
+    /// Answers the split renewals that are due.
     pub(super) fn tick(&mut self, now: Instant) {
-        for (id, answer) in self.wholes.overdue(now) {
+        for (id, answer) in self.split.overdue(now) {
             self.events.push_back(StoreEvent::Reply(id, answer));
         }
     }
 
     /// When to tick next.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.wholes.next_due()
+        self.split.next_due()
     }
 
-    /// A node said something about a key unasked. All nodes pass messages on to each other, so each comes once from every node; that of
-    /// the one that has the key counts.
+    /// Takes an event that is no reply. All nodes forward published messages to each other, so each
+    /// message comes once from every node. Only the message from the key's owner counts.
     pub(super) fn heard(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) => {
                 self.map.owner(hash_slot::of(key)) == Some(node)
             }
-            // All leases are renewed then, so a node that comes and goes without a slot should not cause it.
+            // The engine renews all leases on this event. A node that reconnects but has no slot
+            // must not cause that.
             StoreEvent::Connected => self.map.names(node),
             StoreEvent::Reply(..) => true,
         };
@@ -344,22 +354,22 @@ impl Router {
     }
 }
 
-/// One of the keys, if all are in one slot: then one script may touch them.
-fn together(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
+/// One of the keys, if all keys are in one slot, so that one script may touch them.
+fn any_key_if_one_slot(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;
-    let home = hash_slot::of(first);
-    keys.all(|key| hash_slot::of(key) == home).then_some(first)
+    let slot = hash_slot::of(first);
+    keys.all(|key| hash_slot::of(key) == slot).then_some(first)
 }
 
-fn nobody(slot: u16) -> Failure {
+fn no_owner(slot: u16) -> Failure {
     later(
         "CLUSTERDOWN",
         format!("no node of the cluster has the slot {slot} of this key; look at CLUSTER INFO"),
     )
 }
 
-fn sent_around(failure: &Failure) -> Failure {
+fn redirected_too_often(failure: &Failure) -> Failure {
     let code = if failure.code() == "ASK" {
         "ASK"
     } else {
@@ -372,5 +382,5 @@ fn sent_around(failure: &Failure) -> Failure {
 }
 
 fn later(code: &'static str, text: String) -> Failure {
-    reply::failure(code, text, Retry::Later, false)
+    failure::failure(code, text, Retry::Later, false)
 }

@@ -8,7 +8,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::redis::commands::{hash_slot, reply};
+use crate::store::redis::commands::{failure, hash_slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 const START: Instant = Instant::from_nanos(0);
@@ -19,7 +19,7 @@ const ASKING: RequestFlags = RequestFlags {
     alone: false,
 };
 
-/// A router whose slots are shared among three nodes by their remainder.
+/// A router with three nodes. A slot's remainder of a division by three is its node.
 fn router() -> Router {
     let mut map = Map::new();
     for slot in 0..hash_slot::SLOTS {
@@ -82,14 +82,14 @@ fn refused(code: &'static str) -> Result<Reply, Failure> {
         "MOVED" | "ASK" => Retry::Never,
         _ => Retry::Later,
     };
-    Err(reply::failure(code, code.to_owned(), retry, false))
+    Err(failure::failure(code, code.to_owned(), retry, false))
 }
 
 fn hint(slot: u16, node: NodeId, once: bool) -> Hint {
     Hint { slot, node, once }
 }
 
-/// The one request that goes out.
+/// The only request that goes out.
 #[track_caller]
 fn sent(router: &mut Router) -> Directed {
     let mut outbox = router.take_outbox();
@@ -101,7 +101,7 @@ fn events(router: &mut Router) -> Vec<StoreEvent> {
     std::iter::from_fn(|| router.next_event()).collect()
 }
 
-/// The one answer to the engine.
+/// The last event, which is an answer to the engine.
 #[track_caller]
 fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
     match events(router).pop() {
@@ -124,7 +124,7 @@ fn moved_is_learned_and_followed() {
         START,
     );
     let again = sent(&mut router);
-    assert_eq!((again.node, again.manner), (new, RequestFlags::default()));
+    assert_eq!((again.node, again.flags), (new, RequestFlags::default()));
     assert!(router.take_stale(), "the map is to be read");
     submit(&mut router, 2, acquire("k"));
     assert_eq!(sent(&mut router).node, new, "it was learned");
@@ -140,7 +140,7 @@ fn ask_is_followed_once() {
     sent(&mut router);
     router.answer(OpId(1), refused("ASK"), Some(hint(slot, new, true)), START);
     let again = sent(&mut router);
-    assert_eq!((again.node, again.manner), (new, ASKING));
+    assert_eq!((again.node, again.flags), (new, ASKING));
     router.answer(OpId(1), Ok(Reply::Renewed(vec![true])), None, START);
     let (1, Ok(Reply::Renewed(kept))) = answer(&mut router) else {
         panic!("it was renewed");
@@ -149,7 +149,7 @@ fn ask_is_followed_once() {
     submit(&mut router, 2, Op::Renew(renewals(&["k"])));
     let next = sent(&mut router);
     assert_eq!(
-        (next.node, next.manner),
+        (next.node, next.flags),
         (owner(slot), RequestFlags::default())
     );
 }
@@ -178,7 +178,8 @@ fn nodes_that_disagree_end_in_an_error() {
     assert!(!failure.executed);
 }
 
-/// A removal goes behind the acquire that it undoes, so the acquire must not be sent again behind the removal.
+/// A removal goes behind the acquire that it undoes. So the acquire must not be sent again, behind
+/// the removal.
 #[test]
 fn an_acquire_that_is_undone_is_not_sent_again() {
     let mut router = router();
@@ -207,7 +208,7 @@ fn an_acquire_that_is_undone_is_not_sent_again() {
     assert_eq!(sent(&mut router).node, new, "the removal goes on");
 }
 
-/// Whichever node carries the removal out, the one that was asked for the acquire need not remember it.
+/// Once any node has carried the removal out, the node that got the acquire need not remember it.
 #[test]
 fn a_removal_settles_its_acquires() {
     let mut router = router();
@@ -231,16 +232,19 @@ fn renewals_are_split_by_slot_and_put_together() {
     let mut router = router();
     let keys = ["a", "{b}1", "c", "{b}2"];
     submit(&mut router, 1, Op::Renew(renewals(&keys)));
-    let parts = router.take_outbox();
-    assert_eq!(parts.len(), 3);
-    for part in parts.into_iter().rev() {
+    let fragments = router.take_outbox();
+    assert_eq!(fragments.len(), 3);
+    for fragment in fragments.into_iter().rev() {
         assert!(events(&mut router).is_empty());
-        let Op::Renew(renewals) = &part.request.op else {
+        let Op::Renew(renewals) = &fragment.request.op else {
             panic!("a renewal");
         };
-        assert_eq!(part.node, owner(hash_slot::of(&renewals[0].key)));
-        let kept = renewals.iter().map(|one| &*one.key != "{b}1").collect();
-        router.answer(part.request.id, Ok(Reply::Renewed(kept)), None, START);
+        assert_eq!(fragment.node, owner(hash_slot::of(&renewals[0].key)));
+        let kept = renewals
+            .iter()
+            .map(|renewal| &*renewal.key != "{b}1")
+            .collect();
+        router.answer(fragment.request.id, Ok(Reply::Renewed(kept)), None, START);
     }
     let (1, Ok(reply)) = answer(&mut router) else {
         panic!("it is answered");
@@ -253,10 +257,15 @@ fn renewals_are_split_by_slot_and_put_together() {
 fn a_silent_node_costs_its_own_leases_only() {
     let mut router = router();
     submit(&mut router, 1, Op::Renew(renewals(&["a", "b", "c"])));
-    let mut parts = router.take_outbox();
-    let silent = parts.remove(0);
-    for part in parts {
-        router.answer(part.request.id, Ok(Reply::Renewed(vec![true])), None, START);
+    let mut fragments = router.take_outbox();
+    let silent = fragments.remove(0);
+    for fragment in fragments {
+        router.answer(
+            fragment.request.id,
+            Ok(Reply::Renewed(vec![true])),
+            None,
+            START,
+        );
     }
     router.tick(START);
     assert!(events(&mut router).is_empty());
@@ -272,7 +281,7 @@ fn a_silent_node_costs_its_own_leases_only() {
     assert!(events(&mut router).is_empty(), "it was answered before");
 }
 
-/// While a slot is on its way, some of its keys are here and some there.
+/// While a slot migrates, some of its keys are on the old node and some on the new one.
 #[test]
 fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     let mut router = router();
@@ -280,17 +289,17 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     submit(&mut router, 1, Op::Stay(renewals(&["{s}1", "{s}2"])));
     let both = sent(&mut router);
     router.answer(both.request.id, refused("TRYAGAIN"), None, START);
-    let parts = router.take_outbox();
-    assert_eq!(parts.len(), 2);
-    for part in parts {
-        router.answer(part.request.id, refused("TRYAGAIN"), None, START);
+    let fragments = router.take_outbox();
+    assert_eq!(fragments.len(), 2);
+    for fragment in fragments {
+        router.answer(fragment.request.id, refused("TRYAGAIN"), None, START);
         let bare = sent(&mut router);
         let expected = RequestFlags {
             asking: false,
             without_queue: true,
             ..RequestFlags::default()
         };
-        assert_eq!((bare.node, bare.manner), (owner(slot), expected));
+        assert_eq!((bare.node, bare.flags), (owner(slot), expected));
         router.answer(
             bare.request.id,
             refused("ASK"),
@@ -298,7 +307,7 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
             START,
         );
         let there = sent(&mut router);
-        assert!(there.manner.asking && there.manner.without_queue);
+        assert!(there.flags.asking && there.flags.without_queue);
         assert_eq!(there.node, 7);
         let kept = Ok(Reply::Renewed(vec![true]));
         router.answer(there.request.id, kept, None, START);
@@ -319,7 +328,7 @@ fn messages_count_from_the_node_that_has_the_key() {
     assert_eq!(events(&mut router).len(), 2);
 }
 
-/// Who waits for a slot's old owner need not wait longer when there is a new one.
+/// A request that waits for a slot's old owner need not wait longer when the slot has a new one.
 #[test]
 fn a_new_map_is_told_to_those_in_trouble() {
     let mut router = router();

@@ -1,4 +1,4 @@
-//! Renewals that were split by slot, and the answer put together again.
+//! Batches of renewals that were split by slot. Their answers are put together here.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,82 +6,83 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::store::{Failure, OpId, Reply};
 
-/// A part of a batch of renewals: which of its keys.
+/// Which keys of a split batch one request renews.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
-    pub(super) whole: OpId,
-    pub(super) places: Vec<usize>,
+pub(super) struct Fragment {
+    pub(super) batch: OpId,
+    pub(super) indexes: Vec<usize>,
 }
 
-struct Whole {
+struct SplitBatch {
     kept: Vec<Option<bool>>,
-    /// So many parts are not answered yet.
+    /// How many fragments have no answer yet.
     open: usize,
     failure: Option<Failure>,
     due: Instant,
 }
 
-/// All batches under way.
+/// All split batches under way.
 #[derive(Default)]
-pub(super) struct Wholes {
-    open: HashMap<OpId, Whole>,
+pub(super) struct SplitRenewals {
+    open: HashMap<OpId, SplitBatch>,
     deadlines: BTreeSet<(Instant, OpId)>,
 }
 
-impl Wholes {
-    /// A batch of so many keys goes out in so many parts. At `due` it is answered with what is known then: a node that is silent must
-    /// not cost the leases on the others.
-    pub(super) fn begin(&mut self, id: OpId, keys: usize, parts: usize, due: Instant) {
-        let whole = Whole {
+impl SplitRenewals {
+    /// A batch of `keys` keys goes out in `fragments` fragments. At `due` it is answered with what
+    /// is known then. A silent node must not cost the leases on the other nodes.
+    pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
+        let batch = SplitBatch {
             kept: vec![None; keys],
-            open: parts,
+            open: fragments,
             failure: None,
             due,
         };
-        self.open.insert(id, whole);
+        self.open.insert(id, batch);
         self.deadlines.insert((due, id));
     }
 
-    /// A part goes out again, key by key.
-    pub(super) fn split(&mut self, part: &Part) {
-        if let Some(whole) = self.open.get_mut(&part.whole) {
-            whole.open += part.places.len() - 1;
+    /// A fragment goes out again, each key individually.
+    pub(super) fn split(&mut self, fragment: &Fragment) {
+        if let Some(batch) = self.open.get_mut(&fragment.batch) {
+            batch.open += fragment.indexes.len() - 1;
         }
     }
 
-    /// A part was answered; the answer to the whole, if it was the last.
+    /// Counts the answer to a fragment. Returns the answer to the batch if this was the last
+    /// fragment.
     pub(super) fn answered(
         &mut self,
-        part: &Part,
+        fragment: &Fragment,
         result: Result<Reply, Failure>,
     ) -> Option<Result<Reply, Failure>> {
-        // Missing if it was answered in part because this came late.
-        let whole = self.open.get_mut(&part.whole)?;
-        whole.open -= 1;
+        // The batch is gone if this answer is late: `overdue` has answered the batch already.
+        let batch = self.open.get_mut(&fragment.batch)?;
+        batch.open -= 1;
         match result {
             Ok(Reply::Renewed(kept)) => {
-                for (place, kept) in part.places.iter().zip(kept) {
-                    let place = if seeded!(PlacesMixed) {
-                        (place + 1) % whole.kept.len()
+                for (index, kept) in fragment.indexes.iter().zip(kept) {
+                    let index = if seeded!(PlacesMixed) {
+                        (index + 1) % batch.kept.len()
                     } else {
-                        *place
+                        *index
                     };
-                    whole.kept[place] = Some(kept);
+                    batch.kept[index] = Some(kept);
                 }
             }
             Ok(Reply::RenewedInPart(kept)) => {
-                for (place, kept) in part.places.iter().zip(kept) {
-                    whole.kept[*place] = kept;
+                for (index, kept) in fragment.indexes.iter().zip(kept) {
+                    batch.kept[*index] = kept;
                 }
             }
             Ok(_) => {}
-            Err(failure) => whole.failure = Some(failure),
+            Err(failure) => batch.failure = Some(failure),
         }
-        let done = whole.open == 0;
-        done.then(|| self.close(part.whole))?
+        let done = batch.open == 0;
+        done.then(|| self.close(fragment.batch))?
     }
 
-    /// The batches whose time is over, with what is known of them.
+    /// The batches that are due, each answered with what is known of it.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();
@@ -96,7 +97,7 @@ impl Wholes {
     }
 
     fn close(&mut self, id: OpId) -> Option<Result<Reply, Failure>> {
-        let Whole {
+        let SplitBatch {
             kept, failure, due, ..
         } = self.open.remove(&id)?;
         self.deadlines.remove(&(due, id));

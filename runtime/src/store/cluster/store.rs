@@ -1,4 +1,4 @@
-//! Carries out what the router decides, over a connection to each master.
+//! Carries out the router's decisions over a connection to each master.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,22 +24,23 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
-/// How often the map is read although nothing says that it has changed.
+/// How often the store reads the map while nothing hints at a change.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// While it is known not to be right: first soon, then twice as long each time up to the longest.
+/// The first and the longest pause between reads of a map that is not right. Each pause is twice as
+/// long as the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// So often in a row an older map than the known one is not believed. After that it is: a cluster that was made anew counts from the
-/// start.
+/// The store rejects a map with an older epoch while `failed_reads` is below this. Then it accepts
+/// the map, because a cluster that was created anew counts its epochs from the start.
 const OLDER: u32 = 10;
 
-/// So many nodes are asked at once.
+/// How many nodes are asked at once.
 const ASKED: usize = 4;
 
 type Reading = Pin<Box<dyn Future<Output = Result<Topology, Failure>> + Send>>;
 
-/// Locks on a cluster.
+/// Locks on a Redis Cluster.
 pub(crate) struct ClusterStore {
     router: Router,
     nodes: Nodes,
@@ -47,24 +48,26 @@ pub(crate) struct ClusterStore {
     io_timeout: Duration,
     seeds: Vec<Server>,
     replicas: Vec<Server>,
-    /// The map while it is being read.
+    /// The read of the map that is under way.
     reading: Option<Reading>,
     last_read: Instant,
-    /// Whether something said since that reading began that the map is wrong.
+    /// Whether a node's answer has shown, since that read began, that the map is wrong.
     doubted: bool,
-    /// The epoch of the map.
+    /// The cluster's epoch in the map.
     generation: u64,
-    /// How often it was read in vain since all was well.
-    vain: u32,
-    /// How many were asked so far: the next time it is others' turn.
+    /// Zero while the map is right. Otherwise at least 1, and one more for each read that did not
+    /// mend the map.
+    failed_reads: u32,
+    /// How many nodes were asked so far. The next read asks the nodes that follow.
     asked: usize,
     timer: Pin<Box<Sleep>>,
-    /// Whether something has been submitted, or handed to the nodes, since they were last polled.
+    /// Whether requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 impl ClusterStore {
-    /// Finds the masters and connects to all at a time. Those that cannot be reached are connected later, if any can.
+    /// Finds the masters and connects to all of them at once. If one master can be reached, the
+    /// store connects to the masters that cannot be reached later.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let Address { like, seeds, .. } = address;
         let topology = Topology::newest(seeds.clone(), options.io_timeout).await;
@@ -85,7 +88,7 @@ impl ClusterStore {
             last_read: Instant::now(),
             doubted: false,
             generation: 0,
-            vain: 0,
+            failed_reads: 0,
             asked: 0,
             timer: Box::pin(sleep(Duration::ZERO)),
             unsent: false,
@@ -98,7 +101,7 @@ impl ClusterStore {
         Ok(store)
     }
 
-    /// Looks at the cluster and at each master over connections of its own.
+    /// Checks the cluster and each master, over connections of its own.
     pub(crate) async fn check(
         address: Address,
         options: &Options,
@@ -108,14 +111,14 @@ impl ClusterStore {
 
     /// Connects to the masters of `topology`.
     async fn meet(&mut self, topology: &Topology) -> Result<(), LockError> {
-        let seats = topology.seats();
-        let starting = seats.iter().map(|(endpoint, slot)| {
-            let (origin, names, options) = self.nodes.access().seat(endpoint, *slot);
-            async move { RedisStore::start_as(origin, names, &options).await }
+        let masters = topology.one_slot_each();
+        let starting = masters.iter().map(|(endpoint, slot)| {
+            let (master, names, options) = self.nodes.access().master(endpoint, *slot);
+            async move { RedisStore::start_as(master, names, &options).await }
         });
         let started = join_all(starting).await;
         let (mut reached, mut error) = (false, None);
-        for ((endpoint, _), (store, connected)) in seats.iter().zip(started) {
+        for ((endpoint, _), (store, connected)) in masters.iter().zip(started) {
             let node = self.nodes.find(endpoint);
             self.nodes.adopt(node, store);
             match connected {
@@ -149,16 +152,16 @@ impl ClusterStore {
         self.router.learn(map);
         let replicas = topology.replicas.iter();
         self.replicas = replicas
-            .map(|one| self.nodes.access().server(one))
+            .map(|replica| self.nodes.access().server(replica))
             .collect();
     }
 
-    /// Reads the map again if that is due; whether something happened.
+    /// Reads the map again if that is due. Returns whether a read began or ended.
     fn poll_map(&mut self, cx: &mut Context<'_>) -> bool {
         let stale = self.router.take_stale();
         self.doubted |= stale;
         if stale || self.nodes.misses(self.router.map()) {
-            self.vain = self.vain.max(1);
+            self.failed_reads = self.failed_reads.max(1);
         }
         let mut moved = false;
         if self.reading.is_none() && self.last_read + self.pause() <= Instant::now() {
@@ -184,8 +187,12 @@ impl ClusterStore {
 
     fn read(&mut self, read: Result<Topology, Failure>) {
         let well = match read {
-            Ok(topology) if topology.is_older_than(self.generation) && self.vain < OLDER => false,
-            // A node that knows of nobody has just left the cluster, or not yet come.
+            Ok(topology)
+                if topology.is_older_than(self.generation) && self.failed_reads < OLDER =>
+            {
+                false
+            }
+            // A node that knows no master has just left the cluster, or has not joined it yet.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);
                 topology.uncovered() == 0 && !self.nodes.misses(self.router.map())
@@ -198,24 +205,24 @@ impl ClusterStore {
                 false
             }
         };
-        self.vain = match (well, self.doubted) {
+        self.failed_reads = match (well, self.doubted) {
             (true, false) => 0,
             (true, true) => 1,
-            (false, _) => self.vain.saturating_add(1),
+            (false, _) => self.failed_reads.saturating_add(1),
         };
     }
 
     fn pause(&self) -> Duration {
-        if self.vain == 0 {
+        if self.failed_reads == 0 {
             return PERIOD;
         }
         let (first, longest) = PAUSE;
         first
-            .saturating_mul(1 << (self.vain - 1).min(10))
+            .saturating_mul(1 << (self.failed_reads - 1).min(10))
             .min(longest)
     }
 
-    /// Some of all nodes, each time others.
+    /// The nodes that the next read asks: [`ASKED`] of all nodes, in rotation.
     fn next_asked(&mut self) -> Vec<Server> {
         let mut all: Vec<_> = self.nodes.servers().collect();
         all.extend_from_slice(&self.replicas);
@@ -227,7 +234,7 @@ impl ClusterStore {
         all
     }
 
-    /// Takes in what the nodes say; whether anything came.
+    /// Gives the nodes' events to the router. Returns whether there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut heard = false;
         while let Some((node, event)) = self.nodes.poll(cx) {
@@ -267,7 +274,7 @@ impl ClusterStore {
             }
             next = next.min(Instant::now() + due.since(now));
         }
-        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        // An earlier deadline stays. To move a timer costs more than one wake-up too many.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -290,7 +297,8 @@ impl LockStore for ClusterStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // What was answered earlier does not keep anything from being sent.
+        // After a submit, the nodes are polled before an earlier answer is returned. So the
+        // requests are sent first.
         loop {
             if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.router.next_event()

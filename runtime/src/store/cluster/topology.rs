@@ -1,4 +1,4 @@
-//! What the nodes of a cluster say of it.
+//! The slots and nodes of a cluster, as its nodes report them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,30 +7,31 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
+use crate::store::redis::commands::failure;
 use crate::store::redis::commands::hash_slot::SLOTS;
 use crate::store::redis::commands::redirect::Endpoint;
-use crate::store::redis::commands::reply;
 use crate::store::redis::server_info::Info;
 use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
-/// Once a node has answered, the others have this long: one of them may be the first to know of a fail-over.
+/// How long the store waits for more answers after the first. A node that answers later may be the
+/// first to know of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The cluster as one node sees it.
+/// The cluster as one node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Topology {
     /// Which master has which slots.
     pub(super) masters: Vec<(RangeInclusive<u16>, Endpoint)>,
     pub(super) replicas: Vec<Endpoint>,
-    /// Whether the node takes the cluster to be able to serve; unknown where it may not be asked.
+    /// Whether the node reports the cluster's state as ok. Unknown if the user may not ask for it.
     pub(super) serves: Option<bool>,
-    /// Grows with each fail-over; zero where the node does not tell it.
+    /// The cluster's current epoch, which grows with each fail-over. Zero if it is not known.
     generation: u64,
 }
 
 impl Topology {
-    /// What `server` says of its cluster.
+    /// Asks `server` for its cluster.
     pub(super) async fn ask(server: Server, limit: Duration) -> Result<Self, Failure> {
         let mut questions = Pipeline::new();
         for question in ["SLOTS", "INFO"] {
@@ -40,14 +41,14 @@ impl Topology {
         let name = server.to_string();
         let mut answers = server.ask(&questions, limit).await?.into_iter();
         let slots = match answers.next() {
-            Some(Value::ServerError(error)) if is_alone(error.details()) => {
-                return Err(alone(&name));
+            Some(Value::ServerError(error)) if is_single(error.details()) => {
+                return Err(single_server(&name));
             }
-            Some(Value::ServerError(error)) => return Err(reply::broken(&error.into())),
+            Some(Value::ServerError(error)) => return Err(failure::broken(&error.into())),
             slots => slots.as_ref().and_then(|slots| read_slots(slots, &host)),
         };
         let Some((masters, replicas)) = slots else {
-            return Err(reply::garbage(
+            return Err(failure::garbage(
                 "an answer of another shape to CLUSTER SLOTS",
             ));
         };
@@ -65,14 +66,14 @@ impl Topology {
         })
     }
 
-    /// Asks all at once and takes the newest of the answers that come in time. A node that was cut off with an old master tells of it
-    /// under an older epoch.
+    /// Asks all servers at once and takes the newest of the answers that come in time. A node that
+    /// was cut off together with an old master reports that master with an older epoch.
     pub(super) async fn newest(servers: Vec<Server>, limit: Duration) -> Result<Self, Failure> {
         let mut until = Instant::now() + limit;
         let asking = servers.into_iter().map(|server| Self::ask(server, limit));
         let mut asking: FuturesUnordered<_> = asking.collect();
         let mut newest: Option<Self> = None;
-        let mut failed = nobody();
+        let mut failed = no_answer();
         while let Ok(Some(said)) = timeout_at(until, asking.next()).await {
             match said {
                 Ok(said) => {
@@ -81,7 +82,7 @@ impl Topology {
                         newest = Some(said);
                     }
                 }
-                // What a person must mend tells more than silence.
+                // An error that an operator must mend is reported rather than a time-out.
                 Err(failure) if failed.retry != Retry::Never => failed = failure,
                 Err(_) => {}
             }
@@ -93,7 +94,7 @@ impl Topology {
         (self.serves == Some(true), self.generation)
     }
 
-    /// Whether this is what a node says that missed a fail-over which was seen already.
+    /// Whether this answer is older than `generation`: its node has missed a fail-over.
     pub(super) fn is_older_than(&self, generation: u64) -> bool {
         self.generation != 0 && self.generation < generation
     }
@@ -102,36 +103,37 @@ impl Topology {
         self.generation
     }
 
-    /// How many slots nobody has.
+    /// How many slots have no master.
     pub(super) fn uncovered(&self) -> u16 {
         let covered = |slot: &u16| self.masters.iter().any(|(range, _)| range.contains(slot));
         let covered = (0..SLOTS).filter(covered).count();
         SLOTS - u16::try_from(covered).unwrap_or(SLOTS)
     }
 
-    /// The masters, each with one of its slots.
-    pub(super) fn seats(&self) -> Vec<(Endpoint, u16)> {
-        let mut seats: Vec<(Endpoint, u16)> = Vec::new();
+    /// Each master once, with one of its slots.
+    pub(super) fn one_slot_each(&self) -> Vec<(Endpoint, u16)> {
+        let mut masters: Vec<(Endpoint, u16)> = Vec::new();
         for (range, endpoint) in &self.masters {
-            if seats.iter().all(|(known, _)| known != endpoint) {
-                seats.push((endpoint.clone(), *range.start()));
+            if masters.iter().all(|(known, _)| known != endpoint) {
+                masters.push((endpoint.clone(), *range.start()));
             }
         }
-        seats
+        masters
     }
 }
 
 type Slots = (Vec<(RangeInclusive<u16>, Endpoint)>, Vec<Endpoint>);
 
-/// `[[first, last, [host, port, …], replica, …], …]`; a host that is not told is that of the node that was asked.
+/// Reads `[[first, last, [host, port, …], replica, …], …]`. An empty host stands for `asked`, the
+/// host of the node that was asked.
 fn read_slots(slots: &Value, asked: &str) -> Option<Slots> {
     let (mut masters, mut replicas) = (Vec::new(), Vec::new());
     for range in array(slots)? {
-        let [first, last, master, others @ ..] = array(range)? else {
+        let [first, last, master, replicas_of @ ..] = array(range)? else {
             return None;
         };
         masters.push((number(first)?..=number(last)?, endpoint(master, asked)?));
-        replicas.extend(others.iter().filter_map(|one| endpoint(one, asked)));
+        replicas.extend(replicas_of.iter().filter_map(|one| endpoint(one, asked)));
     }
     replicas.sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
     replicas.dedup();
@@ -148,7 +150,7 @@ fn endpoint(node: &Value, asked: &str) -> Option<Endpoint> {
         Value::Nil => String::new(),
         _ => return None,
     };
-    // `?` where the node has no name to tell, though it should.
+    // A node that is to report host names but has none itself reports `?`.
     let host = match host.as_str() {
         "" | "?" => asked.to_owned(),
         _ => host,
@@ -173,12 +175,12 @@ fn number(value: &Value) -> Option<u16> {
     }
 }
 
-fn is_alone(details: Option<&str>) -> bool {
+fn is_single(details: Option<&str>) -> bool {
     details.is_some_and(|details| details.contains("cluster support disabled"))
 }
 
-fn alone(server: &str) -> Failure {
-    reply::failure(
+fn single_server(server: &str) -> Failure {
+    failure::failure(
         "cluster",
         format!("{server} is no node of a cluster; write redis://host:port for a single server"),
         Retry::Never,
@@ -186,8 +188,8 @@ fn alone(server: &str) -> Failure {
     )
 }
 
-fn nobody() -> Failure {
-    reply::failure(
+fn no_answer() -> Failure {
+    failure::failure(
         "timeout",
         "no node of the cluster answered in time; check that they are up and reachable".to_owned(),
         Retry::Later,
@@ -228,7 +230,10 @@ mod tests {
             ..Topology::default()
         };
         assert_eq!(topology.uncovered(), 1);
-        assert_eq!(topology.seats(), [(at("a", 1), 0), (at("asked", 3), 101)]);
+        assert_eq!(
+            topology.one_slot_each(),
+            [(at("a", 1), 0), (at("asked", 3), 101)]
+        );
         assert_eq!(read_slots(&Value::Int(1), ""), None);
     }
 

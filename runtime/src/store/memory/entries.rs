@@ -1,9 +1,10 @@
-//! What a [`Space`](super::space::Space) keeps: the locks, the queues, and a mailbox for each pool.
+//! What a [`Space`](super::space::Space) contains: locks, queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
+use super::entry::{Entry, Limit, Params, State};
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
@@ -11,17 +12,18 @@ use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
-/// At least so many acquisitions go by between sweeps of expired entries.
+/// How many acquisitions there are at least between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
 
-/// Names a pool in a [`Space`].
+/// Names a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PoolId(pub(super) u64);
 
+/// The keys that are not free, and the pools.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     by_key: KeyMap<Entry>,
-    /// The pools that queue for a key.
+    /// The pools that queue for a key, the first one first. No queue is empty.
     queues: KeyMap<VecDeque<PoolId>>,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     pub(super) last_pool: u64,
@@ -30,84 +32,22 @@ pub(super) struct Entries {
     left_by_sweep: usize,
 }
 
-/// What a pool is told by others, and how to wake it.
+/// Events that other pools caused for a pool, and the waker of its engine.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     pub(super) events: VecDeque<StoreEvent>,
     pub(super) waker: Option<Waker>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    state: State,
-    pool: PoolId,
-    expires: Instant,
-}
-
-#[derive(Debug)]
-enum State {
-    Held {
-        token: Token,
-        fence: Fence,
-        reserved_fences: u32,
-    },
-    /// Handed to the pool, which has not confirmed yet.
-    Handed,
-    /// Released, and to be free later.
-    Kept,
-    /// At most `limit` shares, 0 for no bound, and when each ends.
-    Shared {
-        limit: u32,
-        shares: HashMap<Token, Instant>,
-    },
-}
-
-impl Entry {
-    /// When there may be room: a bounded share ends, or the lock does.
-    fn next_end(&self) -> Instant {
-        match &self.state {
-            State::Shared { limit, shares } if *limit > 0 => {
-                shares.values().min().copied().unwrap_or(self.expires)
-            }
-            _ => self.expires,
-        }
-    }
-
-    /// Removes the shares that have ended; whether anything is left.
-    fn prune(&mut self, now: Instant) -> bool {
-        if let State::Shared { shares, .. } = &mut self.state {
-            shares.retain(|_, end| now < *end);
-        }
-        now < self.expires
-    }
-
-    fn is_held_by(&self, with: Token) -> bool {
-        matches!(self.state, State::Held { token, .. } if token == with)
-    }
-}
-
-/// An acquire or a join, as a [`MemoryStore`] was asked for it.
-pub(super) struct Wish<'a> {
-    pub(super) key: &'a FullKey,
-    pub(super) token: Token,
-    pub(super) ttl: Duration,
-    pub(super) queue: bool,
-    pub(super) reserved_fences: u32,
-}
-
-/// A join's part that an acquire has not: how many shares there may be.
-#[derive(Clone, Copy)]
-pub(super) struct Limit(pub(super) u32);
-
 impl Entries {
-    pub(super) fn acquire(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
+    pub(super) fn acquire(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
         self.sweep(now);
-        let key = wish.key;
+        let key = params.key;
         if self.live(key, now).is_none() {
-            self.hand_on(key, now);
+            self.hand_to_first(key, now);
         }
         let wanted = Some(self.queues.contains_key(key));
-        let (token, reserved_fences) = (wish.token, wish.reserved_fences);
+        let (token, reserved_fences) = (params.token, params.reserved_fences);
         if let Some(entry) = self.live(key, now) {
             match entry.state {
                 State::Held {
@@ -115,7 +55,7 @@ impl Entries {
                     fence,
                     reserved_fences,
                 } if held == token => {
-                    entry.expires = now + wish.ttl;
+                    entry.expires = now + params.ttl;
                     let fence = Some(fence);
                     return Reply::Acquired {
                         fence,
@@ -124,7 +64,7 @@ impl Entries {
                     };
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, wish, now),
+                _ => return self.refuse(pool, params, now),
             }
         }
         let fence = self.next_fence(reserved_fences);
@@ -135,7 +75,7 @@ impl Entries {
                 reserved_fences,
             },
             pool,
-            expires: now + wish.ttl,
+            expires: now + params.ttl,
         };
         self.by_key.insert(key.clone(), entry);
         let fence = Some(fence);
@@ -146,68 +86,68 @@ impl Entries {
         }
     }
 
-    /// All of them or none.
-    pub(super) fn acquire_all(&mut self, pool: PoolId, wishes: &[Wish<'_>], now: Instant) -> Reply {
-        for (at, wish) in wishes.iter().enumerate() {
-            if self.live(wish.key, now).is_none() {
-                self.hand_on(wish.key, now);
+    /// Takes all keys or none.
+    pub(super) fn acquire_all(&mut self, pool: PoolId, all: &[Params<'_>], now: Instant) -> Reply {
+        for (at, params) in all.iter().enumerate() {
+            if self.live(params.key, now).is_none() {
+                self.hand_to_first(params.key, now);
             }
-            if let Some(entry) = self.live(wish.key, now)
-                && !entry.is_held_by(wish.token)
+            if let Some(entry) = self.live(params.key, now)
+                && !entry.is_held_by(params.token)
             {
                 let left = Some(entry.next_end().since(now));
                 return Reply::HeldAmong { at, left };
             }
         }
-        let all = wishes.iter().map(|wish| self.acquire(pool, wish, now));
-        Reply::AcquiredAll(all.collect())
+        let taken = all.iter().map(|params| self.acquire(pool, params, now));
+        Reply::AcquiredAll(taken.collect())
     }
 
     pub(super) fn join(
         &mut self,
         pool: PoolId,
-        wish: &Wish<'_>,
+        params: &Params<'_>,
         limit: Limit,
         now: Instant,
     ) -> Reply {
         self.sweep(now);
         let Limit(most) = limit;
-        let key = wish.key;
+        let key = params.key;
         if self.live(key, now).is_none() {
-            self.hand_on(key, now);
+            self.hand_to_first(key, now);
         }
         let first = self
             .queues
             .get(key)
             .and_then(|queue| queue.front().copied());
-        let my_turn = first.is_none_or(|first| first == pool);
+        let is_first = first.is_none_or(|first| first == pool);
         let mut shares = HashMap::new();
         let mut limit = most;
-        let mut ends = now + wish.ttl;
+        let mut ends = now + params.ttl;
         if let Some(entry) = self.live(key, now) {
             match &mut entry.state {
                 State::Shared {
                     limit: known,
                     shares: others,
                 } => {
-                    let again = others.contains_key(&wish.token);
+                    let again = others.contains_key(&params.token);
                     if !again && 0 < most && most < *known {
                         return Reply::Limited(*known);
                     }
                     let same_kind = (most == 0) == (*known == 0);
                     limit = most.max(*known);
                     let room = limit == 0 || others.len() < limit as usize;
-                    if !(again || same_kind && room && my_turn) {
-                        return self.refuse(pool, wish, now);
+                    if !(again || same_kind && room && is_first) {
+                        return self.refuse(pool, params, now);
                     }
                     shares = std::mem::take(others);
                     ends = ends.max(entry.expires);
                 }
                 State::Handed if entry.pool == pool => {}
-                _ => return self.refuse(pool, wish, now),
+                _ => return self.refuse(pool, params, now),
             }
         }
-        shares.insert(wish.token, now + wish.ttl);
+        shares.insert(params.token, now + params.ttl);
         if first == Some(pool) {
             self.unqueue(pool, key);
         }
@@ -225,7 +165,7 @@ impl Entries {
         }
     }
 
-    /// Tells the first that queues for a key that there may be room for it.
+    /// Tells the first pool in the key's queue that the key may have room.
     fn invite(&mut self, key: &FullKey) {
         let first = self
             .queues
@@ -279,30 +219,30 @@ impl Entries {
             self.invite(key);
         } else {
             self.by_key.remove(key);
-            self.hand_on(key, now);
+            self.hand_to_first(key, now);
         }
         true
     }
 
-    fn refuse(&mut self, pool: PoolId, wish: &Wish<'_>, now: Instant) -> Reply {
-        let Some(entry) = self.by_key.get(wish.key) else {
+    fn refuse(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
+        let Some(entry) = self.by_key.get(params.key) else {
             return Reply::Left;
         };
         let left = Some(entry.next_end().since(now));
         let holder = entry.pool;
-        if wish.queue {
-            let queue = self.queues.entry(wish.key.clone()).or_default();
+        if params.queue {
+            let queue = self.queues.entry(params.key.clone()).or_default();
             if !queue.contains(&pool) {
                 queue.push_back(pool);
-                self.tell(holder, StoreEvent::Wanted(wish.key.clone()));
+                self.tell(holder, StoreEvent::Wanted(params.key.clone()));
             }
         }
-        let queued = wish.queue;
+        let queued = params.queue;
         Reply::Held { left, queued }
     }
 
-    /// Hands a key that is free to the first pool of its queue; whether there was one.
-    fn hand_on(&mut self, key: &FullKey, now: Instant) -> bool {
+    /// Hands a free key to the first pool in its queue. Returns whether there was one.
+    fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
         };
@@ -342,7 +282,8 @@ impl Entries {
         }
     }
 
-    /// Removes or hands on the key, or lets it stay for as long as `keep` says.
+    /// Removes the key, or hands it to the first pool in its queue. With `keep`, the key stays
+    /// taken for that long.
     pub(super) fn release(
         &mut self,
         key: &FullKey,
@@ -356,21 +297,23 @@ impl Entries {
         if let (Some(entry), Some(keep)) = (held, keep) {
             entry.state = State::Kept;
             entry.expires = now + keep;
-            // Not handed on: the first that waits looks now, and sees when to look again.
+            // The key is not handed to the first pool in the queue. That pool asks again now, and
+            // learns when to ask next.
             if let Some(first) = self.queues.get(key).and_then(VecDeque::front).copied() {
                 self.tell(first, StoreEvent::Turn(key.clone()));
             }
-        } else if found && !self.hand_on(key, now) {
+        } else if found && !self.hand_to_first(key, now) {
             self.by_key.remove(key);
         }
         found
     }
 
-    /// `pool` queues no more for `key`.
+    /// Takes `pool` out of the queue of `key`. If the key was handed to `pool`, the next pool gets
+    /// it.
     pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
-        if self.live(key, now).is_some_and(handed) && !self.hand_on(key, now) {
+        if self.live(key, now).is_some_and(handed) && !self.hand_to_first(key, now) {
             self.by_key.remove(key);
         }
     }
@@ -384,7 +327,7 @@ impl Entries {
         }
     }
 
-    /// `pool` is gone. What it holds stays until its ttl is over.
+    /// Forgets `pool`, which was closed. Its locks stay until their ttl is over.
     pub(super) fn forget(&mut self, pool: PoolId, now: Instant) {
         self.pools.remove(&pool);
         let handed = |entry: &Entry| entry.pool == pool && matches!(entry.state, State::Handed);
@@ -404,7 +347,7 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// The first of `1 + reserved_fences` fences.
+    /// The first of `1 + reserved_fences` new fences.
     fn next_fence(&mut self, reserved_fences: u32) -> Fence {
         let micros = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -414,7 +357,7 @@ impl Entries {
         Fence::new(fence)
     }
 
-    /// Forgets the keys of holders that died, now and then.
+    /// Now and then, removes the keys that have expired without a release.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
         if self.since_sweep > SWEEP_EVERY.max(self.left_by_sweep) {
@@ -437,14 +380,14 @@ mod tests {
         for number in 0..5_000_u32 {
             let key: FullKey = number.to_string().into();
             let now = start + Duration::from_millis(number.into());
-            let wish = Wish {
+            let params = Params {
                 key: &key,
                 token: Token::random(Nonce::new()),
                 ttl: Duration::from_millis(100),
                 queue: false,
                 reserved_fences: 0,
             };
-            entries.acquire(PoolId(1), &wish, now);
+            entries.acquire(PoolId(1), &params, now);
         }
         assert!(
             entries.by_key.len() <= 2 * SWEEP_EVERY,

@@ -1,15 +1,20 @@
 //! Locks in this process: `memory://`.
+//!
+//! [`space`] is what the pools of one URL share. [`entries`] holds its keys and queues, and
+//! [`entry`] is one key. [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
+use self::entries::{Entries, Mailbox, PoolId};
+use self::entry::{Limit, Params};
 use self::space::Space;
 use super::{LockStore, Op, Reply, Request, StoreEvent};
 use crate::base::clock::Instant;
 
 mod entries;
+mod entry;
 pub(crate) mod space;
 
 /// One pool's access to a [`Space`].
@@ -46,29 +51,32 @@ impl MemoryStore {
                 reserved_fences,
                 ..
             } => {
-                let wish = Wish {
+                let params = Params {
                     key: &key,
                     token,
                     ttl,
                     queue,
                     reserved_fences,
                 };
-                entries.acquire(pool, &wish, now)
+                entries.acquire(pool, &params, now)
             }
             Op::AcquireAll { keys, ttl, .. } => {
-                let wishes = keys.iter().map(|(key, token)| Wish {
+                let all = keys.iter().map(|(key, token)| Params {
                     key,
                     token: *token,
                     ttl,
                     queue: false,
                     reserved_fences: 0,
                 });
-                let wishes: Vec<_> = wishes.collect();
-                entries.acquire_all(pool, &wishes, now)
+                let all: Vec<_> = all.collect();
+                entries.acquire_all(pool, &all, now)
             }
-            Op::Renew(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| entries.renew(one, now)).collect())
-            }
+            Op::Renew(renewals) => Reply::Renewed(
+                renewals
+                    .iter()
+                    .map(|renewal| entries.renew(renewal, now))
+                    .collect(),
+            ),
             Op::Release {
                 key, token, keep, ..
             } => Reply::Released {
@@ -82,18 +90,21 @@ impl MemoryStore {
                 limit,
                 queue,
             } => {
-                let wish = Wish {
+                let params = Params {
                     key: &key,
                     token,
                     ttl,
                     queue,
                     reserved_fences: 0,
                 };
-                entries.join(pool, &wish, Limit(limit), now)
+                entries.join(pool, &params, Limit(limit), now)
             }
-            Op::Stay(renewals) => {
-                Reply::Renewed(renewals.iter().map(|one| entries.stay(one, now)).collect())
-            }
+            Op::Stay(renewals) => Reply::Renewed(
+                renewals
+                    .iter()
+                    .map(|renewal| entries.stay(renewal, now))
+                    .collect(),
+            ),
             Op::Part { key, token, .. } => Reply::Released {
                 found: entries.part(&key, token, now),
                 ordered: true,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::entries::Entries;
 use crate::base::clock::Clock;
 
-/// One process's locks of one name. Pools that share the name exclude each other.
+/// The locks under one name in this process. Pools with the same name exclude each other.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(super) clock: Clock,
@@ -14,7 +14,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// A space that nobody else sees.
+    /// A space that no other pool shares.
     pub(crate) fn private(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,

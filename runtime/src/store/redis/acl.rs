@@ -1,6 +1,6 @@
 //! The smallest set of permissions, in one place.
 
-/// What a user must be allowed, besides the keys of its namespace. For what:
+/// What a user must be allowed, besides the keys of its namespace:
 ///
 /// | permission | for |
 /// |---|---|
@@ -25,13 +25,14 @@ pub(crate) const COMMANDS: &[&str] = &[
     "info",
 ];
 
-/// What a user may be allowed besides, on the channels of its namespace. Without it processes that wait are not told of their
-/// turn, and look from time to time.
+/// What a user may be allowed besides, on the channels of its namespace. Without it a process that
+/// waits is not told of its turn, and looks from time to time.
 pub(crate) const FOR_TURNS: &[&str] = &["publish", "subscribe"];
 
-/// What a user may be allowed besides: `eval` sends a script by its source where the server forgets
-/// it as fast as it is loaded, and `client|setname` names the connection in `CLIENT LIST`. Without
-/// them locks work all the same.
+/// What a user may be allowed besides. Without these commands locks work all the same.
+///
+/// `eval` sends a script by its source where the server forgets it as fast as it is loaded.
+/// `client|setname` names the connection in `CLIENT LIST`.
 pub(crate) const BESIDES: &[&str] = &["eval", "client|setname"];
 
 /// What a user needs besides for locks that are `shared` or have `permits`.
@@ -47,7 +48,8 @@ pub(crate) const FOR_SHARES: &[&str] = &[
 /// What a user needs besides where the pool waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
-/// What a user needs besides on every node of a cluster: the map of the slots, its state for the checks, and a slot on its way.
+/// What a user needs besides on every node of a cluster: the map of the slots, the cluster's state
+/// for the checks, and a slot that moves.
 pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.

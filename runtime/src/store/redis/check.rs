@@ -1,14 +1,17 @@
-//! Looks for what is wrong with a server, or would go wrong later: tries the scripts on a key of our own, and reads what the
-//! server says of itself. Done when a pool connects, which logs what is found, and for `LockPool::check`.
+//! Looks for what is wrong with a server, or would go wrong later.
 //!
-//! It needs no permission that locks do not need; what may not be looked at is said to be unknown.
+//! The check tries the scripts on a key of its own, and reads what the server says of itself. It
+//! runs when a pool connects, which logs the findings, and for `LockPool::check`.
+//!
+//! The check needs no permission that locks do not need. What it may not look at, it reports as
+//! unknown.
 
 use std::time::Duration;
 
 use redis::{Pipeline, Value, cmd};
 
 use super::commands::key_names::KeyNames;
-use super::commands::{reply, scripts};
+use super::commands::{calls, failure, reply};
 use super::master_address::MasterAddress;
 use super::replication::ReplicaAcks;
 use super::server_info::{Info, Role};
@@ -21,16 +24,16 @@ use crate::error::LockError;
 use crate::store::options::Options;
 use crate::store::{Failure, Op, Renewal};
 
-/// Until then the key has expired should its removal not be permitted.
+/// The ttl of the trial key: it expires by then if its removal is not permitted.
 const TTL: Duration = Duration::from_secs(1);
 
 /// The scripts need effects replication, and `SCRIPT LOAD` in a pipeline with them.
 const OLDEST_MAJOR: u32 = 5;
 
-/// All that is found on the server of `link`.
+/// All findings on the server of `opened`.
 pub(super) async fn examine(
-    link: &mut OpenedConnection,
-    origin: &MasterAddress,
+    opened: &mut OpenedConnection,
+    address: &MasterAddress,
     names: &KeyNames,
     options: &Options,
 ) -> Result<CheckReport, Failure> {
@@ -38,35 +41,35 @@ pub(super) async fn examine(
     let replica_acks = ReplicaAcks::new(options);
     let mut pipeline = Pipeline::new();
     for op in &ops {
-        pipeline.add_command(scripts::command(op, names, true));
+        pipeline.add_command(calls::command(op, names, true));
     }
     pipeline.add_command(cmd("PUBLISH").arg(names.channel()).arg("").to_owned());
     if let Some(replica_acks) = &replica_acks {
-        replica_acks.connected(link.role);
+        replica_acks.connected(opened.role);
         pipeline.add_command(replica_acks.command(options.io_timeout));
     }
     pipeline.add_command(cmd("INFO"));
-    let answers = tokio::time::timeout(options.io_timeout, link.ask(&pipeline)).await;
+    let answers = tokio::time::timeout(options.io_timeout, opened.ask(&pipeline)).await;
     let mut answers = answers
         .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
-        .map_err(|error| reply::broken(&error))?;
+        .map_err(|error| failure::broken(&error))?;
     let info = Info::read(answers.pop().as_ref());
-    let mut findings = said(info.as_ref(), origin, names.in_cluster());
+    let mut findings = said(info.as_ref(), address, names.in_cluster());
     let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
     let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
-    // What a replica or a cluster refuses is told already.
+    // What a replica or a node of a cluster refuses is reported by its role already.
     if findings
         .iter()
         .all(|finding| finding.severity < Severity::Error)
     {
-        findings.extend(tried(&ops, answers, names).or_else(|| missing_copies(confirmed)));
+        findings.extend(tried(&ops, answers, names).or_else(|| missing_acks(confirmed)));
     }
-    findings.extend(turns(link.listening && published));
-    findings.extend(plain_text(link, origin));
-    Ok(CheckReport::new(origin.to_string(), findings))
+    findings.extend(turns(opened.listening && published));
+    findings.extend(plain_text(opened, address));
+    Ok(CheckReport::new(address.to_string(), findings))
 }
 
-/// A lock's whole life, with another client that finds it held.
+/// A lock's whole life, with another token that finds it held.
 fn trial(names: &KeyNames) -> [Op; 5] {
     let token = Token::random(Nonce::new());
     let key: FullKey = names.trial(token).into();
@@ -97,9 +100,9 @@ fn trial(names: &KeyNames) -> [Op; 5] {
     ]
 }
 
-/// The first thing that a lock's life failed at.
+/// The first step of the trial that failed.
 fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
-    // A slot that moves from node to node is as it should be.
+    // A slot that moves between nodes is no failure.
     let moves = |failure: &Failure| {
         names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
     };
@@ -111,7 +114,7 @@ fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
     failures.next().map(|failure| broken(&failure))
 }
 
-fn missing_copies(confirmed: Option<Result<(), Failure>>) -> Option<Finding> {
+fn missing_acks(confirmed: Option<Result<(), Failure>>) -> Option<Finding> {
     confirmed?.err().map(|failure| broken(&failure))
 }
 
@@ -127,8 +130,8 @@ fn broken(failure: &Failure) -> Finding {
     Finding::error(code, format!("locks do not work on this server: {source}"))
 }
 
-/// What follows from what the server says of itself.
-fn said(info: Option<&Info>, origin: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
+/// The findings from what the server says of itself.
+fn said(info: Option<&Info>, address: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
     let Some(info) = info else {
         return vec![Finding::warning(
             "unchecked",
@@ -136,7 +139,7 @@ fn said(info: Option<&Info>, origin: &MasterAddress, in_cluster: bool) -> Vec<Fi
         )];
     };
     let checks = [role(info), cluster(info, in_cluster), version(info)];
-    let fails_over = in_cluster || origin.fails_over();
+    let fails_over = in_cluster || address.fails_over();
     let more = [
         eviction(info),
         persistence(info),
@@ -181,7 +184,7 @@ fn version(info: &Info) -> Option<Finding> {
     })
 }
 
-/// Every lock has a ttl, so all policies but one can drop locks that are held.
+/// Every lock has a ttl, so each policy except `noeviction` can drop a lock that is held.
 fn eviction(info: &Info) -> Option<Finding> {
     let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
     let policy = info.field("maxmemory_policy")?;
@@ -195,7 +198,7 @@ fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// A snapshot is always older than the last lock, so only the log of all writes counts.
+/// A snapshot is always older than the last lock, so only the append-only log counts.
 fn persistence(info: &Info) -> Option<Finding> {
     (info.field("aof_enabled")? == "0").then(|| {
         Finding::warning(
@@ -226,12 +229,12 @@ fn turns(are_told: bool) -> Option<Finding> {
     })
 }
 
-fn plain_text(link: &OpenedConnection, origin: &MasterAddress) -> Option<Finding> {
-    let host = link.readable.clone().or_else(|| origin.readable())?;
+fn plain_text(opened: &OpenedConnection, address: &MasterAddress) -> Option<Finding> {
+    let host = opened.readable.clone().or_else(|| address.readable())?;
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {host} is not encrypted, the password included; use rediss:// where others can read the network"
+            "what is sent to {host} is not encrypted, the password included; use rediss:// on a network that other parties can read"
         ),
     ))
 }

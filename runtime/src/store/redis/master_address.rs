@@ -1,4 +1,4 @@
-//! Where a connection comes from: a server that is always the same, or the one that Sentinels name.
+//! Where the master is: at an address that stays the same, or where Sentinels say.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
 
-/// What is asked for a connection whenever one is wanted. Shows without credentials.
+/// Connects to the master whenever the store wants a connection. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) enum MasterAddress {
     Server(Server),
@@ -21,15 +21,16 @@ pub(crate) enum MasterAddress {
 }
 
 impl MasterAddress {
-    /// What `url` names, and how many replicas it asks for. No error text contains the URL.
+    /// The master that `url` names, and how many replicas it asks for. No error text contains the
+    /// URL.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
         let (base, mut query) = url_options::split(url);
         let replicas = query.take("replicas").map(str::parse).transpose()?;
-        let origin = match Sentinels::is_named_by(base) {
+        let address = match Sentinels::is_named_by(base) {
             Some((scheme, rest)) => Sentinels::parse(scheme, rest, query)?.into(),
             None => Server::parse(base, &query)?.into(),
         };
-        Ok((origin, replicas))
+        Ok((address, replicas))
     }
 
     /// The same, with these certificates.
@@ -41,7 +42,7 @@ impl MasterAddress {
         }
     }
 
-    /// A connection within about `limit`.
+    /// Connects within about `limit`.
     pub(super) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
         match self {
             Self::Server(server) => server.connect(limit).await,

@@ -1,12 +1,20 @@
-//! Locks on one Redis or Valkey.
+//! Locks on one Redis or Valkey, or on one node of a cluster or of a quorum.
 //!
-//! [`scripts`] says what is run on the server, [`bundle`] what together, [`server`] how to reach it
-//! and [`sentinel`] how to find it, [`origin`] is either; [`line`] is one connection, [`io_driver`]
-//! moves its bytes through a socket, [`framer`] refuses what is no reply, [`connection`] keeps one
-//! up, [`replica_acks`] waits for replicas, [`reply`] reads answers and errors, [`info`] what a server
-//! says of itself, [`query`] the options of a URL; [`checkup`] looks for what is wrong,
-//! [`permissions`] is what a user needs. For a node of a cluster there are [`slot`]s, and
-//! [`redirect`]s to other nodes.
+//! The rooms, from the outside in:
+//! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
+//!   order.
+//! - [`commands`] says what the server is asked, and what its answers mean.
+//! - `lua/` holds the scripts that run on the server; its `README.md` lists which fragments make
+//!   which script.
+//! - [`wire`] is the way to one server: opening a connection, moving bytes, cutting replies.
+//!
+//! Beside the rooms:
+//! - [`master_address`] says where the master is: at one address, or where [`sentinel`] finds it.
+//! - [`url_options`] reads the options of a URL.
+//! - [`server_info`] reads what a server says of itself.
+//! - [`replication`] waits for replicas.
+//! - [`check`] looks for what is wrong with a server.
+//! - [`acl`] lists the permissions that a user needs.
 
 pub(crate) mod acl;
 pub(crate) mod check;

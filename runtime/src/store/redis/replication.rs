@@ -1,8 +1,9 @@
 //! Locks that count only once replicas have them.
 //!
-//! The scripts of one pipeline are followed by one `WAIT`, so a lock costs no further round trip of ours. But `WAIT` blocks
-//! its connection: while one is under way nothing else is sent, and what comes meanwhile leaves together behind it. So replicas
-//! that do not answer delay every request by one `WAIT` at most, not by one for each that is before it.
+//! One `WAIT` follows the scripts of a pipeline, so a lock costs no further round trip. `WAIT`
+//! blocks its connection. So the store sends nothing while a `WAIT` is under way, and sends all
+//! that came meanwhile at once after it. Replicas that do not answer thus delay a request by one
+//! `WAIT` at most, not by one for each request before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,17 +11,17 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::commands::reply;
+use super::commands::failure;
 use super::server_info::Role;
 use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, Op, Reply, Retry};
 
-/// The longest that a `WAIT` may take, as a part of the pool's `io_timeout`: half of what a connection may be silent for while
-/// an acquire is under way.
+/// The longest `WAIT`, as a fraction of the pool's `io_timeout`: an eighth. That is half of the
+/// time that a connection may be silent while an acquire is under way.
 const SHARE: u32 = 8;
 
-/// How many replicas must confirm.
+/// How many replicas must acknowledge a write.
 #[derive(Debug)]
 pub(super) struct ReplicaAcks {
     wanted: Replicas,
@@ -30,7 +31,7 @@ pub(super) struct ReplicaAcks {
 }
 
 impl ReplicaAcks {
-    /// Nothing where the server's own answer is enough.
+    /// `None` where the server's own answer is enough.
     pub(super) fn new(options: &Options) -> Option<Self> {
         let wanted = options.replicas?;
         (wanted != Replicas::AtLeast(0)).then(|| Self {
@@ -40,7 +41,7 @@ impl ReplicaAcks {
         })
     }
 
-    /// There is a connection to a server of this role.
+    /// Takes note of the replicas of a new connection's server.
     pub(super) fn connected(&self, role: Option<Role>) {
         self.see(role.map_or(0, |role| role.replicas));
     }
@@ -51,20 +52,21 @@ impl ReplicaAcks {
 
     fn needed(&self) -> u32 {
         match self.wanted {
-            // A replica that went away does not make less of a promise enough.
+            // `all` stays as large as it ever was: a replica that went away does not make fewer
+            // enough.
             Replicas::All => self.seen.load(Ordering::Relaxed).max(1),
             Replicas::AtLeast(count) => count,
         }
     }
 
-    /// Whether the outcome of `op` counts only with its copies. What is removed needs none: a lock that a fail-over
-    /// brings back expires.
+    /// Whether the outcome of `op` counts only with its replica acknowledgements. A removal needs
+    /// none: a lock that a fail-over brings back expires.
     pub(super) fn concern(op: &Op) -> bool {
         !matches!(op, Op::Release { .. } | Op::Part { .. } | Op::Leave { .. })
     }
 
-    /// Waits until enough replicas have what was written before it on the same connection; `patience` is that of the most
-    /// hurried request.
+    /// The `WAIT` for enough replicas to have all earlier writes of the same connection. `patience`
+    /// is that of the most hurried request.
     pub(super) fn command(&self, patience: Duration) -> Cmd {
         // Zero would wait for ever.
         let limit = self.limit(patience).as_millis().max(1);
@@ -80,15 +82,17 @@ impl ReplicaAcks {
     pub(super) fn judge(&self, answer: Option<Value>) -> Result<(), Failure> {
         let count = match answer {
             Some(Value::Int(count)) => u32::try_from(count).unwrap_or(0),
-            Some(Value::ServerError(error)) => return Err(refused(&reply::broken(&error.into()))),
-            _ => return Err(reply::garbage("an answer of another shape to WAIT")),
+            Some(Value::ServerError(error)) => {
+                return Err(refused(&failure::broken(&error.into())));
+            }
+            _ => return Err(failure::garbage("an answer of another shape to WAIT")),
         };
         let needed = self.needed();
         self.see(count);
         if count >= needed {
             return Ok(());
         }
-        Err(reply::failure(
+        Err(failure::failure(
             "replicas",
             format!(
                 "{count} replicas confirmed the lock in time and {needed} must, so it does not count; check the replicas, lower the \
@@ -102,22 +106,25 @@ impl ReplicaAcks {
 
 /// What counts of `reply` after `verdict`.
 ///
-/// A lock without its copies is an error, and one that may have been taken: the engine removes it, or asks again with the same
-/// token. That another holder has a lock needs no copies to be true.
+/// A lock without its acknowledgements is an error that may have been executed: the engine removes
+/// the lock, or asks again with the same token. That another holder has a lock is true without
+/// acknowledgements.
 pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Reply, Failure> {
     let Err(failure) = verdict else {
         return Ok(reply);
     };
     match &reply {
         Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
-        // If others of the batch are lost, the next attempt will say so, and none counts longer meanwhile.
+        // If other keys of the renewal are lost, the next attempt reports them. Until then none of
+        // the keys counts as renewed.
         Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
         Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
         _ => Ok(reply),
     }
 }
 
-/// The server does not wait, for the lack of a permission or because it has become a replica. The scripts before it have run.
+/// The failure of a `WAIT` that the server refused: it lacks the permission, or has become a
+/// replica. The scripts before it have run.
 fn refused(failure: &Failure) -> Failure {
     let crate::LockError::Unavailable { source } = &failure.error else {
         return failure.clone();
@@ -126,7 +133,7 @@ fn refused(failure: &Failure) -> Failure {
         "NOPERM" => Retry::Never,
         _ => Retry::Later,
     };
-    reply::failure(
+    failure::failure(
         source.code(),
         format!("the lock is not counted, because replicas cannot be waited for: {source}"),
         retry,

@@ -1,9 +1,11 @@
 //! Follows the master that Sentinels name.
 //!
-//! The Sentinels are asked whenever a connection is wanted: at the start, after the connection has ended, was silent, or
-//! answered that it is read-only. So a fail-over is followed without a subscription: the connection to the old
-//! master ends or falls silent with it. All Sentinels are asked at once, and the newest configuration among the answers counts:
-//! one that was cut off with an old master names it under an older epoch.
+//! The Sentinels are asked whenever the store wants a connection: at the start, and after the last
+//! connection ended, was silent, or answered that it is read-only. So the store follows a fail-over
+//! without a subscription: the connection to the old master ends or falls silent with it.
+//!
+//! All Sentinels are asked at once, and the newest configuration among the answers counts. A
+//! Sentinel that was cut off with an old master names it under an older configuration epoch.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +14,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{AsyncConnectionConfig, Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
+use super::commands::failure;
 use super::commands::redirect::Endpoint;
-use super::commands::reply;
 use super::url_options::{self, UrlOptions};
 use super::wire::connect::OpenedConnection;
 use super::wire::introduction;
@@ -29,10 +31,11 @@ const DEFAULT_PORT: u16 = 26_379;
 /// The options behind the `?`.
 const OPTIONS: &[&str] = &["db", "replicas", "sentinel_user", "sentinel_password"];
 
-/// Once most Sentinels have answered, the others have this long: one of them may be the first to know of a fail-over.
+/// Once most Sentinels have answered, the rest have this long: one of them may be the first to know
+/// of a fail-over.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The Sentinels of one master. Shows without credentials.
+/// The Sentinels of one master. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     nodes: Vec<Server>,
@@ -44,26 +47,26 @@ pub(crate) struct Sentinels {
 /// Where a Sentinel says that the master is.
 struct Named {
     endpoint: Endpoint,
-    /// Grows with each fail-over; zero where the Sentinel does not tell it.
+    /// Grows with each fail-over. Zero where the Sentinel does not report it.
     generation: u64,
 }
 
-/// What one Sentinel said.
+/// What one Sentinel answered.
 enum Answer {
     Named(Named),
-    /// It knows no master of that name, but these.
+    /// The Sentinel knows no master of that name, but these.
     Unknown(Vec<String>),
 }
 
 impl Sentinels {
-    /// The scheme of a single server that stands for this one, and what follows it.
+    /// The scheme of a single server that corresponds to this scheme, and what follows the scheme.
     pub(super) fn is_named_by(base: &str) -> Option<(&'static str, &str)> {
         let named = |scheme, prefix| Some((scheme, base.strip_prefix(prefix)?));
         named("redis", "redis-sentinel://").or_else(|| named("rediss", "rediss-sentinel://"))
     }
 
-    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`. With `rediss`
-    /// the Sentinels and the master are spoken to over TLS.
+    /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options
+    /// behind the `?`. With `rediss` the Sentinels and the master are spoken to over TLS.
     pub(super) fn parse(
         scheme: &str,
         base: &str,
@@ -75,11 +78,11 @@ impl Sentinels {
             None => ("", authority),
         };
         let master = master.trim_end_matches('/');
-        // What is behind a `#` would switch the verification of certificates off.
+        // A `#insecure` would switch the verification of certificates off.
         if hosts.is_empty() || master.is_empty() || master.contains(['/', '#']) {
             return Err(misread());
         }
-        // The name stands for wherever the master is.
+        // The host name `master` stands for wherever the master is.
         let database = query.take("db").unwrap_or_default();
         let like = server(&format!("{scheme}://{credentials}@master/{database}"))?;
         let own = own_credentials(&mut query);
@@ -104,16 +107,17 @@ impl Sentinels {
         })
     }
 
-    /// Connects to the master within `limit`. What the Sentinels name must say itself that it is one.
+    /// Connects to the master within `limit`. The server that the Sentinels name must itself say
+    /// that it is a master.
     pub(super) async fn connect(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
         let started = Instant::now();
         let endpoint = self.find(started + limit / 2).await?;
         let server = self.like.elsewhere(&endpoint);
         let left = limit.saturating_sub(started.elapsed());
-        let link = server.clone().connect(left).await?;
-        match link.role {
-            Some(role) if role.is_master => Ok(link),
-            Some(_) => Err(reply::failure(
+        let opened = server.clone().connect(left).await?;
+        match opened.role {
+            Some(role) if role.is_master => Ok(opened),
+            Some(_) => Err(failure::failure(
                 "READONLY",
                 format!(
                     "{server} is a replica, though {self} names it as the master; a fail-over may be under way"
@@ -121,7 +125,7 @@ impl Sentinels {
                 Retry::Later,
                 false,
             )),
-            None => Err(reply::failure(
+            None => Err(failure::failure(
                 "NOPERM",
                 format!(
                     "{server} does not tell whether it is a master: the user needs the permission +info"
@@ -153,7 +157,7 @@ impl Sentinels {
                         newest = Some(named);
                     }
                 }
-                Ok(Answer::Unknown(others)) => failed.push(self.unknown(&others)),
+                Ok(Answer::Unknown(known)) => failed.push(self.unknown(&known)),
                 Err(failure) => failed.push(failure),
             }
             if answers * 2 > self.nodes.len() {
@@ -162,7 +166,7 @@ impl Sentinels {
         }
         match newest {
             Some(named) => Ok(named.endpoint),
-            None => Err(self.nobody(failed)),
+            None => Err(self.none_named(failed)),
         }
     }
 
@@ -173,17 +177,17 @@ impl Sentinels {
             .set_response_timeout(None);
         let (mut connection, mut io_driver) = Box::pin(open::open(node, &settings, config))
             .await
-            .map_err(|error| reply::broken(&error))?;
+            .map_err(|error| failure::broken(&error))?;
         let questions = introduction::introduced(&questions(&self.master));
         let asked = connection.send_packed_commands(&questions, 0, questions.len());
         let answers = io_driver.drive(asked).await;
-        let mut answers = answers.map_err(|error| reply::broken(&error))?;
+        let mut answers = answers.map_err(|error| failure::broken(&error))?;
         answers.drain(..1.min(answers.len()));
         read(answers)
     }
 
-    /// Why no Sentinel named a master: a Sentinel that answered tells more than one that did not.
-    fn nobody(&self, failed: Vec<Failure>) -> Failure {
+    /// Why no Sentinel named a master. A Sentinel that answered says more than one that did not.
+    fn none_named(&self, failed: Vec<Failure>) -> Failure {
         let told = |failure: &Failure| failure.code() != "io";
         let Some(failure) = failed.into_iter().max_by_key(told) else {
             let suspicion = self.like.suspicion();
@@ -202,30 +206,30 @@ impl Sentinels {
                          sentinel_user=…&sentinel_password=…, with the permission +sentinel"
                             .to_owned()
                     }
-                    // One end did not like the other's certificate.
+                    // One end refused the other's certificate.
                     "tls" => format!("no Sentinel answered: {source}"),
                     _ => format!("the Sentinel answered: {source}"),
                 };
                 let text = format!("{self}: {what}");
-                reply::failure(source.code(), text, failure.retry, false)
+                failure::failure(source.code(), text, failure.retry, false)
             }
             _ => failure,
         }
     }
 
-    fn unknown(&self, others: &[String]) -> Failure {
-        let others = match others {
+    fn unknown(&self, known: &[String]) -> Failure {
+        let known = match known {
             [] => "no master at all".to_owned(),
-            others => others.join(", "),
+            known => known.join(", "),
         };
         self.trouble(&format!(
-            "the Sentinels know no master `{}`, but {others}; correct the name behind the `/`",
+            "the Sentinels know no master `{}`, but {known}; correct the name behind the `/`",
             self.master
         ))
     }
 
     fn trouble(&self, what: &str) -> Failure {
-        reply::failure("sentinel", format!("{self}: {what}"), Retry::Later, false)
+        failure::failure("sentinel", format!("{self}: {what}"), Retry::Later, false)
     }
 }
 
@@ -249,7 +253,7 @@ fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
             if details.contains("unknown command") {
                 return Err(no_sentinel());
             }
-            return Err(reply::broken(&error.into()));
+            return Err(failure::broken(&error.into()));
         }
         Some(Value::Array(address)) => address,
         Some(Value::Nil) => {
@@ -302,12 +306,12 @@ fn text(value: &Value) -> Option<String> {
 }
 
 fn no_sentinel() -> Failure {
-    reply::garbage(
+    failure::garbage(
         "something that no Sentinel says; does the URL name Sentinels? Their port is usually 26379",
     )
 }
 
-/// Read as a single server is.
+/// Reads `url` as that of a single server.
 fn server(url: &str) -> Result<Server, LockError> {
     let (base, query) = url_options::split(url);
     Server::parse(base, &query).map_err(|_| misread())

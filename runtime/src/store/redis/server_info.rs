@@ -15,7 +15,7 @@ pub(crate) struct Role {
 }
 
 impl Info {
-    /// Nothing if the server did not answer with one, which a missing permission does.
+    /// `None` if the server did not answer with a text, as when the permission is missing.
     pub(crate) fn read(answer: Option<&Value>) -> Option<Self> {
         let text = match answer? {
             Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),

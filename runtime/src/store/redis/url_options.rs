@@ -2,7 +2,8 @@
 
 use crate::error::LockError;
 
-/// The options of a URL that nobody has taken yet. Values are as they stand there, percent-encoded.
+/// The options of a URL that have not been taken yet. Values are as they stand in the URL,
+/// percent-encoded.
 #[derive(Debug, Clone)]
 pub(crate) struct UrlOptions<'a> {
     pairs: Vec<(&'a str, &'a str)>,
@@ -20,7 +21,7 @@ pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
 }
 
 impl<'a> UrlOptions<'a> {
-    /// Takes the option `name` out; the last one where it is given twice.
+    /// Takes the option `name` out. If it is given twice, the last value counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
         let mut value = None;
         self.pairs.retain(|(found, given)| {
@@ -32,7 +33,7 @@ impl<'a> UrlOptions<'a> {
         value
     }
 
-    /// What is left, as it stands at the end of a URL.
+    /// The options that are left, as they stand at the end of a URL.
     pub(crate) fn rest(&self) -> String {
         let mut rest = String::new();
         for (name, value) in &self.pairs {
@@ -42,13 +43,15 @@ impl<'a> UrlOptions<'a> {
         rest
     }
 
-    /// Refuses what nobody has taken, but for `left`; `known` are all options that there are.
+    /// Refuses options that have not been taken, except those in `left`. `known` are all options
+    /// that there are.
     pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
         let mut pairs = self.pairs.iter();
         let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
             return Ok(());
         };
-        // The name is shown only if it looks like one: a password with a `?` in it ends up here too.
+        // The error shows the name only if it looks like one: a password with a `?` in it ends up
+        // here, too.
         let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         let name = if shown { name } else { "…" };
         let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();

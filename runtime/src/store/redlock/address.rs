@@ -12,12 +12,12 @@ use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
-/// Leases of other processes are taken to be as long as this at least.
+/// The longest lease of other processes that the core reckons with, unless the URL says more.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(10);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
-/// The nodes of a quorum. Shows without credentials.
+/// The nodes of a quorum. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) nodes: Vec<MasterAddress>,
@@ -25,13 +25,14 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// No error text contains the URL, because it may hold a password.
+    /// Reads `url`. No error text contains the URL, because it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let rest = url.strip_prefix("redlock://").unwrap_or(url);
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, db) = rest.split_once('/').unwrap_or((rest, ""));
-        // First: of a password with a `?` in it, the rest ends up there.
-        let settings = settings(query)?;
+        // The options are read first. If a password contains a `?`, its rest ends up there, and
+        // their error says how to write it.
+        let settings = settings(options)?;
         let nodes = nodes(hosts, db)?;
         let address = Self { nodes, settings };
         address.check()?;
@@ -80,7 +81,7 @@ fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
             (None, Some(shared)) => MasterAddress::parse(&format!("redis://{shared}@{host}/{db}")),
             _ => MasterAddress::parse(&format!("redis://{host}/{db}")),
         };
-        let parsed = parsed.map(|(origin, _)| origin);
+        let parsed = parsed.map(|(address, _)| address);
         parsed.map_err(|_| {
             LockError::config(
                 "the `redlock://` URL is not understood; write redlock://[user:password@]host[:port],…[/db] with special \
@@ -95,12 +96,12 @@ fn credentials(host: &str) -> Option<&str> {
     host.rsplit_once('@').map(|(credentials, _)| credentials)
 }
 
-fn settings(query: &str) -> Result<Settings, LockError> {
+fn settings(options: &str) -> Result<Settings, LockError> {
     let mut settings = Settings {
         node_timeout: DEFAULT_NODE_TIMEOUT,
         max_ttl: DEFAULT_MAX_TTL,
     };
-    for option in query.split('&').filter(|option| !option.is_empty()) {
+    for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         match name {
             "max_ttl" => settings.max_ttl = duration(name, value, MIN_TTL..=MAX_TTL)?,

@@ -1,44 +1,35 @@
-//! The pure core: requests, answers of nodes and the time go in, requests to nodes and answers come out.
+//! The pure core. Requests, the nodes' answers and the time go in; requests to nodes and answers to
+//! the engine come out.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::mem;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use super::eligibility::{Eligibility, Met};
+use super::eligibility::Met;
+use super::failures::{no_quorum, no_shares, unfit};
 use super::identity::Identity;
-use super::question::{NodeSet, PendingQuestion, Question, no_quorum};
+use super::node::NodeState;
+use super::question::{NodeSet, PendingQuestion, Question};
 use super::quorum::{Tally, majority};
-use super::removals::{PendingRemoval, PendingRemovals};
+use super::removals::PendingRemoval;
 use super::tokens::TokenMap;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
-/// What can be set.
+/// What the URL of a quorum can set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// How long a node may take to answer, and at most a twentieth of the ttl.
+    /// How long a node may take to answer. The limit is a twentieth of the ttl where that is
+    /// shorter.
     pub(super) node_timeout: Duration,
-    /// The longest ttl that anybody uses, as far as is known from the start.
+    /// The longest ttl that any client uses, as the URL gives it. It grows with the ttls of
+    /// requests.
     pub(super) max_ttl: Duration,
 }
 
-/// One node as the panel sees it.
-#[derive(Debug, Default)]
-struct Seat {
-    eligibility: Eligibility,
-    /// Acquires that the node may still carry out.
-    unsettled: HashSet<OpId>,
-    debts: PendingRemovals,
-    /// Whether it answered last time.
-    up: bool,
-    outbox: Vec<Request>,
-}
-
-/// A lock that the engine wants.
-struct Wanted {
+/// An acquire that the engine asks for.
+struct AcquireRequest {
     key: FullKey,
     token: Token,
     ttl: Duration,
@@ -46,8 +37,8 @@ struct Wanted {
     reserved_fences: u32,
 }
 
-impl Wanted {
-    /// What a node is asked.
+impl AcquireRequest {
+    /// The acquire as a node gets it, with the token `wire`.
     fn op(&self, wire: Token) -> Op {
         Op::Acquire {
             key: self.key.clone(),
@@ -60,68 +51,70 @@ impl Wanted {
     }
 }
 
-/// All nodes, and what they are asked.
+/// All nodes, and the questions to them.
 pub(super) struct QuorumCore {
     names: Vec<String>,
-    seats: Vec<Seat>,
+    nodes: Vec<NodeState>,
     settings: Settings,
-    claims: TokenMap,
-    ballots: HashMap<OpId, PendingQuestion>,
+    tokens: TokenMap,
+    questions: HashMap<OpId, PendingQuestion>,
     deadlines: BTreeSet<(Instant, OpId)>,
     events: VecDeque<StoreEvent>,
-    /// Removals that nobody asked for have ids of our own, counted down from the end, where the engine's never come.
-    next_own: u64,
+    /// The last id that was given to a removal. Removals have ids of their own, counted down from
+    /// the highest number, which the engine's ids never reach.
+    last_own_id: u64,
 }
 
 impl QuorumCore {
     pub(super) fn new(names: Vec<String>, settings: Settings) -> Self {
         Self {
-            seats: names.iter().map(|_| Seat::default()).collect(),
+            nodes: names.iter().map(|_| NodeState::default()).collect(),
             names,
             settings,
-            claims: TokenMap::new(),
-            ballots: HashMap::new(),
+            tokens: TokenMap::new(),
+            questions: HashMap::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
-            next_own: u64::MAX,
+            last_own_id: u64::MAX,
         }
     }
 
-    /// A connection to a node was made.
+    /// Notes that a connection to a node was made, and which process the node is.
     pub(super) fn meet(&mut self, node: usize, identity: &Identity, now: Instant) -> Met {
         let twin = self.twin(node, &identity.run_id);
-        let seat = &mut self.seats[node];
-        seat.up = true;
-        let met = seat.eligibility.meet(identity, now);
+        let state = &mut self.nodes[node];
+        state.up = true;
+        let met = state.eligibility.meet(identity, now);
         if let Some(twin) = twin {
             let reason = format!("it is the same server as {}", self.names[twin]);
-            self.seats[node].eligibility.disqualify(reason);
+            self.nodes[node].eligibility.disqualify(reason);
         }
         met
     }
 
+    /// Another node that may vote and is the same server.
     fn twin(&self, node: usize, run_id: &str) -> Option<usize> {
-        let others = self.seats.iter().enumerate();
+        let others = self.nodes.iter().enumerate();
         others
-            .filter(|(other, seat)| *other != node && seat.eligibility.unfit().is_none())
-            .find(|(_, seat)| seat.eligibility.run_id() == Some(run_id))
+            .filter(|(other, state)| *other != node && state.eligibility.unfit().is_none())
+            .find(|(_, state)| state.eligibility.run_id() == Some(run_id))
             .map(|(other, _)| other)
     }
 
-    /// Why a node may not vote however old it is.
+    /// Why a node may not vote at any age.
     pub(super) fn unfit(&self, node: usize) -> Option<&str> {
-        self.seats[node].eligibility.unfit()
+        self.nodes[node].eligibility.unfit()
     }
 
-    /// How long a node stays without a vote because it was started lately.
+    /// How much longer a node stays without a vote because it was started lately.
     pub(super) fn quarantined(&self, node: usize, now: Instant) -> Option<Duration> {
-        let from = self.seats[node]
+        let from = self.nodes[node]
             .eligibility
             .votes_from(self.settings.max_ttl)?;
         (now < from).then(|| from.since(now))
     }
 
-    /// A request of the engine.
+    /// Takes a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let Request { id, op, patience } = request;
         match op {
@@ -131,19 +124,21 @@ impl QuorumCore {
                 ttl,
                 function,
                 reserved_fences,
-                // There is no queue across independent nodes: who waits asks again after a random pause.
+                // Independent nodes have no queue in common. A caller that waits asks again after a
+                // random pause.
                 queue: _,
             } => {
-                let wanted = Wanted {
+                let acquire = AcquireRequest {
                     key,
                     token,
                     ttl,
                     function,
                     reserved_fences,
                 };
-                self.acquire(id, &wanted, patience, now);
+                self.acquire(id, &acquire, patience, now);
             }
-            // A lock that is to become a share stays whole: nobody else can have a share of it.
+            // A lock that is to become a share stays whole, because no other client can take a
+            // share.
             Op::Renew(renewals) | Op::Stay(renewals) => self.renew(id, renewals, patience, now),
             Op::Release {
                 key,
@@ -157,17 +152,17 @@ impl QuorumCore {
             }
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
             Op::Join { .. } => self.tell(id, Err(no_shares())),
-            // No step is one on several nodes.
+            // No single step takes several keys on several nodes.
             Op::AcquireAll { .. } => self.tell(id, Ok(Reply::Apart)),
         }
     }
 
-    fn acquire(&mut self, id: OpId, wanted: &Wanted, patience: Duration, now: Instant) {
-        let Wanted {
+    fn acquire(&mut self, id: OpId, acquire: &AcquireRequest, patience: Duration, now: Instant) {
+        let AcquireRequest {
             key, token, ttl, ..
-        } = wanted;
+        } = acquire;
         let longest_ttl = self.observe(*ttl);
-        let (wire, undecided) = self.claims.ask(key, *token, id, *ttl, now);
+        let (wire, undecided) = self.tokens.ask(key, *token, id, *ttl, now);
         if let Some(earlier) = undecided {
             self.supersede(earlier);
         }
@@ -175,22 +170,21 @@ impl QuorumCore {
             key: key.clone(),
             token: *token,
             ttl: *ttl,
-            reserved_fences: wanted.reserved_fences,
-            tally: Tally::new(self.seats.len()),
+            reserved_fences: acquire.reserved_fences,
+            tally: Tally::new(self.nodes.len()),
         };
         let mut pending = self.pending(question, *ttl, now);
-        for (node, seat) in self.seats.iter_mut().enumerate() {
-            if let Some(why) = seat.eligibility.unfit() {
+        for (node, state) in self.nodes.iter_mut().enumerate() {
+            if let Some(why) = state.eligibility.unfit() {
                 pending.skip(node, unfit(why));
                 continue;
             }
-            if seat.eligibility.votes(longest_ttl, now) {
+            if state.eligibility.votes(longest_ttl, now) {
                 pending.voters.insert(node);
             }
             pending.waiting.insert(node);
-            seat.unsettled.insert(id);
-            let op = wanted.op(wire);
-            seat.outbox.push(Request { id, op, patience });
+            let op = acquire.op(wire);
+            state.send_acquire(Request { id, op, patience });
         }
         self.open(id, pending, now);
     }
@@ -201,20 +195,21 @@ impl QuorumCore {
             self.observe(renewal.ttl);
             shortest = shortest.min(renewal.ttl);
             renewal.token = self
-                .claims
+                .tokens
                 .renew(&renewal.key, renewal.token, renewal.ttl, now);
         }
-        let tallies = vec![Tally::new(self.seats.len()); renewals.len()];
+        let tallies = vec![Tally::new(self.nodes.len()); renewals.len()];
         let mut pending = self.pending(Question::Renew(tallies), shortest, now);
-        for (node, seat) in self.seats.iter_mut().enumerate() {
-            if let Some(why) = seat.eligibility.unfit() {
+        for (node, state) in self.nodes.iter_mut().enumerate() {
+            if let Some(why) = state.eligibility.unfit() {
                 pending.skip(node, unfit(why));
                 continue;
             }
-            // Young or not: that a node has the key now is nothing that it can have forgotten.
+            // A node in quarantine votes too. A key that it has now is a key that it has not
+            // forgotten.
             pending.waiting.insert(node);
             let op = Op::Renew(renewals.clone());
-            seat.outbox.push(Request { id, op, patience });
+            state.send(Request { id, op, patience });
         }
         self.open(id, pending, now);
     }
@@ -237,11 +232,12 @@ impl QuorumCore {
         };
         let ttl = self.remove_everywhere(key, token, keep, Some(id), now);
         let mut pending = self.pending(question, ttl, now);
-        pending.waiting = all(self.seats.len());
+        pending.waiting = all(self.nodes.len());
         self.open(id, pending, now);
     }
 
-    /// Removes what a call may have on any node, and goes on until it is certain; says for how long that may be needed.
+    /// Removes a call's key from all nodes, and repeats that until it is certain. Returns for how
+    /// long the key may live.
     fn remove_everywhere(
         &mut self,
         key: &FullKey,
@@ -250,50 +246,34 @@ impl QuorumCore {
         release: Option<OpId>,
         now: Instant,
     ) -> Duration {
-        let claim = self.claims.remove(key, token, self.settings.max_ttl, now);
-        for node in 0..self.seats.len() {
-            let own = self.own_id();
-            let mut debt = PendingRemoval::new(
-                key.clone(),
-                claim.wire,
-                claim.asked.clone(),
-                now + claim.ttl,
-            );
-            debt.keep = keep;
-            debt.release = release;
-            let id = self.seats[node].debts.owe(own, debt);
-            self.try_removal(node, id, now);
-        }
-        claim.ttl
-    }
-
-    fn try_removal(&mut self, node: usize, id: OpId, now: Instant) {
         let patience = self.settings.node_timeout;
-        let seat = &mut self.seats[node];
-        let Some(debt) = seat.debts.tried(id, now) else {
-            return;
-        };
-        let unsettled = debt.asked.iter().filter(|op| seat.unsettled.contains(op));
-        let op = Op::Release {
-            key: debt.key.clone(),
-            token: debt.wire,
-            keep: debt.keep,
-            makes_way: false,
-            after: unsettled.copied().collect(),
-        };
-        seat.outbox.push(Request { id, op, patience });
+        let entry = self.tokens.remove(key, token, self.settings.max_ttl, now);
+        for node in 0..self.nodes.len() {
+            let own = self.own_id();
+            let mut removal = PendingRemoval::new(
+                key.clone(),
+                entry.wire,
+                entry.asked.clone(),
+                now + entry.ttl,
+            );
+            removal.keep = keep;
+            removal.release = release;
+            self.nodes[node].remove(own, removal, patience, now);
+        }
+        entry.ttl
     }
 
-    /// The same call asks anew before the nodes have decided: only the new question counts.
+    /// Answers an acquire that its call repeats before the nodes have decided. From then on only
+    /// the new question counts.
     fn supersede(&mut self, earlier: OpId) {
-        if let Some(pending) = self.ballots.remove(&earlier) {
+        if let Some(pending) = self.questions.remove(&earlier) {
             self.deadlines.remove(&(pending.deadline, earlier));
-            let failure = no_quorum(0, self.seats.len(), "; it was asked again", Retry::Later);
+            let failure = no_quorum(0, self.nodes.len(), "; it was asked again", Retry::Later);
             self.tell(earlier, Err(failure));
         }
     }
 
-    /// A node's answer.
+    /// Takes a node's answer.
     pub(super) fn answer(
         &mut self,
         node: usize,
@@ -301,21 +281,13 @@ impl QuorumCore {
         result: &Result<Reply, Failure>,
         now: Instant,
     ) {
-        let seat = &mut self.seats[node];
-        seat.up = match result {
-            Ok(_) => true,
-            Err(failure) => seat.up && !matches!(failure.code(), "io" | "timeout"),
-        };
-        if !result.as_ref().is_err_and(|failure| failure.executed) {
-            seat.unsettled.remove(&id);
-        }
-        let first = seat.debts.is_first_try(id);
-        match seat.debts.take_release(id) {
-            Some(release) => self.vote(node, release, result, first, now),
-            None => self.vote(node, id, result, first, now),
-        }
+        let state = &mut self.nodes[node];
+        state.hear(id, result);
+        let first = state.is_first_try(id);
+        let question = state.take_release(id).unwrap_or(id);
+        self.vote(node, question, result, first, now);
         if let Ok(Reply::Released { ordered: true, .. }) = result {
-            self.settle(node, id);
+            self.nodes[node].settle(id);
         }
     }
 
@@ -327,93 +299,79 @@ impl QuorumCore {
         first: bool,
         now: Instant,
     ) {
-        if let Some(pending) = self.ballots.get_mut(&id) {
+        if let Some(pending) = self.questions.get_mut(&id) {
             pending.hear(node, result, first);
             self.decide(id, now);
         }
     }
 
-    /// A node can be reached again: what it owes is collected at once.
+    /// Notes that a node can be reached again. Its pending removals are tried at once.
     pub(super) fn connected(&mut self, node: usize, now: Instant) {
         let before = self.up();
-        self.seats[node].up = true;
-        for id in self.seats[node].debts.all() {
-            self.try_removal(node, id, now);
-        }
-        let quorum = majority(self.seats.len());
+        let patience = self.settings.node_timeout;
+        let state = &mut self.nodes[node];
+        state.up = true;
+        state.retry_all(patience, now);
+        let quorum = majority(self.nodes.len());
         if before < quorum && self.up() >= quorum {
             self.events.push_back(StoreEvent::Connected);
         }
     }
 
     fn up(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.up).count()
+        self.nodes.iter().filter(|state| state.up).count()
     }
 
-    /// Does what is due.
+    /// Gives up the nodes that are late, and repeats the removals that are due.
     pub(super) fn tick(&mut self, now: Instant) {
         while let Some(&(deadline, id)) = self.deadlines.first() {
             if now < deadline {
                 break;
             }
             self.deadlines.pop_first();
-            if let Some(pending) = self.ballots.get_mut(&id) {
+            if let Some(pending) = self.questions.get_mut(&id) {
                 pending.expire();
                 self.decide(id, now);
             }
         }
-        for node in 0..self.seats.len() {
-            for id in self.seats[node].debts.due(now) {
-                if self.seats[node].debts.is_over(id, now) {
-                    self.settle(node, id);
-                } else {
-                    self.try_removal(node, id, now);
-                }
-            }
+        let patience = self.settings.node_timeout;
+        for state in &mut self.nodes {
+            state.retry_due(patience, now);
         }
     }
 
     /// When to call [`tick`](Self::tick) next.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let debts = self.seats.iter().filter_map(|seat| seat.debts.next_due());
+        let removals = self.nodes.iter().filter_map(NodeState::next_due);
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        debts.chain(deadline).min()
+        removals.chain(deadline).min()
     }
 
-    /// What to tell the engine.
+    /// The next event for the engine.
     pub(super) fn next_event(&mut self) -> Option<StoreEvent> {
         self.events.pop_front()
     }
 
-    /// What to send to a node, in this order.
+    /// Takes the requests to send to a node, in this order.
     pub(super) fn take_outbox(&mut self, node: usize) -> Vec<Request> {
-        mem::take(&mut self.seats[node].outbox)
-    }
-
-    fn settle(&mut self, node: usize, id: OpId) {
-        let seat = &mut self.seats[node];
-        if let Some(debt) = seat.debts.settle(id) {
-            for op in debt.asked {
-                seat.unsettled.remove(&op);
-            }
-        }
+        self.nodes[node].take_outbox()
     }
 
     fn pending(&self, question: Question, ttl: Duration, now: Instant) -> PendingQuestion {
         let timeout = self.settings.node_timeout.min(ttl / 20);
-        PendingQuestion::new(question, self.seats.len(), now, now + timeout)
+        PendingQuestion::new(question, self.nodes.len(), now, now + timeout)
     }
 
     fn open(&mut self, id: OpId, pending: PendingQuestion, now: Instant) {
         self.deadlines.insert((pending.deadline, id));
-        self.ballots.insert(id, pending);
-        // Without a node that may be asked it is decided already.
+        self.questions.insert(id, pending);
+        // If no node may be asked, the question is decided already.
         self.decide(id, now);
     }
 
     /// Answers the engine if the nodes have decided.
     fn decide(&mut self, id: OpId, now: Instant) {
-        let Some(pending) = self.ballots.get(&id) else {
+        let Some(pending) = self.questions.get(&id) else {
             return;
         };
         let Some(mut decision) = pending.decision(&self.names) else {
@@ -426,12 +384,12 @@ impl QuorumCore {
                 key, token, ttl, ..
             },
             ..
-        }) = self.ballots.remove(&id)
+        }) = self.questions.remove(&id)
         {
-            self.claims.decided(&key, token, id);
+            self.tokens.decided(&key, token, id);
             if matches!(decision, Ok(Reply::Acquired { .. })) && now.since(sent) > ttl / 2 {
                 let why = "; their answers took more than half of the ttl";
-                decision = Err(no_quorum(0, self.seats.len(), why, Retry::Later));
+                decision = Err(no_quorum(0, self.nodes.len(), why, Retry::Later));
             }
             if !matches!(decision, Ok(Reply::Acquired { .. })) {
                 self.remove_everywhere(&key, token, None, None, now);
@@ -444,15 +402,15 @@ impl QuorumCore {
         self.events.push_back(StoreEvent::Reply(id, result));
     }
 
-    /// The longest ttl so far.
+    /// The longest ttl so far, including `ttl`.
     fn observe(&mut self, ttl: Duration) -> Duration {
         self.settings.max_ttl = self.settings.max_ttl.max(ttl);
         self.settings.max_ttl
     }
 
     fn own_id(&mut self) -> OpId {
-        self.next_own -= 1;
-        OpId(self.next_own)
+        self.last_own_id -= 1;
+        OpId(self.last_own_id)
     }
 }
 
@@ -460,27 +418,4 @@ fn all(nodes: usize) -> NodeSet {
     let mut set = NodeSet::default();
     (0..nodes).for_each(|node| set.insert(node));
     set
-}
-
-/// Shares are counted on one server; there is no counting across independent ones.
-fn no_shares() -> Failure {
-    Failure {
-        error: LockError::config(
-            "`shared` and `permits` are not possible with `redlock://`, whose nodes have no count in common; use them on a pool with \
-             `redis://`",
-        ),
-        retry: Retry::Never,
-        executed: false,
-    }
-}
-
-/// A node that may not vote however long one waits.
-fn unfit(why: &str) -> Failure {
-    Failure {
-        error: LockError::Unavailable {
-            source: StoreError::new("unfit", why),
-        },
-        retry: Retry::Later,
-        executed: false,
-    }
 }

@@ -1,7 +1,7 @@
 //! Which nodes may vote. Pure.
 //!
-//! A node that was restarted may have forgotten locks that it had voted for, and so would say yes to a second
-//! holder. It stays without a vote until every lease that it may have forgotten is over.
+//! A restarted node does not vote until every lease that it may have forgotten is over. It may have
+//! forgotten locks that it had voted for, and so would say yes to a second holder.
 
 use std::time::Duration;
 
@@ -9,22 +9,24 @@ use super::identity::Identity;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
-/// A server counts its age in whole seconds and other clients' leases may have begun a little later than we think.
+/// Added to every quarantine. A server reports its age in whole seconds, and other clients' leases
+/// may have begun a little later than the core reckons.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// What is known of one node, for as long as the pool lives: connections come and go.
+/// What is known of one node. It outlives the connections to the node, and lasts as long as the
+/// pool.
 #[derive(Debug, Default)]
 pub(super) struct Eligibility {
     run: Option<Run>,
-    /// Why it may not vote however old it is.
+    /// Why the node may not vote at any age.
     unfit: Option<String>,
 }
 
-/// One process of a node, from its start to its end.
+/// One process of a node.
 #[derive(Debug)]
 struct Run {
     id: String,
-    /// Not before the node's start.
+    /// When the process started, or later.
     since: Instant,
 }
 
@@ -33,7 +35,7 @@ struct Run {
 pub(super) enum Met {
     /// The first connection to the node.
     New,
-    /// The process that was there before.
+    /// The same process as at the last connection.
     Same,
     /// Another process: the node was restarted, or replaced.
     Restarted,
@@ -45,12 +47,13 @@ pub(super) fn quarantine(longest_ttl: Duration) -> Duration {
 }
 
 impl Eligibility {
-    /// A connection was made, to a node that says this of itself.
+    /// Notes that a connection was made, to a node that reports `identity`.
     pub(super) fn meet(&mut self, identity: &Identity, now: Instant) -> Met {
         self.unfit = identity.unfit();
         let (met, since) = match &self.run {
             Some(run) if run.id == identity.run_id => return Met::Same,
-            // Its own word would do, but a clock that was set right after the start makes a node look old.
+            // The time of this look counts, and not the reported age. A node looks older than it is
+            // if its clock was set right after the start.
             Some(_) => (Met::Restarted, now),
             None => (Met::New, now - identity.uptime),
         };
@@ -66,22 +69,22 @@ impl Eligibility {
         met
     }
 
-    /// The process that was met last.
+    /// The process that the last connection found.
     pub(super) fn run_id(&self) -> Option<&str> {
         self.run.as_ref().map(|run| run.id.as_str())
     }
 
-    /// It is another node under a second name.
+    /// Denies the node its vote, because it is the same server as another node.
     pub(super) fn disqualify(&mut self, reason: String) {
         self.unfit = Some(reason);
     }
 
-    /// Why it may not vote however old it is.
+    /// Why the node may not vote at any age.
     pub(super) fn unfit(&self) -> Option<&str> {
         self.unfit.as_deref()
     }
 
-    /// From when on the node may vote; never if it was not met.
+    /// From when on the node may vote. `None` if no connection to it was made yet.
     pub(super) fn votes_from(&self, longest_ttl: Duration) -> Option<Instant> {
         Some(self.run.as_ref()?.since + quarantine(longest_ttl))
     }

@@ -1,15 +1,15 @@
-//! What a node says of itself.
+//! What a node reports of itself.
 
 use std::time::Duration;
 
 use crate::store::redis::server_info::Info;
 
-/// Who a node is.
+/// Which server a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// New with each start of the server.
+    /// The server chooses a new one at each start.
     pub(super) run_id: String,
-    /// Since its start, in whole seconds.
+    /// The time since the server's start, in whole seconds.
     pub(super) uptime: Duration,
     /// `master` or `slave`.
     pub(super) role: String,
@@ -17,7 +17,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Nothing if the text says not enough.
+    /// Reads `info`. `None` if a field is missing.
     pub(super) fn read(info: &Info) -> Option<Self> {
         Some(Self {
             run_id: info.field("run_id")?.to_owned(),
@@ -27,7 +27,7 @@ impl Identity {
         })
     }
 
-    /// Why such a node cannot be one of a quorum.
+    /// Why such a node cannot be part of a quorum.
     pub(super) fn unfit(&self) -> Option<String> {
         if self.run_id.is_empty() {
             Some("it does not tell who it is: the user needs the permission +info".to_owned())

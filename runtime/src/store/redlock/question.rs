@@ -1,12 +1,12 @@
-//! One question to all nodes, and what they have said so far. Pure.
+//! One question to all nodes, and their answers so far. Pure.
 
 use std::time::Duration;
 
+use super::failures;
 use super::quorum::{Tally, Verdict, Vote, majority};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
-use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Reply, Retry};
 
 /// Some of the nodes.
@@ -14,14 +14,14 @@ use crate::store::{Failure, Reply, Retry};
 pub(super) struct NodeSet(u64);
 
 impl NodeSet {
-    /// How many there can be.
+    /// How many nodes there can be.
     pub(super) const MOST: usize = 64;
 
     pub(super) fn insert(&mut self, node: usize) {
         self.0 |= 1 << node;
     }
 
-    /// Whether it was among them.
+    /// Removes a node. Returns whether it was in the set.
     pub(super) fn remove(&mut self, node: usize) -> bool {
         let found = self.contains(node);
         self.0 &= !(1 << node);
@@ -42,11 +42,11 @@ impl NodeSet {
 pub(super) struct PendingQuestion {
     pub(super) question: Question,
     pub(super) sent: Instant,
-    /// When those that have not answered are given up.
+    /// When the nodes that have not answered are given up.
     pub(super) deadline: Instant,
-    /// Those that have not answered.
+    /// The nodes that have not answered.
     pub(super) waiting: NodeSet,
-    /// Those whose yes to an acquire counts.
+    /// The nodes that may vote yes on an acquire.
     pub(super) voters: NodeSet,
     pub(super) nodes: usize,
     troubles: Vec<(usize, Trouble)>,
@@ -59,7 +59,7 @@ pub(super) enum Question {
         key: FullKey,
         token: Token,
         ttl: Duration,
-        /// How often the lock may be passed on inside the process.
+        /// How often the lock may be handed over inside the process.
         reserved_fences: u32,
         tally: Tally,
     },
@@ -68,17 +68,19 @@ pub(super) enum Question {
     Release {
         /// Whether the caller must know that no acquire can still set the key.
         uncertain: bool,
-        /// How many answered, how many of them had the key, and how many were asked behind every acquire.
+        /// How many nodes answered.
         answered: usize,
+        /// How many of them had the key.
         found: usize,
+        /// On how many the removal went behind every acquire.
         ordered: usize,
-        /// How many certainly did not have the key: their answer is to the first try that could
-        /// remove it.
+        /// How many certainly did not have the key. Only the answer to the first try shows that,
+        /// since an earlier try may have removed the key.
         without: usize,
     },
 }
 
-/// Why a node did not count.
+/// Why a node's vote did not count.
 #[derive(Debug)]
 enum Trouble {
     Failed(Failure),
@@ -99,9 +101,9 @@ impl PendingQuestion {
         }
     }
 
-    /// A node answered; only its first answer counts.
+    /// Takes a node's answer. Only the first answer of each node counts.
     ///
-    /// `first`: no earlier try of the same removal can have been carried out there.
+    /// `first`: the node cannot have carried out an earlier try of the same removal.
     pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
         if !self.waiting.remove(node) {
             return;
@@ -112,12 +114,12 @@ impl PendingQuestion {
         }
     }
 
-    /// A node is not asked at all.
+    /// Notes that a node is not asked at all.
     pub(super) fn skip(&mut self, node: usize, failure: Failure) {
         self.void(node, Trouble::Failed(failure));
     }
 
-    /// Whoever has not answered is given up.
+    /// Gives up the nodes that have not answered.
     pub(super) fn expire(&mut self) {
         for node in 0..self.nodes {
             if self.waiting.remove(node) {
@@ -152,16 +154,16 @@ impl PendingQuestion {
                     ..
                 },
                 Reply::Released {
-                    found: one,
+                    found: had,
                     ordered: behind,
                 },
             ) => {
                 *answered += 1;
-                *found += usize::from(*one);
-                *without += usize::from(!*one && first);
+                *found += usize::from(*had);
+                *without += usize::from(!*had && first);
                 *ordered += usize::from(*behind);
             }
-            // An answer to another question: the node is out of its mind.
+            // The reply does not fit the question, so the node counts as silent.
             _ => self.void(node, Trouble::Silent),
         }
     }
@@ -175,7 +177,7 @@ impl PendingQuestion {
         self.troubles.push((node, trouble));
     }
 
-    /// What the nodes have decided together, as the answer to the one who asked; nothing while it is open.
+    /// The nodes' decision as the answer to the engine. `None` while the question is open.
     pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
         match &self.question {
             Question::Acquire {
@@ -231,8 +233,8 @@ impl PendingQuestion {
         };
         let quorum = majority(self.nodes);
         let enough = quorum <= answered;
-        // Lost only if too few nodes are left that can have had it: one that is silent may, and one
-        // that has refused the lock, as it still had another's, may have answered first.
+        // The lock was lost only if too few nodes are left that can have had the key. A silent node
+        // may have had it. A node that had refused the acquire may have answered the release first.
         let lost = self.nodes - without < quorum;
         let open = found < quorum && !lost;
         if !self.waiting.is_empty() && (uncertain || !enough || open) {
@@ -248,7 +250,7 @@ impl PendingQuestion {
         })
     }
 
-    /// Too few nodes said anything that counts.
+    /// The failure if too few votes count.
     fn no_quorum(&self, names: &[String]) -> Failure {
         let mut why = String::new();
         let mut retry = Retry::Never;
@@ -259,7 +261,7 @@ impl PendingQuestion {
                 retry = Retry::Later;
             }
         }
-        no_quorum(self.troubles.len(), self.nodes, &why, retry)
+        failures::no_quorum(self.troubles.len(), self.nodes, &why, retry)
     }
 }
 
@@ -274,20 +276,5 @@ impl Trouble {
                 Retry::Later,
             ),
         }
-    }
-}
-
-/// A failure that may have left keys behind on some nodes.
-pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
-    let message = format!(
-        "{troubled} of {nodes} nodes did not vote and no lock is taken without {}{why}",
-        majority(nodes)
-    );
-    Failure {
-        error: LockError::Unavailable {
-            source: StoreError::new("quorum", message),
-        },
-        retry,
-        executed: true,
     }
 }

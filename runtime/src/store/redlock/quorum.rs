@@ -4,29 +4,30 @@ use std::time::Duration;
 
 use crate::base::seeded::seeded;
 
-/// What one node says to a question.
+/// One node's vote on a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
     Yes,
-    /// No, and for so long at most where that is known.
+    /// No, and for how long at most, where that is known.
     No(Option<Duration>),
-    /// Nothing that counts: an error, silence, or a yes of a node that may not vote.
+    /// No vote: an error, silence, or a yes of a node that may not vote.
     Void,
 }
 
-/// What the nodes together say.
+/// What the votes decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The votes that are still to come decide.
+    /// The decision depends on votes that are still to come.
     Open,
     Yes,
-    /// No, and for so long at most where that is known.
+    /// No, and for how long at most, where that is known.
     No(Option<Duration>),
-    /// Too few said anything that counts.
+    /// Too few votes count.
     Unknown,
 }
 
-/// The votes on one question. The quorum is of all nodes that are configured, whoever answers.
+/// The votes on one question. A quorum is a majority of all configured nodes, and not of the nodes
+/// that answer.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
     nodes: usize,
@@ -35,7 +36,7 @@ pub(super) struct Tally {
     no: Vec<Option<Duration>>,
 }
 
-/// More than half of so many nodes: any two quorums have a node in common.
+/// More than half of `nodes`, so that any two quorums have a node in common.
 pub(super) fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
@@ -50,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Counts a vote; the caller sees to it that each node casts one.
+    /// Counts a vote. The caller makes sure that each node casts at most one.
     pub(super) fn cast(&mut self, vote: Vote) {
         match vote {
             Vote::Yes => self.yes += 1,
@@ -70,7 +71,8 @@ impl Tally {
         self.nodes - self.yes - self.no.len() - self.void
     }
 
-    /// Whether the lock is taken. A no of a few decides as soon as no quorum can say yes.
+    /// Whether the lock is taken. One no decides as soon as no quorum of yes is possible, if a
+    /// quorum can still vote.
     pub(super) fn acquired(&self) -> Verdict {
         let quorum = self.quorum();
         if self.yes >= quorum {
@@ -84,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Whether the lock is still held. Only a quorum can say that it is not.
+    /// Whether the lock is still held. Only a quorum of no decides that it is lost.
     pub(super) fn renewed(&self) -> Verdict {
         let quorum = if seeded!(RenewedByOne) {
             1
@@ -103,7 +105,7 @@ impl Tally {
         }
     }
 
-    /// When enough of those that say no will have forgotten why.
+    /// After how long enough of the keys that stand in the way will have expired.
     fn no_longer_than(&self) -> Option<Duration> {
         let mut left = self.no.clone();
         left.sort_by_key(|left| left.unwrap_or(Duration::MAX));
@@ -160,8 +162,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever holds and whoever would like to: their quorums have a node in common, and no order of the
-        /// votes and no number of failures makes a verdict without a majority of all nodes.
+        /// No order of votes and no number of failures gives a verdict without a majority of all
+        /// nodes. So the quorums of a holder and of a contender have a node in common.
         #[test]
         fn a_verdict_needs_a_majority_of_all(
             nodes in 3_usize..=9,

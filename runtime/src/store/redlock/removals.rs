@@ -1,7 +1,7 @@
-//! What still has to be removed from one node. Pure.
+//! The keys that are still to be removed from one node. Pure.
 //!
-//! A removal counts only where it went behind every acquire of its token on one connection, or where the outcome of
-//! each is known. Otherwise it is repeated until the key would have expired by itself.
+//! A removal counts only if it went behind every acquire of its token on one connection, or if the
+//! outcome of each acquire is known. Otherwise the removal is repeated until the key has expired.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::store::OpId;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 
-/// A key of ours that may be on the node.
+/// A key of this pool that the node may have.
 #[derive(Debug, Clone)]
 pub(super) struct PendingRemoval {
     pub(super) key: FullKey,
     pub(super) wire: Token,
-    /// The acquires that may have set it.
+    /// The acquires that may have set the key.
     pub(super) asked: Vec<OpId>,
-    /// By then it has expired.
+    /// When the key will have expired.
     pub(super) until: Instant,
-    /// How long the key is kept without an owner instead of being removed.
+    /// How long the node keeps the key without a holder instead of removing it.
     pub(super) keep: Option<Duration>,
     /// The release that waits for the next answer.
     pub(super) release: Option<OpId>,
@@ -46,7 +46,8 @@ impl PendingRemoval {
     }
 }
 
-/// One node's debts. All tries of one carry the same id: any answer to any of them is as good.
+/// The pending removals of one node. All tries of a removal carry the same id, because an answer to
+/// any try is as good.
 #[derive(Debug, Default)]
 pub(super) struct PendingRemovals {
     by_id: HashMap<OpId, PendingRemoval>,
@@ -55,50 +56,50 @@ pub(super) struct PendingRemovals {
 }
 
 impl PendingRemovals {
-    /// Takes a debt over, unless it is there already; says under which id.
-    pub(super) fn owe(&mut self, id: OpId, debt: PendingRemoval) -> OpId {
+    /// Adds a removal under `id`, unless the same key and token have one already. Returns its id.
+    pub(super) fn add(&mut self, id: OpId, removal: PendingRemoval) -> OpId {
         let id = *self
             .by_name
-            .entry((debt.key.clone(), debt.wire))
+            .entry((removal.key.clone(), removal.wire))
             .or_insert(id);
-        let release = debt.release;
-        let known = self.by_id.entry(id).or_insert(debt);
+        let release = removal.release;
+        let known = self.by_id.entry(id).or_insert(removal);
         if release.is_some() {
             known.release = release;
         }
         id
     }
 
-    /// Another try is under way: when the next one comes, and what this one carries.
+    /// Counts another try and sets the time of the next one. Returns the removal to send.
     pub(super) fn tried(&mut self, id: OpId, now: Instant) -> Option<&PendingRemoval> {
-        let debt = self.by_id.get_mut(&id)?;
-        self.due.remove(&(debt.due, id));
-        let pause = FIRST_RETRY.saturating_mul(1 << debt.tries.min(10));
-        debt.tries += 1;
-        debt.due = (now + pause.min(LONGEST_RETRY)).min(debt.until);
-        self.due.insert((debt.due, id));
-        Some(debt)
+        let removal = self.by_id.get_mut(&id)?;
+        self.due.remove(&(removal.due, id));
+        let pause = FIRST_RETRY.saturating_mul(1 << removal.tries.min(10));
+        removal.tries += 1;
+        removal.due = (now + pause.min(LONGEST_RETRY)).min(removal.until);
+        self.due.insert((removal.due, id));
+        Some(removal)
     }
 
-    /// Whether at most one try of `id` has been sent.
+    /// Whether at most one try of `id` was sent.
     pub(super) fn is_first_try(&self, id: OpId) -> bool {
-        self.by_id.get(&id).is_none_or(|debt| debt.tries <= 1)
+        self.by_id.get(&id).is_none_or(|removal| removal.tries <= 1)
     }
 
-    /// The release that waits for an answer of `id`, once.
+    /// Takes the release that waits for an answer to `id`.
     pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
         self.by_id.get_mut(&id)?.release.take()
     }
 
-    /// Nothing of it is left on the node.
+    /// Forgets the removal `id`: the node does not have the key any more.
     pub(super) fn settle(&mut self, id: OpId) -> Option<PendingRemoval> {
-        let debt = self.by_id.remove(&id)?;
-        self.by_name.remove(&(debt.key.clone(), debt.wire));
-        self.due.remove(&(debt.due, id));
-        Some(debt)
+        let removal = self.by_id.remove(&id)?;
+        self.by_name.remove(&(removal.key.clone(), removal.wire));
+        self.due.remove(&(removal.due, id));
+        Some(removal)
     }
 
-    /// All that are to be tried again now.
+    /// The removals to try again now.
     pub(super) fn due(&self, now: Instant) -> Vec<OpId> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, id)| *id).collect()
@@ -114,7 +115,9 @@ impl PendingRemovals {
 
     /// Whether the key has expired by now.
     pub(super) fn is_over(&self, id: OpId, now: Instant) -> bool {
-        self.by_id.get(&id).is_some_and(|debt| debt.until <= now)
+        self.by_id
+            .get(&id)
+            .is_some_and(|removal| removal.until <= now)
     }
 }
 
@@ -126,7 +129,7 @@ mod tests {
         Instant::from_nanos(1) + Duration::from_millis(millis)
     }
 
-    fn debt(release: Option<OpId>) -> PendingRemoval {
+    fn removal(release: Option<OpId>) -> PendingRemoval {
         PendingRemoval {
             release,
             ..PendingRemoval::new("k".into(), Token::fixed(1), vec![OpId(5)], at(400))
@@ -135,32 +138,32 @@ mod tests {
 
     #[test]
     fn a_debt_is_tried_until_it_is_settled_or_over() {
-        let mut debts = PendingRemovals::default();
-        let id = debts.owe(OpId(90), debt(None));
-        debts.tried(id, at(0)).unwrap();
-        assert_eq!(debts.next_due(), Some(at(50)));
-        assert_eq!(debts.due(at(49)), []);
-        debts.tried(id, at(50)).unwrap();
-        debts.tried(id, at(150)).unwrap();
-        assert_eq!(debts.due(at(350)), [id]);
-        debts.tried(id, at(350)).unwrap();
+        let mut removals = PendingRemovals::default();
+        let id = removals.add(OpId(90), removal(None));
+        removals.tried(id, at(0)).unwrap();
+        assert_eq!(removals.next_due(), Some(at(50)));
+        assert_eq!(removals.due(at(49)), []);
+        removals.tried(id, at(50)).unwrap();
+        removals.tried(id, at(150)).unwrap();
+        assert_eq!(removals.due(at(350)), [id]);
+        removals.tried(id, at(350)).unwrap();
         assert_eq!(
-            debts.next_due(),
+            removals.next_due(),
             Some(at(400)),
             "the end of the key, not later"
         );
-        assert!(debts.is_over(id, at(400)));
-        assert!(debts.settle(id).is_some());
-        assert_eq!(debts.next_due(), None);
+        assert!(removals.is_over(id, at(400)));
+        assert!(removals.settle(id).is_some());
+        assert_eq!(removals.next_due(), None);
     }
 
     #[test]
     fn a_release_joins_the_removal_that_is_under_way() {
-        let mut debts = PendingRemovals::default();
-        let id = debts.owe(OpId(90), debt(None));
-        assert_eq!(debts.owe(OpId(89), debt(Some(OpId(3)))), id);
-        assert_eq!(debts.take_release(id), Some(OpId(3)));
-        assert_eq!(debts.take_release(id), None);
-        assert_eq!(debts.all(), [id]);
+        let mut removals = PendingRemovals::default();
+        let id = removals.add(OpId(90), removal(None));
+        assert_eq!(removals.add(OpId(89), removal(Some(OpId(3)))), id);
+        assert_eq!(removals.take_release(id), Some(OpId(3)));
+        assert_eq!(removals.take_release(id), None);
+        assert_eq!(removals.all(), [id]);
     }
 }

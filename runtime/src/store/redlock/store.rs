@@ -1,4 +1,4 @@
-//! Carries out what the panel decides, over a connection to each node.
+//! Carries out the core's decisions over a connection to each node.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,19 +31,20 @@ pub(crate) struct RedlockStore {
     clock: Clock,
     timer: Pin<Box<Sleep>>,
     told: Told,
-    /// Whether something has been submitted, or handed to the nodes, since they were last polled.
+    /// Whether requests were submitted, or given to the nodes, since the nodes were last polled.
     unsent: bool,
 }
 
 struct Node {
     name: String,
     store: RedisStore,
-    /// The connection that the panel was told of last.
+    /// The connection that the core was told of last.
     met: Generation,
 }
 
 impl RedlockStore {
-    /// Connects to all nodes at a time. A minority that cannot be reached is connected later.
+    /// Connects to all nodes at once. If a quorum can be reached, the store connects to the other
+    /// nodes later.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<Self, LockError> {
         let names = address.names();
         if names.len().is_multiple_of(2) {
@@ -82,7 +83,7 @@ impl RedlockStore {
         Ok(store)
     }
 
-    /// Looks at each node over a connection of its own.
+    /// Checks each node over a connection of its own.
     pub(crate) async fn check(
         address: Address,
         options: &Options,
@@ -113,7 +114,7 @@ impl RedlockStore {
         Ok(CheckReport::new(store, findings))
     }
 
-    /// What is wrong with the nodes that were met.
+    /// Refuses nodes that may not vote at any age, and logs the nodes in quarantine.
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {
@@ -136,7 +137,7 @@ impl RedlockStore {
         Ok(())
     }
 
-    /// Tells the panel if there is another connection to the node than it knows.
+    /// Tells the core of the node's connection if that is not the one that the core knows.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
         let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)
@@ -160,7 +161,7 @@ impl RedlockStore {
         }
     }
 
-    /// Hands what the panel wants sent to the connections; whether anything was.
+    /// Gives the core's requests to the connections. Returns whether there were any.
     fn flush(&mut self) -> bool {
         let mut sent = false;
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -174,7 +175,7 @@ impl RedlockStore {
         sent
     }
 
-    /// Takes in what the nodes say; whether anything came.
+    /// Gives the nodes' events to the core. Returns whether there were any.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let mut heard = false;
         for node in 0..self.nodes.len() {
@@ -185,11 +186,11 @@ impl RedlockStore {
                 match event {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
-                    // No node is asked for a place in its queue.
+                    // The core never asks a node to queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                 }
             }
-            // A connection can be replaced without a word.
+            // A connection can be replaced without an event.
             self.meet(node);
         }
         heard
@@ -205,7 +206,7 @@ impl RedlockStore {
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
-        // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+        // An earlier deadline stays. To move a timer costs more than one wake-up too many.
         if next < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(next);
         }
@@ -229,7 +230,8 @@ impl LockStore for RedlockStore {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
-        // What was answered earlier does not keep anything from being sent.
+        // After a submit, the nodes are polled before an earlier answer is returned. So the
+        // requests are sent first.
         loop {
             if !std::mem::take(&mut self.unsent)
                 && let Some(event) = self.core.next_event()
@@ -250,7 +252,7 @@ fn on_a_node(options: &Options) -> KeyNames {
     KeyNames::of(options).without_companions()
 }
 
-/// Whether a quorum can be reached, and nothing stands in the way that only a person can mend.
+/// Fails if no quorum can be reached, or if a node has a fault that an operator must mend.
 fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), LockError> {
     let nodes = names.len();
     let mut failures = Vec::new();
@@ -271,7 +273,7 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
         return Ok(());
     }
     let told: Vec<_> = failures.iter().map(Failure::text).collect();
-    Err(super::question::no_quorum(
+    Err(super::failures::no_quorum(
         failures.len(),
         nodes,
         &format!("; {}", told.join("; ")),

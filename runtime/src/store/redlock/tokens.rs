@@ -1,7 +1,8 @@
 //! Which token a call's lock carries on the nodes. Pure.
 //!
-//! A removal that is on its way can be carried out late, behind an acquire that was sent after it on another connection. So
-//! a token for which a removal was sent is never asked for again: the next try of the same call carries a new one.
+//! After a removal was sent for a token, no acquire carries that token again. The next try of the
+//! same call carries a new token. Otherwise a late removal could remove the lock of the next try: a
+//! node may carry it out behind an acquire that was sent later on another connection.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,20 +12,20 @@ use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::store::OpId;
 
-/// At least so many claims are made between sweeps of those that are over.
+/// How many entries there are at least before a sweep removes those that are over.
 const SWEEP_EVERY: usize = 1024;
 
-/// One call's try to have a lock, or its lock.
+/// A lock that a call holds or tries to take.
 #[derive(Debug, Clone)]
-pub(super) struct Claim {
-    /// What the nodes are given in the place of the call's own token.
+pub(super) struct TokenEntry {
+    /// The token that the nodes get in place of the call's own token.
     pub(super) wire: Token,
     /// All acquires that carried `wire`.
     pub(super) asked: Vec<OpId>,
-    /// The acquire that is not decided.
+    /// The acquire that the nodes have not decided.
     pub(super) undecided: Option<OpId>,
     pub(super) ttl: Duration,
-    /// Unless something is late, no key carries `wire` after that.
+    /// After this time no key carries `wire`, unless a node carries a request out late.
     until: Instant,
     /// Whether a removal was sent.
     spent: bool,
@@ -33,9 +34,9 @@ pub(super) struct Claim {
 /// A key, and the token that the engine knows.
 type Name = (FullKey, Token);
 
-/// All claims.
+/// The tokens of all locks of the pool.
 pub(super) struct TokenMap {
-    by_name: HashMap<Name, Claim>,
+    by_name: HashMap<Name, TokenEntry>,
     nonce: Nonce,
     left_by_sweep: usize,
 }
@@ -49,7 +50,8 @@ impl TokenMap {
         }
     }
 
-    /// The acquire `op` is under way from now on: what it is to carry, and the earlier one that is not decided.
+    /// Notes that the acquire `op` is under way. Returns the token that it carries, and the call's
+    /// earlier acquire that the nodes have not decided.
     pub(super) fn ask(
         &mut self,
         key: &FullKey,
@@ -59,35 +61,38 @@ impl TokenMap {
         now: Instant,
     ) -> (Token, Option<OpId>) {
         self.sweep(now);
-        let claim = self.by_name.entry((key.clone(), token)).or_insert(Claim {
-            wire: token,
-            asked: Vec::new(),
-            undecided: None,
-            ttl,
-            until: now + ttl,
-            spent: false,
-        });
-        if claim.spent {
-            claim.wire = Token::random(self.nonce);
-            claim.asked.clear();
-            claim.spent = false;
+        let entry = self
+            .by_name
+            .entry((key.clone(), token))
+            .or_insert(TokenEntry {
+                wire: token,
+                asked: Vec::new(),
+                undecided: None,
+                ttl,
+                until: now + ttl,
+                spent: false,
+            });
+        if entry.spent {
+            entry.wire = Token::random(self.nonce);
+            entry.asked.clear();
+            entry.spent = false;
         }
-        claim.asked.push(op);
-        claim.ttl = ttl;
-        claim.until = now + ttl;
-        (claim.wire, claim.undecided.replace(op))
+        entry.asked.push(op);
+        entry.ttl = ttl;
+        entry.until = now + ttl;
+        (entry.wire, entry.undecided.replace(op))
     }
 
-    /// The acquire `op` is decided.
+    /// Notes that the nodes have decided the acquire `op`.
     pub(super) fn decided(&mut self, key: &FullKey, token: Token, op: OpId) {
-        if let Some(claim) = self.by_name.get_mut(&(key.clone(), token))
-            && claim.undecided == Some(op)
+        if let Some(entry) = self.by_name.get_mut(&(key.clone(), token))
+            && entry.undecided == Some(op)
         {
-            claim.undecided = None;
+            entry.undecided = None;
         }
     }
 
-    /// What a renewal is to carry; the key lives longer by it.
+    /// Notes that a renewal lets the key live longer. Returns the token that the renewal carries.
     pub(super) fn renew(
         &mut self,
         key: &FullKey,
@@ -96,29 +101,30 @@ impl TokenMap {
         now: Instant,
     ) -> Token {
         match self.by_name.get_mut(&(key.clone(), token)) {
-            Some(claim) => {
-                claim.until = now + ttl;
-                claim.wire
+            Some(entry) => {
+                entry.until = now + ttl;
+                entry.wire
             }
             // Another store took the lock.
             None => token,
         }
     }
 
-    /// What a removal is to carry, and what went before it. A lock that is not known has `ttl`.
+    /// Notes that a removal is sent. Returns the token that it carries, and the acquires before it.
+    /// For an unknown lock, the entry has `ttl`.
     pub(super) fn remove(
         &mut self,
         key: &FullKey,
         token: Token,
         ttl: Duration,
         now: Instant,
-    ) -> Claim {
+    ) -> TokenEntry {
         match self.by_name.get_mut(&(key.clone(), token)) {
-            Some(claim) => {
-                claim.spent = true;
-                claim.clone()
+            Some(entry) => {
+                entry.spent = true;
+                entry.clone()
             }
-            None => Claim {
+            None => TokenEntry {
                 wire: token,
                 asked: Vec::new(),
                 undecided: None,
@@ -129,10 +135,10 @@ impl TokenMap {
         }
     }
 
-    /// Forgets the claims that are over, now and then.
+    /// Now and then, removes the entries that are over.
     fn sweep(&mut self, now: Instant) {
         if self.by_name.len() > 2 * self.left_by_sweep + SWEEP_EVERY {
-            self.by_name.retain(|_, claim| now < claim.until);
+            self.by_name.retain(|_, entry| now < entry.until);
             self.left_by_sweep = self.by_name.len();
         }
     }
@@ -153,34 +159,34 @@ mod tests {
     fn a_token_that_was_removed_is_not_asked_for_again() {
         let key = "k".into();
         let token = Token::fixed(TOKEN);
-        let mut claims = TokenMap::new();
-        let (first, _) = claims.ask(&key, token, OpId(1), TTL, at(0));
+        let mut tokens = TokenMap::new();
+        let (first, _) = tokens.ask(&key, token, OpId(1), TTL, at(0));
         assert_eq!(first, token, "other clients of the same token must know it");
         assert_eq!(
-            claims.ask(&key, token, OpId(2), TTL, at(0)),
+            tokens.ask(&key, token, OpId(2), TTL, at(0)),
             (token, Some(OpId(1)))
         );
-        assert_eq!(claims.renew(&key, token, TTL, at(1)), token);
-        let removed = claims.remove(&key, token, TTL, at(2));
+        assert_eq!(tokens.renew(&key, token, TTL, at(1)), token);
+        let removed = tokens.remove(&key, token, TTL, at(2));
         assert_eq!(
             (removed.wire, removed.asked),
             (token, vec![OpId(1), OpId(2)])
         );
-        claims.decided(&key, token, OpId(2));
-        let (second, undecided) = claims.ask(&key, token, OpId(3), TTL, at(3));
+        tokens.decided(&key, token, OpId(2));
+        let (second, undecided) = tokens.ask(&key, token, OpId(3), TTL, at(3));
         assert_eq!(undecided, None);
         assert_ne!(second, token);
-        assert_eq!(claims.renew(&key, token, TTL, at(3)), second);
-        let removed = claims.remove(&key, token, TTL, at(3));
+        assert_eq!(tokens.renew(&key, token, TTL, at(3)), second);
+        let removed = tokens.remove(&key, token, TTL, at(3));
         assert_eq!((removed.wire, removed.asked), (second, vec![OpId(3)]));
     }
 
     #[test]
     fn claims_that_are_over_are_forgotten() {
         let key = "k".into();
-        let mut claims = TokenMap::new();
+        let mut tokens = TokenMap::new();
         for number in 0..10_000 {
-            claims.ask(
+            tokens.ask(
                 &key,
                 Token::fixed(number.into()),
                 OpId(number),
@@ -188,7 +194,7 @@ mod tests {
                 at(number),
             );
         }
-        let kept = claims.by_name.len();
+        let kept = tokens.by_name.len();
         assert!(kept <= 2 * SWEEP_EVERY, "{kept} kept");
     }
 }

@@ -1,26 +1,26 @@
-//! What is asked for together is answered as if each had been asked for alone, however the requests differ.
+//! Requests that leave together are answered as if each had left alone, however they differ.
 
 use std::time::Duration;
 
-use super::{Client, acquire, release};
+use super::client::{Client, acquire, release};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{Op, Renewal, Reply};
 
-/// More than leave as one.
+/// More requests than one batch has.
 const KEYS: usize = 70;
 
 /// A lock of the scene, and what is asked for with it.
 struct Lock {
     key: FullKey,
     token: Token,
-    /// Each third has the short ttl.
+    /// Every third lock has the short ttl.
     ttl: Duration,
     reserved_fences: u32,
 }
 
-/// What came of an acquire.
+/// The outcome of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Had {
     Nothing,
@@ -29,18 +29,18 @@ enum Had {
 
 pub(super) async fn run(one: &mut Client, two: &mut Client) {
     let locks: Vec<Lock> = (0..KEYS).map(|nth| lock(one, nth)).collect();
-    let others = Token::random(Nonce::new());
+    let other = Token::random(Nonce::new());
     let taken = &locks[5];
-    two.acquire(&taken.key, others, taken.ttl).await.unwrap();
+    two.acquire(&taken.key, other, taken.ttl).await.unwrap();
     let fences = acquired(one, &locks, &taken.key).await;
     last(two, &locks).await;
-    // With all but one carrying their tokens.
+    // Again, while all keys but one carry their tokens.
     let again = acquired(one, &locks, &taken.key).await;
     assert_eq!(again, fences, "the same tokens got others");
     last(two, &locks).await;
     renewed(one, two, &locks, &taken.key).await;
     released(one, two, &locks, &fences).await;
-    assert!(two.release(&taken.key, others).await);
+    assert!(two.release(&taken.key, other).await);
 }
 
 fn lock(client: &Client, nth: usize) -> Lock {
@@ -57,7 +57,7 @@ fn lock(client: &Client, nth: usize) -> Lock {
     }
 }
 
-/// Takes all but the one that is taken; the fence of each.
+/// Acquires all locks but the one that another client has. Returns the fence of each.
 async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
     let ops = locks.iter().map(|lock| {
         let mut op = acquire(&lock.key, lock.token, lock.ttl);
@@ -93,7 +93,7 @@ async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<H
     fences
 }
 
-/// Each lasts as long as was asked for.
+/// Each lease lasts as long as its acquire asked for.
 async fn last(client: &mut Client, locks: &[Lock]) {
     let longest = client.promises.ttl;
     let ops = locks
@@ -114,7 +114,7 @@ async fn last(client: &mut Client, locks: &[Lock]) {
     }
 }
 
-/// All change their ttl.
+/// Renews all locks with another ttl.
 async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &FullKey) {
     let longest = one.promises.ttl;
     let other = |lock: &Lock| Lock {
@@ -140,7 +140,8 @@ async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &Ful
     last(two, &changed).await;
 }
 
-/// Every fourth is kept for a while, to which nobody has a token; the others are free at once, and their next fences come after those that were kept in reserve.
+/// Every fourth lock is kept for a while, and no token can touch it. The other locks are free at
+/// once, and their next fences come after the reserved fences.
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);

@@ -4,72 +4,25 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::base::full_key::{FullKey, KeySet};
+use self::client::{Client, acquire, release, scene};
+pub(crate) use self::promises::Promises;
+#[cfg(feature = "__test")]
+use self::promises::TTL;
+use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+use crate::store::{LockStore, Op, Reply, Request, StoreEvent};
 
+mod all_at_once;
+mod client;
 mod mixed;
+mod promises;
 mod queue;
 mod shares;
-mod together;
 
 pub(crate) use self::queue::run as run_queue;
 #[cfg(feature = "__test")]
 pub(crate) use self::shares::one_share_is_refused;
-
-const TTL: Duration = Duration::from_secs(30);
-const SHORT: Duration = Duration::from_millis(150);
-
-/// What stands for the fence of a store that has none.
-const NO_FENCE: Fence = Fence::new(0);
-
-/// What a store promises, and how fast it can be expected to keep it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Promises {
-    /// Whether each acquisition has a fence.
-    pub(crate) fences: bool,
-    /// Whether several keys are taken in one step, where they share a slot.
-    pub(crate) together: bool,
-    /// A ttl that does not run out during a scene.
-    pub(crate) ttl: Duration,
-    /// One that does.
-    pub(crate) short: Duration,
-}
-
-impl Promises {
-    /// Of a store with one server at most.
-    pub(crate) const ONE: Self = Self {
-        fences: true,
-        together: true,
-        ttl: TTL,
-        short: SHORT,
-    };
-    /// Of a quorum: its nodes have a twentieth of the ttl to answer, and do not vote before they are older than it.
-    #[cfg(feature = "__test")]
-    pub(crate) const QUORUM: Self = Self {
-        fences: false,
-        together: false,
-        ttl: Duration::from_secs(10),
-        short: Duration::from_secs(2),
-    };
-
-    /// Whether what a client was answered holds on a majority of nodes only: requests of two clients may meet in another order on the
-    /// others.
-    fn is_quorum(self) -> bool {
-        !self.fences
-    }
-
-    /// For how long at most a lock may be said to be held that had `before` to last and has `now`: a node beyond the quorum may not have heard
-    /// of that yet.
-    fn longest(self, before: Duration, now: Duration) -> Duration {
-        if self.is_quorum() {
-            before.max(now)
-        } else {
-            now
-        }
-    }
-}
 
 /// Runs the suite. `connect` gives one more client of the same store.
 ///
@@ -88,10 +41,10 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     if promises.fences {
         fences_grow(&mut one, &mut two).await;
     }
-    if promises.together {
-        together::run(&mut one, &mut two).await;
+    if promises.all_at_once {
+        all_at_once::run(&mut one, &mut two).await;
     } else {
-        together::refused(&mut one).await;
+        all_at_once::refused(&mut one).await;
     }
     order(&mut one, &mut two).await;
     batches(&mut one).await;
@@ -122,7 +75,8 @@ async fn idempotence(one: &mut Client, two: &mut Client) {
     let again = two.acquire(&key, mine, ttl).await;
     assert_eq!(again, Some(first), "the same token got another fence");
     tokio::time::sleep(short * 2).await;
-    // A node beyond the quorum may have carried the two out the other way round and have forgotten the key.
+    // A node beyond the quorum may have executed the two in the other order, and have forgotten the
+    // key.
     let late = two.acquire(&key, other, ttl).await;
     assert_eq!(late, None, "the second acquire did not extend the ttl");
     let released = one.release(&key, mine).await;
@@ -184,7 +138,7 @@ async fn fences_grow(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// A release that keeps the key for a while leaves nobody in, and no longer than that.
+/// A release that keeps the key lets no client in for that time, and then lets clients in.
 async fn kept(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept");
@@ -210,7 +164,7 @@ async fn kept(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// What was on its way for a token when its lock was kept does not find it any more.
+/// A request that arrives after its token's lock was kept does not find the lock any more.
 async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     let Promises { ttl, short, .. } = one.promises;
     let (key, mine, other) = scene("kept-from");
@@ -226,10 +180,10 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(matches!(kept, Reply::Released { found: true, .. }));
     assert_eq!(two.renew(&[(&key, mine)], ttl).await, [false], "renewed");
     assert_eq!(two.acquire(&key, mine, ttl).await, None, "taken again");
-    // As after a lost reply, and as of an acquire that was given up.
+    // The release comes again, as after a lost reply and for an abandoned acquire.
     let again = one.ask(keep).await;
     assert!(matches!(again, Reply::Released { found: false, .. }));
-    // A quorum cannot tell what the acquire before it, which was refused, may have left on some node.
+    // A quorum cannot tell what the refused acquire before may have left on a node.
     let released = two.release(&key, mine).await;
     assert!(!released || one.promises.is_quorum(), "it is kept");
     let held = two.ask(acquire(&key, other, ttl)).await;
@@ -239,7 +193,7 @@ async fn kept_from_its_token(one: &mut Client, two: &mut Client) {
     assert!(two.release(&key, other).await);
 }
 
-/// A release that was submitted behind an acquire undoes it.
+/// A release that was submitted after an acquire undoes that acquire.
 async fn order(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
     let (key, mine, other) = scene("order");
@@ -278,10 +232,10 @@ async fn batches(one: &mut Client) {
     }
 }
 
-/// What is submitted is sent with the next poll, though that returns something that was answered earlier.
+/// The next poll sends what is submitted, also when it returns an earlier answer.
 async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     let Promises { ttl, .. } = one.promises;
-    // The first two on one node of a cluster.
+    // The first two keys are on one node of a cluster.
     let scenes = ["{behind}:one", "{behind}:other", "behind:late"].map(scene);
     let [first, second, late] = scenes.map(|(key, mine, _)| (key, mine));
     let ids = [one.next_id(), one.next_id()];
@@ -306,7 +260,7 @@ async fn sent_behind_answers(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// What had to wait for an answer is sent by the poll that returns that.
+/// The poll that returns an answer sends the requests that had to wait for it.
 async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     let scenes = ["first", "next"].map(|name| scene(&format!("{{waits}}:{name}")));
     let [first, next] = scenes.map(|(key, mine, _)| (key, mine));
@@ -322,12 +276,12 @@ async fn sent_with_the_answer(one: &mut Client, two: &mut Client) {
     }
 }
 
-/// What is sent elsewhere is sent on by the poll that returns an answer that came with that: of keys of one node as `one` knows it, the
-/// second has moved.
+/// The poll that returns an answer also sends on a request that came back redirected with it. The
+/// two `keys` are of one node as `one` knows it, and the second has moved.
 ///
 /// # Panics
 ///
-/// Where it lies behind the answer.
+/// Where the request is not sent on before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, keys: [&str; 2]) {
     let (mut one, mut two) = (Client::new(one), Client::new(two));
@@ -344,12 +298,14 @@ pub(crate) async fn sent_on(one: Box<dyn LockStore>, two: Box<dyn LockStore>, ke
     assert!(matches!(one.reply(ids[1]).await, Reply::Acquired { .. }));
 }
 
-/// What a node gave in vain is given back by the poll that returns the answer: `given` says whether one has given the lock and has it still.
-/// The others say that it is held; they do not both answer before `decides`.
+/// The poll that returns the answer also gives back a lock that one node gave in vain.
+///
+/// `given` says whether one node has given the lock and has it still. The other two nodes say that
+/// the lock is held; they do not both answer before `decides`.
 ///
 /// # Panics
 ///
-/// Where that lies behind the answer.
+/// Where the lock is not given back before the client polls again.
 #[cfg(feature = "__test")]
 pub(crate) async fn given_back(
     store: Box<dyn LockStore>,
@@ -364,7 +320,7 @@ pub(crate) async fn given_back(
     let mut is_given = false;
     while !is_given {
         is_given = given();
-        // When the time is over, what had come before has been heard.
+        // The time-out leaves the client time to read every reply that has come.
         let early = tokio::time::timeout(Duration::from_millis(100), one.reply(id)).await;
         assert!(early.is_err(), "it has been decided: {early:?}");
     }
@@ -379,159 +335,10 @@ pub(crate) async fn given_back(
     assert!(back.is_ok(), "it lies behind what was answered");
 }
 
-/// Waits until the server has given `token` the lock, whose client is not polled meanwhile.
+/// Waits until the server has given the lock to `token`, while the client of `token` is not polled.
 async fn sent(client: &mut Client, key: &FullKey, token: Token) {
     let ttl = client.promises.ttl;
     let seen = async { while client.renew(&[(key, token)], ttl).await != [true] {} };
     let seen = tokio::time::timeout(Duration::from_secs(5), seen).await;
     assert!(seen.is_ok(), "{key:?} lies behind what was answered");
-}
-
-fn scene(name: &str) -> (FullKey, Token, Token) {
-    (
-        format!("lock:conf:{name}").into(),
-        Token::random(Nonce::new()),
-        Token::random(Nonce::new()),
-    )
-}
-
-fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
-    Op::Acquire {
-        key: key.clone(),
-        token,
-        ttl,
-        function: "conformance",
-        queue: false,
-        reserved_fences: 0,
-    }
-}
-
-fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
-    Op::Release {
-        keep: None,
-        makes_way: false,
-        key: key.clone(),
-        token,
-        after,
-    }
-}
-
-/// A store with its replies sorted by request.
-struct Client {
-    promises: Promises,
-    store: Box<dyn LockStore>,
-    last: u64,
-    early: Vec<(OpId, Reply)>,
-    /// Keys of which the store said that they were handed to this client.
-    turns: KeySet,
-    /// Keys of which the store said that others queue for them.
-    wanted: KeySet,
-}
-
-impl Client {
-    fn new(store: Box<dyn LockStore>) -> Self {
-        Self::of(Promises::ONE, store)
-    }
-
-    fn of(promises: Promises, store: Box<dyn LockStore>) -> Self {
-        Self {
-            promises,
-            store,
-            last: 0,
-            early: Vec::new(),
-            turns: KeySet::default(),
-            wanted: KeySet::default(),
-        }
-    }
-
-    fn next_id(&mut self) -> OpId {
-        self.last += 1;
-        OpId(self.last)
-    }
-
-    fn submit(&mut self, id: OpId, op: Op) {
-        let patience = Duration::from_secs(5);
-        self.store.submit(&mut vec![Request { id, op, patience }]);
-    }
-
-    /// Submits all at once and takes the replies, in the order of `ops`.
-    async fn ask_all(&mut self, ops: Vec<Op>) -> Vec<Reply> {
-        let patience = Duration::from_secs(5);
-        let mut requests: Vec<_> = ops
-            .into_iter()
-            .map(|op| Request {
-                id: self.next_id(),
-                op,
-                patience,
-            })
-            .collect();
-        let ids: Vec<_> = requests.iter().map(|request| request.id).collect();
-        self.store.submit(&mut requests);
-        let mut replies = Vec::new();
-        for id in ids {
-            replies.push(self.reply(id).await);
-        }
-        replies
-    }
-
-    async fn reply(&mut self, wanted: OpId) -> Reply {
-        loop {
-            if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
-                return self.early.swap_remove(at).1;
-            }
-            self.listen().await;
-        }
-    }
-
-    /// Takes one event, which must come soon.
-    async fn listen(&mut self) {
-        let event = poll_fn(|cx| self.store.poll_event(cx));
-        let event = tokio::time::timeout(Duration::from_secs(10), event);
-        match event.await.expect("the store says something within 10 s") {
-            StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
-            StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
-            StoreEvent::Turn(key) => drop(self.turns.insert(key)),
-            StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
-            StoreEvent::Connected => {}
-        }
-    }
-
-    async fn ask(&mut self, op: Op) -> Reply {
-        let id = self.next_id();
-        self.submit(id, op);
-        self.reply(id).await
-    }
-
-    async fn acquire(&mut self, key: &FullKey, token: Token, ttl: Duration) -> Option<Fence> {
-        match self.ask(acquire(key, token, ttl)).await {
-            Reply::Acquired { fence, .. } => {
-                assert_eq!(fence.is_some(), self.promises.fences, "{fence:?}");
-                Some(fence.unwrap_or(NO_FENCE))
-            }
-            Reply::Held { .. } => None,
-            other => panic!("an acquire was answered by {other:?}"),
-        }
-    }
-
-    async fn release(&mut self, key: &FullKey, token: Token) -> bool {
-        match self.ask(release(key, token, Vec::new())).await {
-            Reply::Released { found, .. } => found,
-            other => panic!("a release was answered by {other:?}"),
-        }
-    }
-
-    async fn renew(&mut self, keys: &[(&FullKey, Token)], ttl: Duration) -> Vec<bool> {
-        let renewals = keys
-            .iter()
-            .map(|(key, token)| Renewal {
-                key: FullKey::clone(key),
-                token: *token,
-                ttl,
-            })
-            .collect();
-        match self.ask(Op::Renew(renewals)).await {
-            Reply::Renewed(kept) => kept,
-            other => panic!("a renewal was answered by {other:?}"),
-        }
-    }
 }

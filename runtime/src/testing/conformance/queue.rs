@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Client, SHORT, TTL, acquire, release, scene};
+use super::client::{Client, acquire, release, scene};
+use super::promises::{SHORT, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{CLAIM, LockStore, Op, Reply};
 
-/// Runs the scenes. `connect` gives one more client of the same store; three are asked for.
+/// Runs the scenes. `connect` gives one more client of the same store, and is called three times.
 ///
 /// # Panics
 ///
@@ -109,11 +110,11 @@ async fn leaving(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.turn(&key).await;
     assert!(!two.turns.contains(&key), "it has left");
     assert!(two.queues(&key, second).await);
-    // With it goes the claim, to the next.
+    // Its claim goes to the next process in the queue.
     three.leaves(&key).await;
     two.turn(&key).await;
     two.acquire(&key, second, TTL).await.expect("its turn");
-    // Of a lock that is held nothing is left but the place.
+    // Leaving gives up the place in the queue, and not the lock that is held.
     two.leaves(&key).await;
     assert!(two.release(&key, second).await);
     one.is_free(&key).await;
@@ -178,12 +179,12 @@ async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client
     one.is_free(&key).await;
 }
 
-/// A process that releases a lock and asks for it again, at once, is behind those that came before.
+/// A process that releases a lock and asks for it again is behind those that came before.
 async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     let (key, held, next) = scene("turn-ends");
     let (second, third) = (token(), token());
     let before = one.acquire(&key, held, TTL).await.unwrap();
-    // Nobody queues: it is taken again.
+    // No process queues, so the first takes the key again.
     let Reply::Acquired { fence, wanted, .. } = one.again(&key, held, next).await else {
         panic!("nobody else wants it");
     };
@@ -215,7 +216,7 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     three.is_free(&key).await;
 }
 
-/// Nothing of another's is released, and the place is for the lock as it is.
+/// A process that has lost the lock releases nothing, and gets a place in the queue all the same.
 async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-over");
     let second = token();
@@ -239,7 +240,7 @@ async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
     two.is_free(&key).await;
 }
 
-/// A place that the process has already is kept, and may be the first.
+/// A process keeps the place in the queue that it has already, which may be the first.
 async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
     let (key, held, next) = scene("turn-place");
     let second = token();
@@ -281,7 +282,7 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 }
 
 impl Client {
-    /// Asks for a key that another has; whether this process has a place in its queue now.
+    /// Asks for a key that another process has. Whether this process has a place in its queue now.
     async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
@@ -296,7 +297,7 @@ impl Client {
         }
     }
 
-    /// Releases a lock that it has and asks for it again, in one go.
+    /// Releases a lock that this process has and asks for it again, in one pipeline.
     async fn again(&mut self, key: &FullKey, held: Token, next: Token) -> Reply {
         let mut replies = self.ask_all(turn_of(key, held, next)).await;
         assert!(matches!(replies[0], Reply::Released { found: true, .. }));
@@ -319,7 +320,7 @@ impl Client {
         }
     }
 
-    /// Fails if the scene has left something in the key, or a claim of somebody's.
+    /// Fails if the scene has left a lock or a claim in the key.
     async fn is_free(&mut self, key: &FullKey) {
         let token = token();
         let fence = self.acquire(key, token, TTL).await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Client, SHORT, TTL, acquire, scene};
+use super::client::{Client, acquire, scene};
+use super::promises::{SHORT, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 #[cfg(feature = "__test")]
@@ -15,11 +16,11 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     a_lock_becomes_a_share(one, two).await;
 }
 
-/// Renews shares of which that of `spoiled` is refused from the moment on that `spoil` has been called.
+/// Renews three shares. The store refuses that of `spoiled` once `spoil` has been called.
 ///
 /// # Panics
 ///
-/// Where the store does not say of the others that they were renewed.
+/// Where the store does not say that it renewed the other shares.
 #[cfg(feature = "__test")]
 pub(crate) async fn one_share_is_refused(
     store: Box<dyn LockStore>,
@@ -39,7 +40,7 @@ pub(crate) async fn one_share_is_refused(
     assert_eq!(reply, Reply::RenewedInPart(kept));
 }
 
-/// Not even while the lock is kept by another share, and nobody has looked meanwhile.
+/// An ended share stays ended, even where another share keeps the lock and no client looked.
 async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
     for limit in [0, 2] {
         let (key, long, short) = scene(&format!("ended-{limit}"));
@@ -61,7 +62,7 @@ async fn a_short_share_shortens_no_other(one: &mut Client, two: &mut Client) {
     tokio::time::sleep(SHORT * 2).await;
     let writer = two.ask(acquire(&key, short, TTL)).await;
     assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
-    // A renewal with less than is left is what it says.
+    // A renewal with a ttl below what is left shortens the share.
     assert!(one.stays(&key, long, SHORT).await);
     tokio::time::sleep(SHORT * 2).await;
     is_free(two, &key).await;

@@ -1,4 +1,5 @@
-//! What happens to the masters of a cluster: as with Sentinels, and they are cut off from the others, and their slots move.
+//! Faults of a cluster's masters: those of Sentinel deployments, network partitions, and slots that
+//! move.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::chaos::faults::kill_clients;
 use crate::chaos::r01_fail_overs::KEYS;
 use crate::cluster::{Cluster, Setup};
 
-/// So many slots move in one resharding.
+/// How many slots move in one resharding.
 const SLOTS: u64 = 3;
 
 impl Failing for Cluster {
@@ -27,9 +28,9 @@ impl Failing for Cluster {
             0 => kill_behind(self, master, hazard),
             1 => {
                 hazard.fault("SIGKILL of a master");
-                let heir = self.replica_of(master);
+                let successor = self.replica_of(master);
                 self.kill(master);
-                self.wait_until_taken_over(heir);
+                self.wait_until_taken_over(successor);
                 back(self, master, hazard)
             }
             2 => hang(self, master, hazard),
@@ -52,12 +53,12 @@ impl Failing for Cluster {
     }
 }
 
-/// The master is cut off from its replica, goes on for a while, and dies.
+/// The master loses its replica, goes on for a while, and dies.
 fn kill_behind(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from its replica, then SIGKILL");
     let replica = cluster.replica_of(master);
     cluster.pause(replica);
-    // What is under way to a stopped process waits for it; so its connection goes too.
+    // Bytes in flight to a stopped process wait for it; so its connection is closed too.
     cluster.cut_replication(master);
     hazard.wait_up_to(Duration::from_millis(900));
     cluster.kill(master);
@@ -73,24 +74,24 @@ fn back(cluster: &mut Cluster, dead: usize, hazard: &mut Hazard<'_>) -> u64 {
     1
 }
 
-/// The old master takes itself for the master when it goes on, until it is told.
+/// The old master believes that it is the master when it goes on, until another node corrects it.
 fn hang(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of a master beyond a fail-over");
-    let heir = cluster.replica_of(master);
+    let successor = cluster.replica_of(master);
     cluster.pause(master);
-    cluster.wait_until_taken_over(heir);
+    cluster.wait_until_taken_over(successor);
     hazard.wait_up_to(PAUSE / 2);
     cluster.resume(master);
     cluster.wait_until_whole();
     1
 }
 
-/// The master goes on giving locks until it notices that it is alone, and nobody hears of them.
+/// The master goes on granting locks until it notices that it is alone. No replica receives them.
 fn isolate(cluster: &Cluster, master: usize, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of a master from all other nodes");
-    let heir = cluster.replica_of(master);
+    let successor = cluster.replica_of(master);
     cluster.isolate(master);
-    cluster.wait_until_given_up(master, heir);
+    cluster.wait_until_given_up(master, successor);
     hazard.wait_up_to(PAUSE / 2);
     cluster.heal(master);
     cluster.wait_until_whole();
@@ -107,7 +108,7 @@ fn stop_a_replica(cluster: &mut Cluster, master: usize, hazard: &mut Hazard<'_>)
     0
 }
 
-/// Slots of locks that are held go to other masters.
+/// Slots of held locks move to other masters.
 fn reshard(cluster: &Cluster, hazard: &mut Hazard<'_>) -> u64 {
     let masters = cluster.masters();
     for _ in 0..SLOTS {

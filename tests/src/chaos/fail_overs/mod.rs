@@ -1,4 +1,4 @@
-//! Faults of a deployment whose masters have replicas: one after the other, from a seed.
+//! Faults of a deployment with replicas: one after the other, from a seed.
 
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,26 @@ use crate::random::Random;
 mod cluster;
 mod sentinel;
 
-/// At most so long between two faults: locks are taken and lost leases end.
+/// The longest pause between two faults: calls take locks, and lost leases end.
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// Masters that can be made to fail.
 pub(super) trait Failing {
-    /// How many kinds of faults there are. Kind 0 is the one that loses most.
+    /// How many kinds of faults there are. Kind 0 loses the most.
     const KINDS: u64;
 
     /// Starts the servers.
     fn start() -> Self;
 
-    /// What a pool connects to, without options.
+    /// The URL of the deployment, without options.
     fn url(&self) -> String;
 
-    /// One fault, which is over when this returns; how many times it gave another master.
+    /// Plays one fault, which is over when this returns. Returns how many times another server
+    /// became master.
     fn strike(&mut self, kind: u64, hazard: &mut Hazard<'_>) -> u64;
 }
 
-/// Where faults are noted, and how long they last.
+/// The history for the faults, and how long they last.
 pub(super) struct Hazard<'a> {
     crew: &'a Crew,
     random: Random,
@@ -41,7 +42,7 @@ impl<'a> Hazard<'a> {
         self.crew.fault(kind);
     }
 
-    /// Lets things be for a while.
+    /// Waits for a random time of at most `most`.
     fn wait_up_to(&mut self, most: Duration) {
         std::thread::sleep(self.random.duration(most));
     }
@@ -51,7 +52,8 @@ impl<'a> Hazard<'a> {
         all[usize::try_from(self.random.below(count)).unwrap_or(0)]
     }
 
-    /// One fault after the other for `time`; the last is over when this returns. How many times there was another master.
+    /// Plays one fault after the other for `time`; the last is over when this returns. Returns how
+    /// many times another server became master.
     pub(super) fn run<D: Failing>(&mut self, deployment: &mut D, time: Duration) -> u64 {
         let started = Instant::now();
         let (mut next, mut count) = (0, 0);

@@ -1,5 +1,5 @@
-//! What happens to a master that Sentinels watch: it dies, with and without what its replicas have missed, it hangs and comes back,
-//! it is deposed.
+//! Faults of a master that Sentinels watch. It dies, with or without writes that its replicas
+//! missed; it hangs and comes back; it is deposed.
 
 use std::time::Duration;
 
@@ -39,13 +39,13 @@ impl Failing for Deployment {
     }
 }
 
-/// The master is cut off from its replicas, goes on for a while, and dies.
+/// The master loses its replicas, goes on for a while, and dies.
 fn kill_behind(deployment: &mut Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("partition of the master from its replicas, then SIGKILL");
     for replica in deployment.replicas() {
         replica.pause();
     }
-    // What is under way to a stopped process waits for it; so its connections go too.
+    // Bytes in flight to a stopped process wait for it; so its connections are closed too.
     let mut cut = cmd("CLIENT");
     cut.arg("KILL").arg("TYPE").arg("REPLICA");
     deployment.master().probe().run::<u32>(&cut);
@@ -64,7 +64,7 @@ fn back(deployment: &mut Deployment, dead: Server, hazard: &mut Hazard<'_>) -> u
     1
 }
 
-/// The old master takes itself for the master when it goes on, until it is told.
+/// The old master believes that it is the master when it goes on, until a Sentinel corrects it.
 fn hang(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     hazard.fault("SIGSTOP of the master beyond a fail-over");
     let old = deployment.named();
@@ -81,7 +81,7 @@ fn depose(deployment: &Deployment, hazard: &mut Hazard<'_>) -> u64 {
     let old = deployment.named();
     let sentinel = deployment.ports().next().expect("a Sentinel runs");
     let sentinel = RedisProbe::connect(&format!("redis://127.0.0.1:{sentinel}/"));
-    // Too soon after the last one it refuses.
+    // The Sentinel refuses too soon after the last fail-over.
     let asked = wait::try_until(LIMIT, || {
         let mut order = cmd("SENTINEL");
         let order = order.arg("FAILOVER").arg(MASTER);

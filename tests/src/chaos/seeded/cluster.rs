@@ -1,4 +1,4 @@
-//! What happens to a cluster.
+//! Scenarios of a cluster.
 
 use redis::cmd;
 
@@ -10,7 +10,8 @@ use crate::oracle::Note;
 /// So many keys that each master has some.
 const KEYS: u32 = 12;
 
-/// One process holds locks on every master, and renews them together; on one of them it may not any more.
+/// One process holds locks on every master, and renews them in one batch. Then one master refuses
+/// its renewals.
 pub(super) fn refused_by_one(scene: &Scene) {
     let cluster = Setup::new().start();
     let mut user = cmd("ACL");
@@ -25,7 +26,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     scene.await_entries(KEYS.into());
     let refusing = cluster.probe_of("lock:k0");
     refusing.run::<()>(cmd("ACL").arg("SETUSER").arg("first").arg("-evalsha"));
-    // Whoever has to connect anew renews all that it holds at once. From then on all are due together, however far apart they were taken.
+    // A process that connects anew renews all its locks at once. From then on all are due at the
+    // same time, however far apart they were taken.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("USER").arg("first");
     cluster.run_everywhere(&kill);
@@ -34,7 +36,8 @@ pub(super) fn refused_by_one(scene: &Scene) {
     finish(first);
 }
 
-/// One process holds many locks on one master and a few on the others, and renews them together; one of the many is deleted.
+/// One process holds many locks on one master and a few on the other masters, and renews them in
+/// one batch. One of the many is deleted.
 pub(super) fn one_deleted(scene: &Scene) {
     const MANY: usize = 10;
     let cluster = &Setup::new().start();

@@ -1,4 +1,4 @@
-//! What happens to a process of the version before this one.
+//! Scenarios of a process of the version before this one.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::server::Server;
 
 const TURNS: u32 = 5;
 
-/// It gets its turns at once; a lock that it cannot take for its own is its own for a second before somebody takes it.
+/// The process is granted its turns at once. A lock that it does not recognise as its own stays
+/// claimed for it for a second.
 pub(super) fn queues(scene: &Scene) {
     const WITHIN: Duration = Duration::from_secs(3);
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What happens to keys that are to stay locked, and to those that are to be given up.
+//! Scenarios of `hold` and `max_hold`.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn next_call_waits(scene: &Scene) {
     });
     let kept = Form::Kept { ms: 1_500 };
     let mut lane = Lane::stays("k", 20_000, 50).as_form(kept).waits(10_000);
-    // The first asks before the others wait, and so could not pass its lock on.
+    // The first call asks before the other ones wait, and so could not hand its lock over.
     lane.copies = 3;
     scene.run(&server.url(), lane);
 }

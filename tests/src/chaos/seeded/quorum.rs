@@ -1,4 +1,4 @@
-//! What happens to a quorum.
+//! Scenarios of a quorum.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::wait;
 pub(super) fn split(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));
-    // The first reaches node 0 only.
+    // The first worker reaches node 0 only.
     let first = Lane::stays("k", 2_000, 1_500);
     let (first, _one) = cut_off_from(scene, &nodes, 1..3, first);
-    // With the bug it is inside by then.
+    // With the bug the second worker is inside by then.
     wait::try_until(Duration::from_millis(1_500), || scene.entered() > 0);
     let second = Lane::stays("k", 2_000, 100).waits(8_000);
     let (second, _two) = cut_off_from(scene, &nodes, 0..1, second);
@@ -25,7 +25,7 @@ pub(super) fn split(scene: &Scene) {
     finish(first);
 }
 
-/// A worker that has connected to all nodes and reaches some of them no more when it begins.
+/// A worker that connects to all nodes and loses some of them before its first call.
 fn cut_off_from(
     scene: &Scene,
     nodes: &Quorum,
@@ -46,7 +46,7 @@ fn cut_off_from(
     (hand, proxies)
 }
 
-/// A holder that renews comes to reach one node of three only.
+/// A renewing holder is left with one node of three.
 pub(super) fn left_with_one(scene: &Scene) {
     scene.crew.note(&Note::Unfenced);
     let nodes = Quorum::older_than(3, Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! What happens, for each bug.
+//! Scenarios on one server or none.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// The same, and nothing but the loss wakes the body.
+/// The same, and only the loss wakes the body.
 pub(super) fn deleted_while_it_waits(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 0).watched();
@@ -53,7 +53,8 @@ pub(super) fn deleted_while_it_waits(scene: &Scene) {
     finish(hand);
 }
 
-/// One of two leases that are renewed together is taken away: whoever connects anew renews all that it holds at once.
+/// One of two leases that are renewed in one batch is taken away. A process that connects anew
+/// renews all its locks at once.
 pub(super) fn one_of_two_deleted(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
@@ -69,7 +70,7 @@ pub(super) fn one_of_two_deleted(scene: &Scene) {
     finish(hand);
 }
 
-/// A guard is released that has lost its key.
+/// A guard that has lost its key is released.
 pub(super) fn gone(scene: &Scene) {
     let server = Server::start();
     let lane = Lane::stays("k", 60_000, 500).as_form(Form::ByHand);
@@ -121,7 +122,7 @@ pub(super) fn dropped_inside(scene: &Scene) {
     scene.free("k", due, now(), within);
 }
 
-/// A release is lost on its way, and its connection ends.
+/// A release is lost in flight, and its connection ends.
 pub(super) fn release_cut_off(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -136,7 +137,7 @@ pub(super) fn release_cut_off(scene: &Scene) {
     finish(hand);
 }
 
-/// A release is lost on its way, the program ends in an orderly way, and the network heals.
+/// A release is lost in flight, the program ends in an orderly way, and the network heals.
 pub(super) fn ends_while_it_releases(scene: &Scene) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -157,12 +158,12 @@ pub(super) fn straggler(scene: &Scene) {
     let proxy = Proxy::start(server.address());
     let lane = Lane::stays("k", 30_000, 50).waits(5_000);
     let hand = scene.delayed(&proxy, lane, Duration::from_millis(1_500));
-    // More than the set-up.
+    // More commands than the set-up takes.
     let set_up = scene.set_up();
     wait::until("the acquire is on its way", LONG, || {
         proxy.counts().commands > set_up
     });
-    // New connections are fast; what is on its way on the old one stays so.
+    // New connections are fast; the bytes in flight on the old one stay delayed.
     proxy.pass();
     proxy.hang_up(Duration::ZERO);
     let probe = server.probe().namespace("lock:");
@@ -197,7 +198,7 @@ pub(super) fn stopped(scene: &Scene) {
 pub(super) fn slow_drop(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 3_000, 10_000).waits(10_000);
-    // The destructor takes less than what lies between the soft and the hard end of the lease: 150 ms.
+    // The destructor takes less than the 150 ms between the soft and the hard end of the lease.
     lane.work = Work::Stay {
         ms: 10_000,
         slow_drop_ms: 70,
@@ -260,10 +261,11 @@ pub(super) fn takes_long(scene: &Scene) {
     scene.run(&server.url(), Lane::stays("k", 1_500, 4_500).watched());
 }
 
-pub(super) fn passed_on_late(scene: &Scene) {
+pub(super) fn handed_over_late(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 1_500, 1_200).waits(10_000);
-    // The first ends before it is known that another will wait; the second passes its lock on to the third.
+    // The first call ends before the process knows that another one will wait. The second one hands
+    // its lock over to the third.
     lane.copies = 3;
     let mut job = scene.job(&server.url(), lane);
     // Otherwise the key is left free after the first.
@@ -275,15 +277,15 @@ pub(super) fn passed_on_late(scene: &Scene) {
     finish(second);
 }
 
-pub(super) fn passed_on(scene: &Scene) {
+pub(super) fn handed_over(scene: &Scene) {
     let server = Server::start();
     let mut lane = Lane::stays("k", 20_000, 50).waits(10_000);
     lane.copies = 4;
     scene.run(&server.url(), lane);
 }
 
-/// The third call goes on with the second one's lock, and stays for longer than its ttl.
-pub(super) fn passed_on_for_long(scene: &Scene) {
+/// The third call continues the second one's lease, and stays for longer than its ttl.
+pub(super) fn handed_over_for_long(scene: &Scene) {
     let server = Server::start();
     scene.crew.note(&Note::Undisturbed {
         key: "k".to_owned(),
@@ -344,7 +346,7 @@ pub(super) fn stopped_waiter(scene: &Scene) {
     drop((stopped, next));
 }
 
-/// The one scenario whose bug is in the resource and not in the lock.
+/// The one scenario with a bug in the resource and not in the lock.
 pub(super) fn resumed(scene: &Scene) {
     let mut shifts = Shifts::start(&scene.crew, Store::Redis, scene.bug.is_none());
     shifts.change();

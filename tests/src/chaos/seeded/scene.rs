@@ -1,4 +1,4 @@
-//! Where a scenario is played: one history, workers with the bug or without.
+//! The stage of a scenario: one history, workers with the bug or without.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::proxy::{Mode, Proxy};
 use crate::redis_probe::RedisProbe;
 use crate::wait;
 
-/// How long an event may take that is bound to come.
+/// How long to wait for an event that is bound to come.
 pub(super) const LONG: Duration = Duration::from_secs(15);
 
-/// Where a scenario is played.
+/// The stage of a scenario.
 pub(super) struct Scene {
     pub(super) crew: Crew,
     pub(super) bug: Option<&'static str>,
@@ -45,7 +45,7 @@ impl Scene {
         self.crew.spawn(&self.job(url, lane), self.bug)
     }
 
-    /// A worker with the bug whose calls take so long each way.
+    /// A worker with the bug; its calls take at least `least` in each direction.
     pub(super) fn delayed(&self, proxy: &Proxy, lane: Lane, least: Duration) -> Hand {
         let job = self.job(&proxy.url(), lane);
         self.crew.spawn_gated(job, self.bug, || {
@@ -82,8 +82,8 @@ impl Scene {
         finish(self.start(url, lane));
     }
 
-    /// Notes that whoever is inside `key` must leave in time, as the key is taken away now. The next renewal of a lease of 3 s comes
-    /// within a second.
+    /// Notes that a body inside `key` must leave in time, as the key is taken away now. The next
+    /// renewal of a lease of 3 s comes within a second.
     pub(super) fn must_leave(&self, key: &str, take_away: impl FnOnce()) {
         let at = now();
         take_away();
@@ -106,7 +106,8 @@ impl Scene {
     /// Notes when `key`, without a holder since now, came free.
     pub(super) fn comes_free(&self, probe: &RedisProbe, key: &str, within: Duration) {
         let due = now();
-        // What was late on its way is there by then, and what was to be removed is gone, or will stay.
+        // By then delayed requests have arrived, and a key that was to be removed is gone, or will
+        // stay.
         wait::try_until(within * 2, || {
             now() > due + nanos(within) && !probe.exists(key)
         });

@@ -1,4 +1,4 @@
-//! What happens to those that wait when the server's clock is set back.
+//! Scenarios of waiting processes when the server's clock is set back.
 
 use super::scene::{LONG, Scene};
 use crate::chaos::job::Lane;
@@ -29,15 +29,15 @@ pub(super) fn stopped_writer(scene: &Scene) {
     drop((first, writer, next));
 }
 
-pub(super) fn stopped_heir(scene: &Scene) {
+pub(super) fn stopped_successor(scene: &Scene) {
     let clock = ServerClock::new();
     let server = ServerOptions::new().clock(&clock).start();
     let probe = server.probe();
     let lane = |stay_ms| Lane::stays("k", 20_000, stay_ms).waits(60_000);
     assert!(probe.take("lock:k", LONG * 4));
-    let mut heir = scene.start(&server.url(), lane(50));
+    let mut successor = scene.start(&server.url(), lane(50));
     wait::until("it queues", LONG, || queued(&probe, "k") == 1);
-    heir.process().pause();
+    successor.process().pause();
     probe.give_back("lock:k");
     let next = scene.start(&server.url(), lane(50));
     let handed = || {
@@ -48,5 +48,5 @@ pub(super) fn stopped_heir(scene: &Scene) {
     wait::until("it is handed the lock", LONG, handed);
     clock.set(-HOUR);
     scene.is_entered(|| ());
-    drop((heir, next));
+    drop((successor, next));
 }

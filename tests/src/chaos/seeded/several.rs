@@ -1,4 +1,4 @@
-//! What happens to calls of two keys.
+//! Scenarios of calls of two keys.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn pair(ttl_ms: u64, stay_ms: u64) -> Lane {
     lane.on(&["a", "b"])
 }
 
-/// The body waits for something else; only the loss can wake it.
+/// The body waits for another event; only the loss can wake it.
 pub(super) fn second_key_lost(scene: &Scene) {
     let server = Server::start();
     let mut lane = pair(3_000, 0).watched();
@@ -31,7 +31,8 @@ pub(super) fn second_key_lost(scene: &Scene) {
     finish(hand);
 }
 
-/// The lease on the first key is older, as the call waited for the second one. The process is stopped from before its end until after it.
+/// The lease on the first key is older, as the call waited for the second one. The process is
+/// stopped from before that lease's end until after it.
 pub(super) fn first_key_ends(scene: &Scene) {
     const TTL: Duration = Duration::from_secs(6);
     let server = Server::start();

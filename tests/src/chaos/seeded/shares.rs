@@ -1,4 +1,4 @@
-//! What happens to readers and writers, and to places.
+//! Scenarios of readers and writers, and of places.
 
 use std::time::Duration;
 
@@ -74,7 +74,8 @@ pub(super) fn dead_beside_living(scene: &Scene) {
 
 pub(super) fn without_a_gap(scene: &Scene) {
     let server = Server::start();
-    // Some are inside at any time: those of one lane may come and go together, and no two lanes go at the same time for long.
+    // Some readers are inside at any time. Those of one lane may come and go at once, and no two
+    // lanes go at the same time for long.
     let readers = [110, 290, 530, 710].map(|stay_ms| {
         let lane = Lane {
             copies: 6,

@@ -1,4 +1,4 @@
-//! What happens to a client that knows no queue, on a key that processes use without a pause.
+//! Scenarios of a client that knows no queue, on a key that processes use without a pause.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::probe::Probe;
 use crate::server::Server;
 use crate::wait;
 
-/// How often the client tries: often enough to meet each pause of 300 ms, and seldom enough to
-/// hardly ever meet the moment between two sections.
+/// How often the client tries. That is often enough to meet each pause of 300 ms, and seldom enough
+/// to hardly ever meet the moment between two sections.
 const POLL: Duration = Duration::from_millis(250);
-/// It may come upon such a moment all the same, but not so many times in a row.
+/// The client may meet such a moment all the same, but not so many times in a row.
 const TIMES: usize = 6;
 const WITHIN: Duration = Duration::from_secs(6);
 
@@ -24,7 +24,7 @@ fn busy(copies: u32) -> Lane {
     lane
 }
 
-/// Notes when another client that tries from now on got the key, until it got it late.
+/// Notes when another client, which tries from now on, got the key, until it got the key late.
 fn another_client(scene: &Scene, server: &Server) {
     let probe = server.probe().namespace("lock:");
     for _ in 0..TIMES {

@@ -1,8 +1,9 @@
-//! Hammers two (or more) order services that share one lock store, and checks what came of it.
+//! Loads two (or more) order services that share one lock store, and checks the result.
 //!
-//! Every order is sent many times at once, to all services in turn; then more buyers than there are items
-//! buy at once. The database has the last word: exit code 1 if an order is missing or doubled, a
-//! payment was asked for twice, or an item was sold too often. `scripts/order-load` sets everything up.
+//! Every order is sent many times at once, to all services in turn. Then more buyers than items buy
+//! at once. The database has the last word. Exit code 1 if an order is missing or doubled, a
+//! payment was asked for twice, or an item was sold too often. `scripts/order-load` sets everything
+//! up.
 
 mod args;
 mod buys;

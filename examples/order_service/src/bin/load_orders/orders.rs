@@ -9,13 +9,14 @@ use tokio::task::JoinSet;
 use crate::args::Args;
 use crate::client::{Answer, Answers, Client, Failure};
 
-/// What came back.
+/// The counts of the answers.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) answers: Answers,
     /// Orders that exactly one answer said it had made.
     pub(crate) made_once: i64,
-    /// Answers that are none of: the order made, its first result again, 409 with `Retry-After`.
+    /// Unexpected answers. Expected are: the order made, its first result again, 409 with
+    /// `Retry-After`.
     pub(crate) wrong: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Several locks at once.
+//! All locks of one call at once.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn outcomes(core: &mut Core) -> Vec<String> {
     core.take_signals().into_iter().map(outcome).collect()
 }
 
-/// Fails if the leases of one request end at different times, or not that long after it was sent.
+/// Fails if the leases of one request are not all counted from the time at which it was sent.
 #[test]
 fn one_request_and_one_deadline() {
     let mut core = core();
@@ -65,7 +65,7 @@ fn one_request_and_one_deadline() {
     assert_eq!(releases(&core.take_requests(late)), 2);
 }
 
-/// Fails if a call that does not queue goes on after the answer, or one that does is refused by it.
+/// Fails if a held key does not refuse a call that tries once, or refuses a call that queues.
 #[test]
 fn one_that_is_held_keeps_all_from_being_taken() {
     let answer = || {
@@ -88,7 +88,7 @@ fn one_that_is_held_keeps_all_from_being_taken() {
     assert!(core.is_idle() && silent(&mut core, START));
 }
 
-/// Fails if a call overtakes others of its own process.
+/// Fails if a call overtakes another call of its own process.
 #[test]
 fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
     for answered in [false, true] {
@@ -109,7 +109,7 @@ fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
     }
 }
 
-/// Fails if a call that comes meanwhile asks beside the request that is on its way, or never.
+/// Fails if a call that comes while the request is under way asks beside it, or never asks.
 #[test]
 fn who_comes_meanwhile_is_behind() {
     let mut core = core();
@@ -130,7 +130,7 @@ fn who_comes_meanwhile_is_behind() {
     assert!(requests.iter().any(asks), "{requests:?}");
 }
 
-/// Fails if a lost answer is not asked for again, under other tokens, or until the call is refused by itself.
+/// Fails if a failed request is not asked again, or with other tokens.
 #[test]
 fn after_a_failure_the_same_tokens_ask_again() {
     let mut core = core();
@@ -150,7 +150,8 @@ fn after_a_failure_the_same_tokens_ask_again() {
     assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
 }
 
-/// Fails if what an abandoned request may have taken is not removed, or is while its answer says that there is nothing.
+/// Fails if the locks that an abandoned request may have taken are not removed, behind that
+/// request.
 #[test]
 fn an_abandoned_request_is_undone() {
     let mut core = core();
@@ -167,7 +168,7 @@ fn an_abandoned_request_is_undone() {
     let expected = ids.map(|id| (Token::fixed(id.0.into()), vec![op]));
     assert_eq!(undone.collect::<Vec<_>>(), expected);
     core.reply(op, Ok(both()), START);
-    assert!(outcomes(&mut core).is_empty(), "nobody is there any more");
+    assert!(outcomes(&mut core).is_empty(), "the caller is gone");
     for request in &requests {
         let (found, ordered) = (true, true);
         core.reply(request.id, Ok(Reply::Released { found, ordered }), START);
@@ -175,7 +176,7 @@ fn an_abandoned_request_is_undone() {
     assert!(core.is_idle());
 }
 
-/// Fails if the budget is not one, or a late answer is believed.
+/// Fails if the tickets of a call do not share its budget, or the core believes a late answer.
 #[test]
 fn the_budget_ends_for_all() {
     let wait = Duration::from_millis(50);

@@ -1,9 +1,9 @@
-//! Releases that find the lock gone.
+//! Removals that find the lock gone.
 
 use super::*;
 use crate::engine::core::ticket::Removal;
 
-/// A lock that is held, taken as `acquire` says.
+/// Takes the lock that `acquire` describes.
 fn held_as(core: &mut Core, acquire: Acquire) -> TicketId {
     let id = TicketId(1);
     core.acquire(id, acquire, START);
@@ -20,7 +20,7 @@ fn share(share: Share) -> Acquire {
     }
 }
 
-/// The one removal that leaves now.
+/// The one request that is sent now, which must be a removal.
 #[track_caller]
 fn removal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -45,7 +45,7 @@ fn broken() -> Failure {
     }
 }
 
-/// What has become of the releases that were told of.
+/// The outcomes of the releases that the core signals now.
 fn ends(core: &mut Core) -> Vec<Removal> {
     let removal = |signal| match signal {
         Signal::Released { removal, .. } => Some(removal),
@@ -57,8 +57,8 @@ fn ends(core: &mut Core) -> Vec<Removal> {
         .collect()
 }
 
-/// Fails if the answer is dropped: whole locks, shares and places, with a caller that waits and
-/// without.
+/// Fails if the answer is dropped: for exclusive locks, shares and permits, with and without a
+/// waiting caller.
 #[test]
 fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     let permit = share(Share::Permit(3));
@@ -79,7 +79,7 @@ fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
     }
 }
 
-/// Fails if a lock that was to be kept, or that had been downgraded, is not missed.
+/// Fails if the loss of a kept or a downgraded lock is not told.
 #[test]
 fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     let mut kept = core();
@@ -103,7 +103,7 @@ fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
     assert_eq!(ends(&mut shared), [Removal::Gone]);
 }
 
-/// Fails if a removal that may have been carried out by an earlier try tells of a loss.
+/// Fails if a removal tells of a loss although an earlier try may have removed the key.
 #[test]
 fn what_an_earlier_try_may_have_removed_is_not_missed() {
     let mut core = core();
@@ -120,7 +120,7 @@ fn what_an_earlier_try_may_have_removed_is_not_missed() {
     assert!(core.is_idle());
 }
 
-/// Fails if the order of two answers decides: the second try may have been carried out first.
+/// Fails if the order of two answers decides: the server may have carried out the second try first.
 #[test]
 fn of_two_tries_under_way_neither_tells_of_a_loss() {
     for first_answers in [true, false] {
@@ -137,7 +137,7 @@ fn of_two_tries_under_way_neither_tells_of_a_loss() {
     }
 }
 
-/// Fails if a try that the server has refused keeps the next from being certain.
+/// Fails if a try that the server has refused makes the next one uncertain.
 #[test]
 fn what_a_refused_try_cannot_have_removed_is_missed() {
     let mut core = core();
@@ -151,7 +151,7 @@ fn what_a_refused_try_cannot_have_removed_is_missed() {
     assert_eq!(ends(&mut core), [Removal::Gone]);
 }
 
-/// Fails if a loss that has been told is told again, and so counted twice.
+/// Fails if a loss is told twice, and so counted twice.
 #[test]
 fn a_loss_that_is_known_is_told_once() {
     let mut core = core();
@@ -165,7 +165,7 @@ fn a_loss_that_is_known_is_told_once() {
     assert_eq!(ends(&mut core), [Removal::Confirmed]);
 }
 
-/// Fails if a call that never had the lock is told that it has lost it.
+/// Fails if a call that never held the lock is told of a loss.
 #[test]
 fn an_abandoned_acquire_misses_nothing() {
     let mut core = core();
@@ -179,8 +179,8 @@ fn an_abandoned_acquire_misses_nothing() {
     assert!(!told.contains(&Removal::Gone), "{told:?}");
 }
 
-/// Fails if an acquire that is still open is forgotten: it may have set the key again, or not at
-/// all yet.
+/// Fails if an open acquire is forgotten: it may have set the key again, or may not have set it
+/// yet.
 #[test]
 fn with_an_acquire_open_nothing_is_certain() {
     let mut core = core();
@@ -197,7 +197,8 @@ fn with_an_acquire_open_nothing_is_certain() {
     core.reply(first, held(TTL), START);
 }
 
-/// Fails if a removal that was on its way until the key had expired by itself tells of a loss: the section was inside its lease.
+/// Fails if a removal tells of a loss although the key may have expired while the removal was under
+/// way: the section was inside its lease.
 #[test]
 fn what_may_have_expired_meanwhile_is_not_missed() {
     for (answered, ended) in [
@@ -215,7 +216,8 @@ fn what_may_have_expired_meanwhile_is_not_missed() {
     }
 }
 
-/// Fails if an error from the middle of a script counts as a try that did nothing.
+/// Fails if a try counts as not carried out although its error may come from the middle of a
+/// script.
 #[test]
 fn what_an_error_for_good_may_have_removed_is_not_missed() {
     let mut core = core();
@@ -235,8 +237,8 @@ fn what_an_error_for_good_may_have_removed_is_not_missed() {
     assert!(!told.contains(&Removal::Gone), "{told:?}");
 }
 
-/// Fails if a body that returns between a loss that was told early and the end of its lease keeps
-/// no lock.
+/// Fails if the lock is not kept when the body returns between the signal of a loss and the end of
+/// its lease.
 #[test]
 fn a_lock_is_kept_for_a_body_that_returns_late() {
     let mut core = core();

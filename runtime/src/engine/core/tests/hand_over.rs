@@ -1,4 +1,4 @@
-//! Passing a lock on, and the process's place in the store's queue.
+//! Handing a lock over, and the process's place in the store's queue.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn lost_reply() -> Failure {
     }
 }
 
-/// The first of so many calls that wait holds the lock now.
+/// Lets `calls` calls wait for the lock, and the first of them hold it.
 fn holding(core: &mut Core, calls: u64, wanted: bool) {
     for number in 1..=calls {
         enter(core, number, HOUR, START);
@@ -51,7 +51,7 @@ fn holding(core: &mut Core, calls: u64, wanted: bool) {
     assert_eq!(granted(core), [(TicketId(1), 100)]);
 }
 
-/// Who was granted the lock now, with which fence.
+/// The tickets that are granted the lock now, each with its fence.
 fn granted(core: &mut Core) -> Vec<(TicketId, u64)> {
     let signals = core.take_signals();
     let grants = signals.iter().filter_map(|signal| match signal {
@@ -66,42 +66,48 @@ fn leaves(requests: &[Request]) -> usize {
     requests.iter().filter(leave).count()
 }
 
-/// Whether the lock of `number` goes to the next without a request.
-fn passes(core: &mut Core, number: u64, now: Instant) -> bool {
+/// Releases the lock of `number`. Returns whether the next call gets it without a request.
+fn hands_over(core: &mut Core, number: u64, now: Instant) -> bool {
     core.release(TicketId(number), None, now);
     let next = granted(core) == [(TicketId(number + 1), 100 + number)];
     next && core.take_requests(now).is_empty()
 }
 
-/// Fails if a turn ends although nobody waits, or goes on although somebody does, or outlives the reserve of fences.
+/// Fails if a tenure ends although no other process waits, goes on for too long although one does,
+/// or outlives the reserved fences.
 #[test]
 fn a_turn_is_as_long_as_others_allow() {
     for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
         let mut core = core();
         holding(&mut core, 40, false);
         let key: FullKey = "key".into();
-        let passed = (1..=40).take_while(|number| {
+        let handed_over = (1..=40).take_while(|number| {
             if wanted_after == Some(number - 1) {
                 core.key_wanted(&key, START);
-                // Told again, as each time that the other asks.
+                // The store says so again each time that the other process asks.
                 core.key_wanted(&key, START);
             }
-            passes(&mut core, *number, START)
+            hands_over(&mut core, *number, START)
         });
-        assert_eq!(passed.count(), expected, "wanted after {wanted_after:?}");
+        assert_eq!(
+            handed_over.count(),
+            expected,
+            "wanted after {wanted_after:?}"
+        );
     }
 }
 
-/// Fails if a lock is passed on with a lease that is half over, or while something is under way that could change it.
+/// Fails if a lock is handed over with less than half of its ttl. Also fails if a request is under
+/// way that could change the lock.
 #[test]
 fn what_is_not_settled_is_not_passed_on() {
-    // Half of the ttl, less what a lease ends before it.
+    // At `TTL / 2` less than half is left, because a lease ends before its ttl.
     let mut core = self::core();
     holding(&mut core, 3, false);
-    assert!(passes(&mut core, 1, START + TTL / 3));
-    assert!(!passes(&mut core, 2, START + TTL / 2));
+    assert!(hands_over(&mut core, 1, START + TTL / 3));
+    assert!(!hands_over(&mut core, 2, START + TTL / 2));
 
-    // An acquire whose reply is lost may be carried out later.
+    // The server may carry out an acquire later, although its reply is lost.
     let mut core = self::core();
     enter(&mut core, 1, HOUR, START);
     enter(&mut core, 2, HOUR, START);
@@ -112,9 +118,9 @@ fn what_is_not_settled_is_not_passed_on() {
     let op = asked(&mut core, again);
     core.reply(op, taken(false), again);
     assert_eq!(granted(&mut core).len(), 1);
-    assert!(!passes(&mut core, 1, again));
+    assert!(!hands_over(&mut core, 1, again));
 
-    // A renewal is on its way.
+    // A renewal is under way.
     let mut core = self::core();
     let mut renewed = acquire(1, HOUR);
     renewed.watchdog = Some(Watchdog {
@@ -128,10 +134,10 @@ fn what_is_not_settled_is_not_passed_on() {
     assert_eq!(granted(&mut core).len(), 1);
     core.tick(START + TTL / 3);
     assert_eq!(core.take_requests(START + TTL / 3).len(), 1);
-    assert!(!passes(&mut core, 1, START + TTL / 3));
+    assert!(!hands_over(&mut core, 1, START + TTL / 3));
 }
 
-/// Fails if the time that the calls before it had the lock counts for a call.
+/// Fails if the `max_hold` of a call counts the time in which earlier calls held the lock.
 #[test]
 fn max_hold_is_each_calls_own() {
     let mut core = core();
@@ -148,7 +154,7 @@ fn max_hold_is_each_calls_own() {
     core.reply(op, taken(false), START);
     assert_eq!(granted(&mut core).len(), 1);
     let later = START + TTL / 4;
-    assert!(passes(&mut core, 1, later));
+    assert!(hands_over(&mut core, 1, later));
     core.tick(START + TTL / 3);
     let requests = core.take_requests(START + TTL / 3);
     let renewed = Ok(Reply::Renewed(vec![true]));
@@ -160,7 +166,7 @@ fn max_hold_is_each_calls_own() {
     assert_eq!(core.take_signals(), [Signal::Lost(TicketId(2))]);
 }
 
-/// A process that waits in the store's queue.
+/// Gives the process a place in the store's queue.
 fn waiting(core: &mut Core) -> TicketId {
     let id = enter(core, 1, HOUR, START);
     let op = asked(core, START);
@@ -169,8 +175,8 @@ fn waiting(core: &mut Core) -> TicketId {
     id
 }
 
-/// Fails if a process that wants a lock no more keeps its place, or gives up one that it does not have, or if the engine ends
-/// before the store was told.
+/// Fails if a process keeps its place although no call waits, or gives up a place that it does not
+/// have. Also fails if the engine ends before it has told the store.
 #[test]
 fn a_place_is_given_up_once() {
     let mut core = core();
@@ -201,7 +207,7 @@ fn a_place_is_given_up_once() {
     assert!(silent(&mut core, START), "it never had a place");
 }
 
-/// Fails if a turn that nobody wants is kept from others.
+/// Fails if the process keeps a key that the store handed over although no call waits for it.
 #[test]
 fn a_turn_that_nobody_wants_is_given_up() {
     let mut core = core();
@@ -209,7 +215,7 @@ fn a_turn_that_nobody_wants_is_given_up() {
     assert_eq!(leaves(&core.take_requests(START)), 1);
 }
 
-/// Fails if a turn is missed because the answer to an earlier question came after it.
+/// Fails if a hand-over by the store is missed because an earlier answer came after its message.
 #[test]
 fn a_turn_that_crosses_an_answer() {
     let mut core = core();

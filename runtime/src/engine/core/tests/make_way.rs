@@ -1,4 +1,4 @@
-//! A key that is wanted all the time is left free for other clients now and then.
+//! A key in constant use is left free for other clients now and then.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, PAUSE, Reply};
 
 const AFTER: Duration = Duration::from_secs(1);
-/// How long each call has the lock.
+/// How long each call holds the lock.
 const STAY: Duration = Duration::from_millis(50);
 
 fn core(make_way_after: Duration) -> Core {
@@ -32,7 +32,7 @@ fn taken(number: u64) -> Result<Reply, Failure> {
     })
 }
 
-/// One process whose calls follow each other without a pause: what it asks for is given.
+/// One process, with calls that follow each other without a pause. The store grants each acquire.
 struct Process {
     core: Core,
     now: Instant,
@@ -66,7 +66,7 @@ impl Process {
         self.look();
     }
 
-    /// Takes notice of who holds the lock now.
+    /// Notes which ticket holds the lock now.
     fn look(&mut self) {
         for signal in self.core.take_signals() {
             if let Signal::Granted { ticket, .. } = signal {
@@ -75,8 +75,8 @@ impl Process {
         }
     }
 
-    /// Lets calls follow each other until the core asks for nothing after a release: for how long they had the key by then. Nothing if it
-    /// is never left free.
+    /// Lets calls follow each other until the core leaves the key free. Returns for how long the
+    /// calls had the key; none if the core never leaves it free.
     fn until_it_makes_way(&mut self) -> Option<Duration> {
         let since = self.now;
         for _ in 0..1_000 {
@@ -108,7 +108,7 @@ impl Process {
         None
     }
 
-    /// Lets time go by until the first asks.
+    /// Moves the time to when the head asks.
     fn asks_later(&mut self) -> OpId {
         loop {
             self.now = self.core.next_due().expect("it goes on").max(self.now);
@@ -119,7 +119,7 @@ impl Process {
         }
     }
 
-    /// The pause that begins now is over: the first asks.
+    /// Checks that the head asks after the pause that begins now.
     fn goes_on(&mut self) -> OpId {
         let begun = self.now;
         let op = self.asks_later();
@@ -128,7 +128,7 @@ impl Process {
     }
 }
 
-/// Fails if a process keeps a key for longer, or makes more pauses.
+/// Fails if a process uses a key for longer than [`AFTER`] without a pause, or pauses earlier.
 #[test]
 fn the_key_is_left_free_again_and_again() {
     let mut process = Process::new(AFTER);
@@ -137,7 +137,7 @@ fn the_key_is_left_free_again_and_again() {
         let op = process.goes_on();
         process.given(op);
     }
-    // Another client has it.
+    // Another client takes the key in the pause.
     assert_eq!(process.until_it_makes_way(), Some(AFTER));
     let op = process.goes_on();
     process.core.reply(op, held(STAY), process.now);
@@ -146,13 +146,13 @@ fn the_key_is_left_free_again_and_again() {
     assert_eq!(process.until_it_makes_way(), Some(AFTER));
 }
 
-/// Fails if it is left free where there are no other clients.
+/// Fails if the key is left free although `make_way_after` is zero.
 #[test]
 fn never_if_that_is_what_was_said() {
     assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
 }
 
-/// Fails if a call that comes in the pause takes the key, or is not told how long that is.
+/// Fails if a call that comes in the pause takes the key, or is not told how long the pause lasts.
 #[test]
 fn nobody_of_this_process_takes_it_meanwhile() {
     let mut process = Process::new(AFTER);
@@ -170,19 +170,22 @@ fn nobody_of_this_process_takes_it_meanwhile() {
     }
     process.core.connected(process.now);
     process.core.called(&"key".into(), process.now);
-    assert!(silent(&mut process.core, process.now), "it is for others");
+    assert!(
+        silent(&mut process.core, process.now),
+        "the key is for other clients"
+    );
     process.now = begun;
     process.goes_on();
 }
 
-/// Fails if a key that stays for a while after its release counts as one that is left free.
+/// Fails if a key that is kept for a while after its release counts as left free.
 #[test]
 fn a_lock_that_is_kept_makes_no_way() {
     let mut process = Process::new(AFTER);
     let (first, keep) = (process.holder.take().expect("it is held"), 5 * STAY);
     process.core.release(first, None, START);
     process.look();
-    let second = process.holder.take().expect("it is handed on");
+    let second = process.holder.take().expect("it is handed over");
     let now = START + 2 * AFTER;
     process.core.release(second, Some(keep), now);
     let requests = process.core.take_requests(now);

@@ -1,4 +1,4 @@
-//! The core, driven by hand. Each test names the mistake that it would find.
+//! The core, driven step by step. Each test names the mistake that it would find.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId
     id
 }
 
-/// The one request that leaves now, which must be an acquire.
+/// The one request that is sent now, which must be an acquire.
 #[track_caller]
 fn asked(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -115,7 +115,7 @@ fn a_release_goes_on_without_its_caller() {
     assert_eq!(releases(&core.take_requests(later)), 1, "unanswered");
 }
 
-/// Fails if a timer stays until its time when its ticket is long gone.
+/// Fails if the timers of tickets that are gone stay until their time.
 #[test]
 fn timers_of_finished_tickets_do_not_pile_up() {
     let mut core = core();
@@ -124,7 +124,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
     let mut granted = 0;
     enter(&mut core, 0, HOUR, now);
     for number in 1..10_000 {
-        // One holds or asks, and one queues behind it with a budget of an hour.
+        // One call holds or asks; the next one queues behind it with a budget of an hour.
         enter(&mut core, number, HOUR, now);
         core.tick(now);
         for request in core.take_requests(now) {
@@ -151,7 +151,7 @@ fn timers_of_finished_tickets_do_not_pile_up() {
     assert!(most < 200, "{most} timers");
 }
 
-/// Fails if an answer is believed because it came, however late.
+/// Fails if the core believes an answer that came too late.
 #[test]
 fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
     for wait in [Duration::from_millis(500), ONE_TRY] {
@@ -160,7 +160,7 @@ fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
         let op = asked(&mut core, START);
         let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
         let late = START + budget + Duration::from_millis(1);
-        // The reply and the end of the budget are found in the same moment, replies first.
+        // The reply and the end of the budget come at the same time, the reply first.
         core.reply(op, taken(1), late);
         core.tick(late);
         let signals = core.take_signals();
@@ -172,7 +172,7 @@ fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
     }
 }
 
-/// Fails if a single try is refused by what an earlier answer said while a newer one is on its way.
+/// Fails if an earlier answer refuses a single try while a newer question is under way.
 #[test]
 fn a_single_try_shares_the_answer_that_is_on_its_way() {
     for (reply, free) in [(taken(1), true), (held(TTL), false)] {
@@ -195,7 +195,7 @@ fn a_single_try_shares_the_answer_that_is_on_its_way() {
     }
 }
 
-/// Fails if each single try goes to the store although its answer is known.
+/// Fails if a single try asks the store although its answer is known.
 #[test]
 fn a_single_try_on_a_key_known_to_be_held_is_refused_at_once() {
     let mut core = core();
@@ -214,7 +214,7 @@ fn a_single_try_on_a_key_known_to_be_held_is_refused_at_once() {
     assert!(core.take_requests(soon).is_empty());
 }
 
-/// Fails if a server that forgets its scripts again and again is asked at the speed of the network.
+/// Fails if a server that forgets its scripts again and again is retried without a pause.
 #[test]
 fn no_script_is_retried_at_once_only_once() {
     let mut core = core();
@@ -232,7 +232,7 @@ fn no_script_is_retried_at_once_only_once() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, id)));
 }
 
-/// Fails if a later shutdown's limit takes the place of an earlier one's.
+/// Fails if a later shutdown's limit replaces that of an earlier shutdown.
 #[test]
 fn each_shutdown_has_its_own_limit() {
     let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
@@ -244,8 +244,8 @@ fn each_shutdown_has_its_own_limit() {
         core.take_signals();
         core.shut_down(1, first, START);
         core.shut_down(2, second, START);
-        let acquire = if first < second { [1, 2] } else { [2, 1] };
-        for (limit, expected) in [short, long].into_iter().zip(acquire) {
+        let order = if first < second { [1, 2] } else { [2, 1] };
+        for (limit, expected) in [short, long].into_iter().zip(order) {
             core.tick(START + limit - Duration::from_nanos(1));
             assert!(core.take_signals().is_empty(), "before its time");
             core.tick(START + limit);
@@ -258,7 +258,8 @@ fn each_shutdown_has_its_own_limit() {
     }
 }
 
-/// Fails if the queue of a lock that is shared, and that nobody waits for, is kept: there would be one for each key that was ever shared.
+/// Fails if the queue of a shared lock is kept although no call waits for the lock. There would be
+/// a queue for each key that was ever shared.
 #[test]
 fn a_share_that_nobody_waits_behind_leaves_no_queue() {
     let mut core = core();

@@ -8,7 +8,7 @@ use crate::engine::core::ticket::Watchdog;
 
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// Leases of as many keys, all counted from [`START`].
+/// A core with the leases of three keys, all counted from [`START`].
 fn holding() -> Core {
     let mut core = core();
     for number in 1..=3 {
@@ -27,17 +27,17 @@ fn holding() -> Core {
     core
 }
 
-/// Goes on to when the core has something to do.
+/// Moves the time to the next due time of the core.
 fn go_on(core: &mut Core) -> Instant {
     let due = core.next_due().expect("something is due");
     core.tick(due);
     due
 }
 
-/// Goes on to when the leases are renewed first.
+/// Moves the time to the first renewal of the leases.
 fn first_due(core: &mut Core) -> Instant {
     loop {
-        // What was to be done had the store not granted them comes before.
+        // The timers from before the grants are due earlier.
         let due = go_on(core);
         if core.has_requests() {
             return due;
@@ -45,7 +45,7 @@ fn first_due(core: &mut Core) -> Instant {
     }
 }
 
-/// The renewal that leaves now, of all leases.
+/// The one request that is sent now, which must renew all leases.
 #[track_caller]
 fn renewal(core: &mut Core, now: Instant) -> OpId {
     match &core.take_requests(now)[..] {
@@ -57,7 +57,7 @@ fn renewal(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// The keys that are renewed now, and nothing else is sent.
+/// The keys that are renewed now; no other request may be sent.
 #[track_caller]
 fn renewed(core: &mut Core, now: Instant) -> Vec<FullKey> {
     let keys = |request: Request| match request.op {
@@ -72,7 +72,7 @@ fn lost(signals: &[Signal]) -> usize {
     signals.iter().filter(lost).count()
 }
 
-/// Fails if nobody looks after leases whose renewal is never answered.
+/// Fails if leases are forgotten when their renewal is never answered.
 #[test]
 fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
     let mut core = holding();
@@ -95,7 +95,7 @@ fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
     assert_eq!(often, 3, "{again:?}");
 }
 
-/// Fails if the engine is woken for what has been answered.
+/// Fails if a timer remains for a renewal that has been answered.
 #[test]
 fn an_answered_renewal_leaves_nothing_to_look_at() {
     let mut core = holding();
@@ -108,7 +108,7 @@ fn an_answered_renewal_leaves_nothing_to_look_at() {
     renewal(&mut core, next);
 }
 
-/// Fails if leases that an answer says nothing of are forgotten.
+/// Fails if leases that an answer leaves out are forgotten.
 #[test]
 fn what_an_answer_leaves_out_is_asked_again() {
     let mut core = holding();
@@ -123,7 +123,7 @@ fn what_an_answer_leaves_out_is_asked_again() {
     }
 }
 
-/// Fails if leases whose renewal was under way when the connection broke wait for their next turn.
+/// Fails if, on a new connection, leases without an answered renewal wait for their next due time.
 #[test]
 fn a_new_connection_renews_what_is_unanswered_at_once() {
     let mut core = holding();
@@ -135,7 +135,7 @@ fn a_new_connection_renews_what_is_unanswered_at_once() {
     renewal(&mut core, later);
 }
 
-/// Fails if one that was released is renewed or lost with the others of its request.
+/// Fails if a released lock is renewed or lost by the answer to a renewal that was under way.
 #[test]
 fn one_that_was_released_meanwhile_stays_so() {
     let mut core = holding();

@@ -1,9 +1,12 @@
-//! Puts requests that are ready together into as few scripts as their order allows.
+//! Puts requests that are ready at once into as few scripts as their order allows.
 //!
-//! A script costs a server more to begin than to take one lock more, so acquires that are ready together leave as one, and
-//! releases as another. A release and an acquire of the same lock, with nothing else beside them, are one script, too: so a process ends its
-//! turn with a lock and queues for the next. Between different locks order has no meaning. For one lock it is kept: a release may go before
-//! acquires that came earlier, and never before one of its own lock.
+//! To begin a script costs a server more than to take one more lock. So acquires that are ready at
+//! once leave as one script, and releases as another. A release and an acquire of the same lock,
+//! with nothing else beside them, are one script, too: so a process ends its tenure of a lock and
+//! queues for the next.
+//!
+//! Between different locks order has no meaning. For one lock it is kept: a release may go before
+//! acquires that came earlier, and never before an acquire of its own lock.
 
 use std::mem;
 
@@ -11,26 +14,27 @@ use super::in_flight::InFlight;
 use crate::base::full_key::{FullKey, KeySet};
 use crate::store::Op;
 
-/// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
+/// How many locks a script takes or releases at most. A longer script saves hardly anything for
+/// each lock, and keeps all other clients of the server waiting longer.
 pub(crate) const MOST: usize = 32;
 
 /// Requests that leave as one script.
 pub(crate) type Batch = Vec<InFlight>;
 
-/// Bundles in the making.
+/// Sorts requests into batches.
 pub(crate) struct Batcher {
     most: usize,
     /// Whether a release and an acquire of the same lock may leave as one.
     turns: bool,
-    releases: Half,
-    acquires: Half,
-    packed: Vec<Batch>,
+    releases: Side,
+    acquires: Side,
+    closed: Vec<Batch>,
 }
 
-/// A bundle in the making, which names no lock twice.
+/// A batch in the making, which names no lock twice.
 #[derive(Default)]
-struct Half {
-    bundle: Batch,
+struct Side {
+    batch: Batch,
     keys: KeySet,
 }
 
@@ -39,74 +43,74 @@ impl Batcher {
         Self {
             most,
             turns,
-            releases: Half::default(),
-            acquires: Half::default(),
-            packed: Vec::new(),
+            releases: Side::default(),
+            acquires: Side::default(),
+            closed: Vec::new(),
         }
     }
 
     /// Makes room for so many requests.
     pub(crate) fn make_room(&mut self, requests: usize) {
         if 1 < requests {
-            for half in [&mut self.releases, &mut self.acquires] {
-                half.bundle.reserve(requests.min(self.most));
-                half.keys.reserve(requests.min(self.most));
+            for side in [&mut self.releases, &mut self.acquires] {
+                side.batch.reserve(requests.min(self.most));
+                side.keys.reserve(requests.min(self.most));
             }
         }
     }
 
     /// Adds the next request.
-    pub(crate) fn add(&mut self, sent: InFlight) {
-        match &sent.op {
-            _ if sent.manner.alone => {
+    pub(crate) fn add(&mut self, request: InFlight) {
+        match &request.op {
+            _ if request.flags.alone => {
                 self.close();
-                self.packed.push(vec![sent]);
+                self.closed.push(vec![request]);
             }
             Op::Acquire { key, .. } => {
                 let key = key.clone();
                 if !self.acquires.has_room(&key, self.most) {
                     self.close();
                 }
-                self.acquires.add(key, sent);
+                self.acquires.add(key, request);
             }
             Op::Release { key, .. } => {
                 let key = key.clone();
                 if self.acquires.keys.contains(&key) {
                     self.close();
                 } else if !self.releases.has_room(&key, self.most) {
-                    self.releases.close(&mut self.packed);
+                    self.releases.close(&mut self.closed);
                 }
-                self.releases.add(key, sent);
+                self.releases.add(key, request);
             }
             _ => {
                 self.close();
-                self.packed.push(vec![sent]);
+                self.closed.push(vec![request]);
             }
         }
     }
 
-    /// All bundles, in the order in which they are to be sent.
+    /// All batches, in the order in which they are to be sent.
     pub(crate) fn finish(mut self) -> Vec<Batch> {
         self.close();
-        self.packed
+        self.closed
     }
 
-    /// What is released may be what others in line wait for, so it goes first.
+    /// Closes the batches in the making. Releases go first: processes in a queue may wait for what
+    /// they release.
     fn close(&mut self) {
         if self.turns && self.is_turn() {
-            let mut turn = mem::take(&mut self.releases).bundle;
-            turn.append(&mut mem::take(&mut self.acquires).bundle);
-            self.packed.push(turn);
+            let mut turn = mem::take(&mut self.releases).batch;
+            turn.append(&mut mem::take(&mut self.acquires).batch);
+            self.closed.push(turn);
             return;
         }
-        self.releases.close(&mut self.packed);
-        self.acquires.close(&mut self.packed);
+        self.releases.close(&mut self.closed);
+        self.acquires.close(&mut self.closed);
     }
 
-    /// Whether nothing is there but a release and an acquire of the same lock.
+    /// Whether there is nothing but a release and an acquire of the same lock.
     fn is_turn(&self) -> bool {
-        let ([released], [acquired]) = (&self.releases.bundle[..], &self.acquires.bundle[..])
-        else {
+        let ([released], [acquired]) = (&self.releases.batch[..], &self.acquires.batch[..]) else {
             return false;
         };
         let Op::Release {
@@ -122,24 +126,25 @@ impl Batcher {
     }
 }
 
-impl Half {
+impl Side {
     fn has_room(&self, key: &FullKey, most: usize) -> bool {
-        self.bundle.len() < most && !self.keys.contains(key)
+        self.batch.len() < most && !self.keys.contains(key)
     }
 
-    fn add(&mut self, key: FullKey, sent: InFlight) {
+    fn add(&mut self, key: FullKey, request: InFlight) {
         self.keys.insert(key);
-        self.bundle.push(sent);
+        self.batch.push(request);
     }
 
-    fn close(&mut self, packed: &mut Vec<Batch>) {
-        if !self.bundle.is_empty() {
-            let mut bundle = mem::take(&mut self.bundle);
-            // The script is told once what is common to many, and mostly that is all.
-            if !bundle.is_sorted_by_key(|sent| sent.op.conditions()) {
-                bundle.sort_by_key(|sent| sent.op.conditions());
+    fn close(&mut self, closed: &mut Vec<Batch>) {
+        if !self.batch.is_empty() {
+            let mut batch = mem::take(&mut self.batch);
+            // The script gets once what many requests have in common. Mostly all have all of it in
+            // common.
+            if !batch.is_sorted_by_key(|request| request.op.conditions()) {
+                batch.sort_by_key(|request| request.op.conditions());
             }
-            packed.push(bundle);
+            closed.push(batch);
             self.keys.clear();
         }
     }
@@ -163,7 +168,7 @@ mod tests {
             queue: false,
             reserved_fences: 0,
         };
-        sent(id, op)
+        in_flight(id, op)
     }
 
     fn release(id: u64, key: &str) -> InFlight {
@@ -174,29 +179,29 @@ mod tests {
             makes_way: false,
             after: Vec::new(),
         };
-        sent(id, op)
+        in_flight(id, op)
     }
 
     fn leave(id: u64, key: &str) -> InFlight {
-        sent(id, Op::Leave { key: key.into() })
+        in_flight(id, Op::Leave { key: key.into() })
     }
 
-    fn sent(id: u64, op: Op) -> InFlight {
+    fn in_flight(id: u64, op: Op) -> InFlight {
         InFlight {
             id: OpId(id),
             op,
-            manner: RequestFlags::default(),
+            flags: RequestFlags::default(),
             ordered: false,
             listening: true,
         }
     }
 
-    fn packed(most: usize, requests: Vec<InFlight>) -> Vec<Vec<u64>> {
+    fn batches(most: usize, requests: Vec<InFlight>) -> Vec<Vec<u64>> {
         let mut batcher = Batcher::new(most, false);
         for request in requests {
             batcher.add(request);
         }
-        let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+        let ids = |batch: &Batch| batch.iter().map(|request| request.id.0).collect();
         batcher.finish().iter().map(ids).collect()
     }
 
@@ -208,42 +213,45 @@ mod tests {
             acquire(3, "c"),
             release(4, "d"),
         ];
-        assert_eq!(packed(64, requests), [[2, 4], [1, 3]]);
+        assert_eq!(batches(64, requests), [[2, 4], [1, 3]]);
     }
 
     #[test]
     fn the_requests_of_one_lock_keep_their_order() {
         let taken_then_released = vec![acquire(1, "a"), release(2, "a"), acquire(3, "b")];
-        assert_eq!(packed(64, taken_then_released), [vec![1], vec![2], vec![3]]);
+        assert_eq!(
+            batches(64, taken_then_released),
+            [vec![1], vec![2], vec![3]]
+        );
         let released_then_taken = vec![release(1, "a"), acquire(2, "a"), release(3, "b")];
-        assert_eq!(packed(64, released_then_taken), [vec![1, 3], vec![2]]);
+        assert_eq!(batches(64, released_then_taken), [vec![1, 3], vec![2]]);
         let round_about = vec![
             release(1, "a"),
             acquire(2, "a"),
             release(3, "a"),
             acquire(4, "a"),
         ];
-        assert_eq!(packed(64, round_about), [[1], [2], [3], [4]]);
+        assert_eq!(batches(64, round_about), [[1], [2], [3], [4]]);
         let left_between = vec![acquire(1, "a"), leave(2, "a"), acquire(3, "b")];
-        assert_eq!(packed(64, left_between), [[1], [2], [3]]);
+        assert_eq!(batches(64, left_between), [[1], [2], [3]]);
     }
 
     #[test]
     fn who_is_to_be_alone_is_alone() {
         let mut alone = acquire(2, "b");
-        alone.manner.alone = true;
+        alone.flags.alone = true;
         let requests = vec![acquire(1, "a"), alone, acquire(3, "c"), release(4, "d")];
-        assert_eq!(packed(64, requests), [vec![1], vec![2], vec![4], vec![3]]);
+        assert_eq!(batches(64, requests), [vec![1], vec![2], vec![4], vec![3]]);
     }
 
     #[test]
     fn a_release_and_an_acquire_of_the_same_lock_are_one_script() {
-        let packed = |requests: Vec<InFlight>| {
+        let batches = |requests: Vec<InFlight>| {
             let mut batcher = Batcher::new(64, true);
             for request in requests {
                 batcher.add(request);
             }
-            let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+            let ids = |batch: &Batch| batch.iter().map(|request| request.id.0).collect();
             batcher.finish().iter().map(ids).collect::<Vec<Vec<u64>>>()
         };
         let round_about = vec![
@@ -252,26 +260,26 @@ mod tests {
             release(3, "a"),
             acquire(4, "a"),
         ];
-        assert_eq!(packed(round_about), [[1, 2], [3, 4]]);
+        assert_eq!(batches(round_about), [[1, 2], [3, 4]]);
         let of_two = vec![release(1, "a"), acquire(2, "b")];
-        assert_eq!(packed(of_two), [[1], [2]]);
+        assert_eq!(batches(of_two), [[1], [2]]);
         let among_others = vec![release(1, "a"), acquire(2, "a"), acquire(3, "b")];
-        assert_eq!(packed(among_others), [vec![1], vec![2, 3]]);
+        assert_eq!(batches(among_others), [vec![1], vec![2, 3]]);
         let mut kept = release(1, "a");
         if let Op::Release { keep, .. } = &mut kept.op {
             *keep = Some(Duration::from_secs(1));
         }
-        assert_eq!(packed(vec![kept, acquire(2, "a")]), [[1], [2]]);
+        assert_eq!(batches(vec![kept, acquire(2, "a")]), [[1], [2]]);
     }
 
     #[test]
     fn those_that_ask_for_the_same_are_side_by_side_in_their_order() {
         let short = |id, key| {
-            let mut sent = acquire(id, key);
-            if let Op::Acquire { ttl, .. } = &mut sent.op {
+            let mut request = acquire(id, key);
+            if let Op::Acquire { ttl, .. } = &mut request.op {
                 *ttl /= 2;
             }
-            sent
+            request
         };
         let requests = vec![
             acquire(1, "a"),
@@ -279,17 +287,17 @@ mod tests {
             acquire(3, "c"),
             short(4, "d"),
         ];
-        assert_eq!(packed(64, requests), [[2, 4, 1, 3]]);
+        assert_eq!(batches(64, requests), [[2, 4, 1, 3]]);
     }
 
     #[test]
     fn no_script_names_a_lock_twice() {
         assert_eq!(
-            packed(64, vec![acquire(1, "a"), acquire(2, "a")]),
+            batches(64, vec![acquire(1, "a"), acquire(2, "a")]),
             [[1], [2]]
         );
         assert_eq!(
-            packed(64, vec![release(1, "a"), release(2, "a")]),
+            batches(64, vec![release(1, "a"), release(2, "a")]),
             [[1], [2]]
         );
     }
@@ -306,10 +314,10 @@ mod tests {
             release(7, "f"),
         ];
         assert_eq!(
-            packed(2, requests),
+            batches(2, requests),
             [vec![1], vec![2, 3], vec![5, 6], vec![7], vec![4]]
         );
         let alone = vec![release(1, "b"), acquire(2, "a")];
-        assert_eq!(packed(1, alone), [[1], [2]]);
+        assert_eq!(batches(1, alone), [[1], [2]]);
     }
 }

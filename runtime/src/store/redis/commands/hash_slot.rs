@@ -1,11 +1,11 @@
-//! The slots of Redis Cluster: in which one a key is, and short names for each.
+//! The slots of Redis Cluster: the slot of a key, and a short hash tag for each slot.
 
 use std::sync::LazyLock;
 
 /// How many slots there are.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// For each slot a number whose hexadecimal digits, as a hash tag, are in it.
+/// For each slot a number: its hexadecimal digits, as a hash tag, are in the slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
@@ -48,7 +48,8 @@ pub(crate) fn of(key: &str) -> u16 {
     crc % SLOTS
 }
 
-/// What of `key` counts: what is between the first `{` and the first `}` behind it, unless that is nothing.
+/// The part of `key` that counts: what is between the first `{` and the first `}` behind it, unless
+/// that is empty.
 fn hashed(key: &str) -> &str {
     let tag = key
         .split_once('{')

@@ -7,11 +7,11 @@ use crate::store::{Op, OpId, Reply};
 pub(crate) struct InFlight {
     pub(crate) id: OpId,
     pub(crate) op: Op,
-    /// How it was put to a node of a cluster.
-    pub(crate) manner: RequestFlags,
+    /// How it was sent to a node of a cluster.
+    pub(crate) flags: RequestFlags,
     /// For a removal: whether its acquires went before it on the same connection.
     pub(crate) ordered: bool,
-    /// Whether the connection listened for what other processes have to say.
+    /// Whether this process listened on the connection for messages of other processes.
     pub(crate) listening: bool,
 }
 
@@ -23,7 +23,8 @@ impl InFlight {
                 found,
                 ordered: self.ordered,
             },
-            // One that will not be told of others must not keep the lock among its own calls as if there were none.
+            // A process that does not listen must not keep the lock among its own calls as if no
+            // other process waited.
             Reply::Acquired {
                 fence,
                 reserved_fences,

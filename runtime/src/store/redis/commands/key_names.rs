@@ -1,4 +1,4 @@
-//! What this process and its companions of a lock are called on the server.
+//! The names on the server: of this process, and of a lock's auxiliary keys.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,14 +24,14 @@ pub(crate) struct KeyNames {
     /// `host pid`.
     owner: String,
     fences: String,
-    /// What the keys of queues, those of shares and the channels begin with.
+    /// What the keys of queues begin with; those of shares and the channels follow.
     queues: String,
     shares: String,
     channels: String,
     /// In a cluster, a slot of the node that these names are used on.
     slot: Option<u16>,
-    /// Whether a lock has companions: a queue, fences.
-    companions: bool,
+    /// Whether a lock has auxiliary keys: a queue, fences.
+    auxiliary_keys: bool,
     /// After how many milliseconds of unbroken use a key is left free for clients that know no
     /// queue; empty for never.
     make_way_after: String,
@@ -54,7 +54,7 @@ impl KeyNames {
             process,
             owner: format!("{} {}", host(), std::process::id()),
             slot: None,
-            companions: true,
+            auxiliary_keys: true,
             make_way_after: String::new(),
         }
     }
@@ -72,10 +72,11 @@ impl KeyNames {
         }
     }
 
-    /// The same for a node of a quorum. There a lock has no companions: what one node knows of them, another does not.
+    /// The same names for a node of a quorum. There a lock has no auxiliary keys: what one node
+    /// knows of them, another does not.
     pub(crate) fn without_companions(self) -> Self {
         Self {
-            companions: false,
+            auxiliary_keys: false,
             ..self
         }
     }
@@ -84,21 +85,21 @@ impl KeyNames {
         &self.make_way_after
     }
 
-    pub(crate) fn have_companions(&self) -> bool {
-        self.companions
+    pub(crate) fn have_auxiliary_keys(&self) -> bool {
+        self.auxiliary_keys
     }
 
     /// Which scripts are called with these names.
     pub(crate) fn scripts(&self) -> Scripts {
-        if self.companions {
+        if self.auxiliary_keys {
             Scripts::Fenced
         } else {
             Scripts::Plain
         }
     }
 
-    /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own
-    /// key has.
+    /// The same names for a node of a cluster that has `slot`. There a lock's auxiliary keys are in
+    /// the lock's slot, whatever hash tag its own key has.
     pub(crate) fn on_node(&self, slot: u16) -> Self {
         Self {
             slot: Some(slot),
@@ -110,12 +111,14 @@ impl KeyNames {
         self.slot.is_some()
     }
 
-    /// The process, as queues know it. Whoever knows it can take a key that was handed to it, so it does not show.
+    /// The process, as queues know it. It is a secret, as it lets a client take a key that was
+    /// handed to this process. So `Debug` does not show it.
     pub(crate) fn process(&self) -> &str {
         &self.process
     }
 
-    /// Who holds a lock, for people who look at its key: the process, and the annotated function.
+    /// The owner of a lock, for a person that reads its key: the process, and the annotated
+    /// function.
     pub(crate) fn owner(&self, function: &str) -> String {
         let mut owner = [self.owner.as_str(), " ", function].concat();
         let end = (0..=OWNER_LEN.min(owner.len()))
@@ -131,7 +134,8 @@ impl KeyNames {
         [&self.process, ":", &self.owner(function)].concat()
     }
 
-    /// The key of the fence counter for `key`: one for the namespace, in a cluster one for each slot, however many locks there are.
+    /// The key of the fence counter for `key`. There is one counter for the namespace, in a cluster
+    /// one for each slot, however many locks there are.
     pub(crate) fn fences(&self, key: &str) -> Cow<'_, str> {
         match self.slot {
             None => Cow::Borrowed(&self.fences),
@@ -141,22 +145,23 @@ impl KeyNames {
 
     /// The key of the queue for `key`.
     pub(crate) fn queue<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
-        self.companion(&self.queues, "queue", key)
+        self.auxiliary_key(&self.queues, "queue", key)
     }
 
     /// The key of the shares of `key`.
     pub(crate) fn shares<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
-        self.companion(&self.shares, "shares", key)
+        self.auxiliary_key(&self.shares, "shares", key)
     }
 
-    fn companion<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
+    fn auxiliary_key<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
         match self.slot {
             None => AuxiliaryKey::Usual([usual, key]),
             Some(_) => AuxiliaryKey::InSlot(self.in_slot(hash_slot::of(key), what, key)),
         }
     }
 
-    /// A key in `slot`. The first brace of a key decides, so the tag goes before a namespace that has one.
+    /// A key in `slot`. The first brace of a key decides, so the tag goes before a namespace that
+    /// has one.
     fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
         let (tag, prefix) = (hash_slot::tag(slot), &self.prefix);
         let colon = if key.is_empty() { "" } else { ":" };
@@ -172,7 +177,7 @@ impl KeyNames {
         &self.channels
     }
 
-    /// Where this process is told that its turn has come.
+    /// The channel on which this process is told that its turn has come.
     pub(crate) fn channel(&self) -> String {
         [self.channels.as_str(), &self.process].concat()
     }
@@ -187,10 +192,10 @@ impl KeyNames {
     }
 }
 
-/// The key of a lock's companion, for a command.
+/// The auxiliary key of a lock, for a command.
 #[derive(Debug)]
 pub(crate) enum AuxiliaryKey<'a> {
-    /// Put together where it is written: for each request, once more than needed is too often.
+    /// Put together where it is written: one allocation fewer for each request.
     Usual([&'a str; 2]),
     InSlot(String),
 }
@@ -203,7 +208,7 @@ impl ToRedisArgs for AuxiliaryKey<'_> {
             Self::InSlot(key) => &[key.as_str()],
         };
         for part in parts {
-            // A command in the making takes everything.
+            // Writing to a command cannot fail.
             let _ = arg.write_all(part.as_bytes());
         }
     }
@@ -238,8 +243,8 @@ mod tests {
     use crate::base::full_key::FullKey;
     use crate::key;
 
-    fn text(companion: &AuxiliaryKey<'_>) -> String {
-        let parts = companion.to_redis_args();
+    fn text(auxiliary_key: &AuxiliaryKey<'_>) -> String {
+        let parts = auxiliary_key.to_redis_args();
         assert_eq!(parts.len(), 1);
         String::from_utf8(parts.concat()).expect("of text")
     }
@@ -269,7 +274,7 @@ mod tests {
         );
     }
 
-    /// Names that are made to be those of companions, if any can be.
+    /// Namespaces and keys that try to be the name of an auxiliary key.
     fn of_own_words() -> impl Strategy<Value = String> {
         let words = [
             ":",
@@ -299,8 +304,9 @@ mod tests {
     }
 
     proptest! {
-        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another,
-        /// in whichever namespaces: it would overwrite a counter, or delete a lock that is held.
+        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another
+        /// lock, in whichever namespaces. That call would overwrite a counter, or delete a lock
+        /// that is held.
         #[test]
         fn no_lock_is_the_companion_of_another(
             namespace in of_own_words(),
@@ -312,19 +318,19 @@ mod tests {
             };
             let alone = KeyNames::new(&namespace);
             for names in [alone.on_node(home), alone] {
-                let companions = [
+                let auxiliary_keys = [
                     text(&names.queue(&full)),
                     text(&names.shares(&full)),
                     names.fences(&full).into_owned(),
                     names.trial(Token::random(Nonce::new())),
                 ];
-                for companion in companions {
-                    let mut pairs = vec![("", companion.as_str())];
-                    let colons = companion.match_indices(':');
-                    pairs.extend(colons.map(|(at, _)| (&companion[..at], &companion[at + 1..])));
+                for auxiliary_key in auxiliary_keys {
+                    let mut pairs = vec![("", auxiliary_key.as_str())];
+                    let colons = auxiliary_key.match_indices(':');
+                    pairs.extend(colons.map(|(at, _)| (&auxiliary_key[..at], &auxiliary_key[at + 1..])));
                     for (other, name) in pairs {
                         let locked = accepted(other, name);
-                        prop_assert_eq!(locked, None, "{} of {} is {:?}", companion, full, (other, name));
+                        prop_assert_eq!(locked, None, "{} of {} is {:?}", auxiliary_key, full, (other, name));
                     }
                 }
             }
@@ -336,8 +342,8 @@ mod tests {
             let names = KeyNames::new(&namespace).on_node(home);
             let key = format!("{}{key}", names.prefix);
             let slot = hash_slot::of(&key);
-            for companion in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {
-                prop_assert_eq!(hash_slot::of(&companion), slot, "{} of {}", companion, key);
+            for auxiliary_key in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {
+                prop_assert_eq!(hash_slot::of(&auxiliary_key), slot, "{} of {}", auxiliary_key, key);
             }
             prop_assert_eq!(hash_slot::of(&names.trial(Token::random(Nonce::new()))), home);
         }

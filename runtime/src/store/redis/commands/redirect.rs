@@ -1,11 +1,12 @@
-//! What a node of a cluster answers for a slot that it does not serve, and how the next is asked.
+//! What a node of a cluster answers for a slot that it does not serve, and how the next node is
+//! asked.
 
 use redis::Value;
 
 /// Where a node of a cluster listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {
-    /// Empty where it is the host of the node that said so.
+    /// Empty for the host of the node that sent the redirect.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -15,23 +16,23 @@ pub(crate) struct Endpoint {
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Endpoint,
-    /// Only this time: the slot is on its way there.
+    /// Only this time: the slot is moving there.
     pub(crate) once: bool,
 }
 
-/// How a request is put that is not put as usual; the last two to a node of a cluster.
+/// How a request is sent if not as usual. The last two flags are for a node of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RequestFlags {
-    /// It shares its script with no other.
+    /// The request shares its script with no other request.
     pub(crate) alone: bool,
-    /// It serves the request although the slot is still on its way to it.
+    /// The node is asked to serve the request although the slot is still moving there.
     pub(crate) asking: bool,
-    /// A share is renewed without a look at the queue, whose key a slot on its way may lack.
+    /// A share is renewed without a look at the queue, as a moving slot may lack the queue's key.
     pub(crate) without_queue: bool,
 }
 
 impl Redirect {
-    /// Nothing if `answer` is another one. The text is `MOVED slot host:port`.
+    /// `None` if `answer` is no redirect. The text of a redirect is `MOVED slot host:port`.
     pub(crate) fn read(answer: &Value) -> Option<Self> {
         let Value::ServerError(error) = answer else {
             return None;
@@ -45,7 +46,7 @@ impl Redirect {
         let slot = words.next()?.parse().ok()?;
         // An IPv6 address has colons of its own.
         let (host, port) = words.next()?.rsplit_once(':')?;
-        // A node that has no name to tell, though it should: the map tells more.
+        // The node does not know the other node's name. The cluster's map tells more.
         if host == "?" {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Scripts by their source, for a server that forgets them as fast as they are loaded.
 //!
 //! A request calls its script by hash. The first `NOSCRIPT` loads the scripts again. If a request
-//! behind that load is answered so as well, as under a storm of `SCRIPT FLUSH` or behind a proxy
-//! that spreads requests, the next requests carry the source itself (`EVAL`).
+//! behind that load gets `NOSCRIPT` as well, the next requests carry the source itself (`EVAL`).
+//! That happens under a storm of `SCRIPT FLUSH`, or behind a proxy that spreads requests.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::scripts;
 /// For how long requests carry the source after the server has forgotten scripts twice in a row.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// What is known of one connection's server and its scripts. Requests have numbers, in the order in
+/// What one connection knows of its server and the scripts. Requests have numbers, in the order in
 /// which they are sent.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptSources {
-    /// The number of the last load, if no script has been found behind it.
+    /// The number of the last load, until the server has found a script behind it.
     load: Option<u64>,
     by_source_until: Option<Instant>,
     /// Whether the server does not permit `EVAL`.
@@ -26,7 +26,7 @@ pub(crate) struct ScriptSources {
 }
 
 impl ScriptSources {
-    /// Whether what is sent now carries the source.
+    /// Whether requests that are sent now carry the source.
     pub(crate) fn by_source(&self, now: Instant) -> bool {
         self.by_source_until.is_some_and(|until| now < until)
     }
@@ -43,15 +43,15 @@ impl ScriptSources {
         }
     }
 
-    /// The server did not find the script of the request of this number; whether the scripts are to
-    /// be loaded again.
+    /// The server did not find the script of the request of this number. Returns whether the
+    /// scripts are to be loaded again.
     pub(crate) fn missed(&mut self, number: u64, now: Instant) -> bool {
         let again = self.load.is_some_and(|load| load < number);
         if again && !self.refused {
             self.by_source_until = Some(now + LASTS);
             return false;
         }
-        // What was sent before the last load says nothing of it.
+        // A miss of a request that was sent before the last load says nothing of that load.
         self.load.is_none_or(|load| load < number)
     }
 
@@ -86,8 +86,7 @@ pub(crate) fn by_source(command: &Cmd) -> Cmd {
     whole
 }
 
-/// Whether a script was refused for the lack of the permission to send its source, and not for what
-/// it does.
+/// Whether the server refused the permission to send a source, and not a command of the script.
 pub(crate) fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error)
         if error.code() == "NOPERM" && error.details().unwrap_or_default().contains("'eval'"))
@@ -99,8 +98,8 @@ mod tests {
 
     use super::*;
 
-    /// Fails if one loss of the scripts is taken for two: what was sent before they were loaded
-    /// again is answered late.
+    /// Fails if one loss of the scripts counts as two: requests that were sent before the reload
+    /// are answered after it began.
     #[test]
     fn what_was_sent_before_the_load_does_not_count() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());
@@ -125,7 +124,7 @@ mod tests {
         assert!(memory.by_source(later));
     }
 
-    /// Fails if a user without `EVAL` is refused by its own client for good.
+    /// Fails if the client keeps sending `EVAL` for a user that may not, and so never works again.
     #[test]
     fn without_the_permission_the_scripts_are_loaded_again_and_again() {
         let (now, mut memory) = (Instant::now(), ScriptSources::default());

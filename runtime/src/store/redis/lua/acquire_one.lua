@@ -1,10 +1,15 @@
 
--- Takes one lock as `acquire.lua` does, with its guarantees. It has fewer arguments and steps: 11.1 us
--- of a server's time instead of 12.9 (`evalsha` in `INFO commandstats`, Redis 7.0).
+-- Takes one lock as `acquire.lua` does, with its guarantees. It has fewer arguments and steps: 11.1
+-- us of a server's time instead of 12.9 (`evalsha` in `INFO commandstats`, Redis 7.0).
 --
--- KEYS[1] the last fence of the namespace; KEYS[2] the lock; KEYS[3] its queue
--- ARGV[1] the token, 32 characters; ARGV[2] ttl in ms; ARGV[3] fences to keep in reserve; ARGV[4] what
--- follows them in the value, `process:owner`; ARGV[5] `+` or `-` to queue, listening or not, else ``;
+-- KEYS[1] the last fence of the namespace
+-- KEYS[2] the lock
+-- KEYS[3] its queue
+-- ARGV[1] the token, 32 characters
+-- ARGV[2] ttl in ms
+-- ARGV[3] reserved fences
+-- ARGV[4] what follows them in the value, `process:owner`
+-- ARGV[5] `+` or `-` to queue, listening or not, else ``
 -- ARGV[6] prefix of the channels
 -- Returns what `acquire.lua` does. A `SET` that the server refuses is an error of the script.
 if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
@@ -13,7 +18,8 @@ if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
   return fence
 end
 
--- What follows is shared with `acquire.lua`: its arguments, for a group of one.
+-- The fragments that follow are those of `acquire.lua`. They get its arguments, for a group of one
+-- lock.
 local ARGV = {
   string.sub(ARGV[4], 1, 32), ARGV[6], ARGV[3],
   ARGV[2], string.sub(ARGV[4], 34), ARGV[5], ARGV[3], 1, ARGV[1],

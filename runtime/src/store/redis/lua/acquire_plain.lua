@@ -1,16 +1,23 @@
--- Takes locks on a node of a quorum, or takes them again: each as if it had been asked for alone.
+-- Takes locks on a node of a quorum, or takes them again. Each lock is treated as if it had been
+-- asked for alone.
 --
--- KEYS the locks; ARGV for each group of locks, in their order: ttl in ms; owner, for people; how many locks they are, and the token of
--- each, 32 characters
--- Returns 1 if all are taken; else for each 1, {0, pttl, 0} if another has it, and {-1, error} if the server refused a command. No lock
--- may be named twice.
+-- KEYS the locks
+-- ARGV for each group of locks, in their order: ttl in ms; owner, for people; the number of locks,
+-- and the token of each, 32 characters
+-- Returns 1 if all are taken. Else for each lock 1, {0, pttl, 0} if another token has it, or {-1,
+-- error} if the server refused a command.
 --
--- Guarantees: a key with another value, of whatever client and type, is not touched; with the same token it succeeds again, with the full
--- ttl. There is no queue and no fence: what one node knows of them, another does not.
--- The value is `token:owner`; to other clients it is opaque.
+-- No lock may be named twice.
+--
+-- Guarantees:
+-- - A key with another value, of whatever client and type, is not touched.
+-- - With the same token the script succeeds again, with the full ttl.
+--
+-- There is no queue and no fence: what one node knows of them, another does not. The value is
+-- `token:owner`; to other clients it is opaque.
 local answers, missed = {}, false
 
--- What is answered for a lock that was not set.
+-- The answer for a lock that was not set.
 local function look(key, token, ttl, set)
   local value = redis.call('GET', key)
   if value and string.sub(value, 1, 32) == token then

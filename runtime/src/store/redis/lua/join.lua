@@ -1,16 +1,25 @@
--- Takes a share of a lock, or takes it again, or queues for one.
+-- Takes a share of a lock, takes it again, or queues for one.
 --
--- KEYS[1] the lock; KEYS[2] the last fence of the namespace; KEYS[3] the lock's queue; KEYS[4] its shares
--- ARGV[1] token, 32 characters; ARGV[2] ttl in ms; ARGV[3] how many shares there are at most, 0 for no bound; ARGV[4] the process,
--- 32 characters; ARGV[5] `+` or `-` to queue, listening or not, else ``; ARGV[6] prefix of the channels
--- Returns {1, fence, 0, wanted} if the token has a share now, {0, ms, queued} if there is none to be had, {2, n} if there may be up to
--- n shares, which is more than ARGV[3].
+-- KEYS[1] the lock
+-- KEYS[2] the last fence of the namespace
+-- KEYS[3] the lock's queue
+-- KEYS[4] its shares
+-- ARGV[1] token, 32 characters
+-- ARGV[2] ttl in ms
+-- ARGV[3] how many shares there are at most, 0 for no bound
+-- ARGV[4] the process, 32 characters
+-- ARGV[5] `+` or `-` to queue, listening or not, else ``
+-- ARGV[6] prefix of the channels
+-- Returns {1, fence, 0, wanted} if the token has a share now.
+-- Returns {0, ms, queued} if there is no share to be had.
+-- Returns {2, n} if there may be up to n shares, which is more than ARGV[3].
 --
 -- Guarantees:
--- - While there is a share the lock's own key is set, so that every client of the convention finds it held. It expires with
---   the share that lasts longest; no share shortens another.
--- - Each share ends by itself. Those that have ended are removed before anything is decided.
--- - Who comes while others queue, queues behind them: readers that follow each other do not keep a writer out.
+-- - While there is a share, the lock's own key is set, so every client of the convention finds the
+--   lock held. The key expires with the share that lasts longest. No share shortens another.
+-- - Each share ends by itself. Ended shares are removed before anything is decided.
+-- - A process that comes while other processes queue, queues behind them: so a stream of readers
+--   does not keep a writer out.
 local now, most = milliseconds(), tonumber(ARGV[3])
 local value = redis.call('GET', KEYS[1])
 local line = read(KEYS[3])
@@ -21,7 +30,7 @@ end
 
 local function take(fence)
   if not limit then
-    -- What is left of shares whose lock was deleted is worth nothing.
+    -- Shares that are left of a lock that was deleted are worth nothing.
     redis.call('DEL', KEYS[4])
   end
   redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
@@ -64,13 +73,13 @@ if not room then
     left = math.min(left, redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now)
   end
   if patience and ARGV[5] ~= '' then
-    -- So does the process ahead, if it does not ask.
+    -- The process ahead makes room, too, if it does not ask.
     left = math.min(left, patience)
   end
   return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
 end
 local reply = take(next_fence(KEYS[2], '0'))
--- There may be room for the next as well.
+-- There may be room for the next process as well.
 if line ~= '' then
   invite(KEYS[1], KEYS[3], line, now, ARGV[6])
 end

@@ -1,16 +1,21 @@
 -- Gives up a process's place in a lock's queue, and the lock if it was handed to the process.
 --
--- KEYS[1] the lock; KEYS[2] the lock's queue; ARGV[1] the process; ARGV[2] prefix of the channels
+-- KEYS[1] the lock
+-- KEYS[2] the lock's queue
+-- ARGV[1] the process
+-- ARGV[2] prefix of the channels
 -- Returns 1.
 --
--- Guarantees: a lock that somebody holds is not touched; one that the process had been handed goes to the next in the queue.
+-- Guarantees: a lock that is held is not touched. A lock that was handed to the process goes to the
+-- next process in the queue.
 local line = without(read(KEYS[2]), ARGV[1])
 store(KEYS[2], line)
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])
 elseif not value and line ~= '' then
-  -- It is left free for a while, and only the process that leaves may know that.
+  -- The key is left free for a while, and perhaps only the process that leaves knows that. So the
+  -- next process is told.
   invite(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2])
 end
 return 1

@@ -1,9 +1,15 @@
--- Gives a share of a lock back; if it was the last, the first process that queues for the lock gets it.
+-- Gives a share of a lock back. After the last share, the first process that queues for the lock
+-- gets it.
 --
--- KEYS[1] the lock; KEYS[2] the lock's queue; KEYS[3] its shares; ARGV[1] token; ARGV[2] prefix of the channels
--- Returns 1 if the token had a share, or all of the lock because it had not become a share yet; else 0.
+-- KEYS[1] the lock
+-- KEYS[2] the lock's queue
+-- KEYS[3] its shares
+-- ARGV[1] token
+-- ARGV[2] prefix of the channels
+-- Returns 1 if the token had a share, or the whole lock because it had not become a share yet; else
+-- 0.
 --
--- Guarantees: other shares, and a lock that another has alone, are not touched.
+-- Guarantees: other shares, and a lock that another token has alone, are not touched.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
   local line = read(KEYS[2])

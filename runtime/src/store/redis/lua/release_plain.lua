@@ -1,11 +1,18 @@
--- Removes locks from a node of a quorum, compare and delete. Or lets them expire later.
+-- Removes locks from a node of a quorum, compare and delete, or lets them expire later.
 --
--- KEYS the locks; ARGV for each group of locks, in their order: for how long to keep them, in ms, or ``; how many they are, and the token
--- of each
--- Returns 1 if all carried their tokens, else for each 1, 0, or {-1, error} if the server refused a command. No lock may be named twice.
+-- KEYS the locks
+-- ARGV for each group of locks, in their order: for how long to keep them, in ms, or ``; the number
+-- of locks, and the token of each
+-- Returns 1 if all carried their tokens. Else for each lock 1, 0, or {-1, error} if the server
+-- refused a command.
 --
--- Guarantees: a key with another value, of whatever type, is not touched; it works when memory is full. A key that is kept carries its token
--- no more, so that nothing that is on its way for it can lengthen that time.
+-- No lock may be named twice.
+--
+-- Guarantees:
+-- - A key with another value, of whatever type, is not touched.
+-- - The script works when memory is full.
+-- - A key that is kept does not carry its token any more. So no request that is still on its way
+--   with that token can lengthen the time.
 local found = redis.call('MGET', unpack(KEYS))
 local answers, gone, keeps, missed = {}, {}, {}, false
 local i, at = 0, 1

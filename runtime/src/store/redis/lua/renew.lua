@@ -1,10 +1,14 @@
 -- Renews leases.
 --
--- KEYS the locks; ARGV for each group of locks, in their order: ttl in ms; how many locks they are, and the token of each
--- Returns 1 if each carried its token and lives its ttl from now, else for each 1 or 0.
+-- KEYS the locks
+-- ARGV for each group of locks, in their order: ttl in ms; the number of locks, and the token of
+-- each
+-- Returns 1 if each carried its token and lives its ttl from now. Else for each lock 1 or 0.
 --
--- Guarantees: a key that is gone is not created, a key with another value is not touched, and it works
--- when memory is full, because PEXPIRE needs none.
+-- Guarantees:
+-- - A key that is gone is not created.
+-- - A key with another value is not touched.
+-- - The script works when memory is full, because PEXPIRE needs none.
 local kept, missed, values = {}, false, redis.call('MGET', unpack(KEYS))
 local i, at = 0, 1
 while i < #KEYS do

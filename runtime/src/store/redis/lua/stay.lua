@@ -1,16 +1,25 @@
--- Renews shares of locks, and makes shares of locks that their tokens have alone.
+-- Renews shares of locks. A lock that a token has alone becomes a share.
 --
--- KEYS a lock, its queue and its shares, for each; ARGV[1] prefix of the channels, then a token and a ttl in ms for each
--- Returns, for each, 1 if the token has a share and keeps it for its ttl from now, 0 if it has none, and {-1, error} if the server refused
--- a command: then the share may have been renewed or not.
+-- KEYS for each lock: the lock, its queue and its shares
+-- ARGV[1] prefix of the channels
+-- ARGV, then a token and a ttl in ms for each lock
+-- Returns for each lock:
+-- - 1 if the token has a share and keeps it for its ttl from now,
+-- - 0 if the token has none,
+-- - {-1, error} if the server refused a command: then the share may have been renewed or not.
 --
--- Guarantees: a share that has ended is not given again, no share shortens another, and a lock that another has alone is not
--- touched. Between having a lock alone and having a share of it there is no moment in which another could take it. It works when memory
--- is full: a server looks at its memory until the first write of a script, so that is one that needs none.
+-- Guarantees:
+-- - A share that has ended is not given again, and no share shortens another.
+-- - A lock that another token has alone is not touched.
+-- - Between having a lock alone and having a share of it, there is no moment in which another token
+--   could take it.
+-- - The script works when memory is full. A server checks its memory until the first write of a
+--   script, so that write is one that needs none.
 local now = milliseconds()
 local locks, kept = {}, {}
 
--- The lock of a token that has it alone becomes a share. The lock's own key comes last: until then it is the token's.
+-- Makes a share of a lock that `token` has alone. The lock's own key comes last: until then it is
+-- the token's.
 local function downgrade(lock, queue, shares, token, ttl)
   redis.call('DEL', shares)
   redis.call('ZADD', shares, string.format('%.0f', now + ttl), token)

@@ -1,18 +1,30 @@
 
--- Ends a process's turn with a lock, and queues for the next: what `release.lua` and then `acquire.lua` would do.
+-- Ends a process's tenure of a lock, and queues for the next: what `release.lua` and then
+-- `acquire.lua` would do.
 --
--- KEYS[1] the last fence of the namespace; KEYS[2] the lock; KEYS[3] its queue
--- ARGV[1] the process, 32 characters; ARGV[2] prefix of the channels; ARGV[3] how many fences more
--- than one there may be need for; ARGV[4] the token to release; ARGV[5] the token to take the lock
--- with; ARGV[6] ttl in ms; ARGV[7] owner, for people; ARGV[8] `+` or `-` to queue, listening or
--- not, else ``; ARGV[9] after how long to make way for clients that know no queue, in ms, or ``
--- Returns two answers: 1 if the lock carried its token, 0 if it did not; and {1, fence, reserve, wanted} or {0, pttl, queued}, as `acquire.lua`
--- does for a lock that is not free. Either is {-1, error} if the server refused a command for it.
+-- KEYS[1] the last fence of the namespace
+-- KEYS[2] the lock
+-- KEYS[3] its queue
+-- ARGV[1] the process, 32 characters
+-- ARGV[2] prefix of the channels
+-- ARGV[3] how many fences more than one the lock may need
+-- ARGV[4] the token to release
+-- ARGV[5] the token to take the lock with
+-- ARGV[6] ttl in ms
+-- ARGV[7] owner, for people
+-- ARGV[8] `+` or `-` to queue, listening or not, else ``
+-- ARGV[9] after how long to make way for clients that know no queue, in ms, or ``
+-- Returns two answers, either of them {-1, error} if the server refused a command for it:
+-- - of the release, 1 if the lock carried its token, 0 if it did not;
+-- - of the acquire, {1, fence, reserve, wanted} or {0, pttl, queued}, as `acquire.lua` does for a
+--   lock that is not free.
 --
--- Guarantees: those of `release.lua` and of `acquire.lua`. Both leave in one script because the server sends the message to the process that is
--- next when it has carried out all that came together.
+-- Guarantees: those of `release.lua` and of `acquire.lua`.
 --
--- Where another process waits, the lock is handed on here; `turn_queue.lua` does the rest.
+-- One script does both because of the message to the next process. The server sends it only when it
+-- has carried out all commands that came together.
+--
+-- This part hands the lock on where another process waits. `turn_queue.lua` does the rest.
 local process, channels, more = ARGV[1], ARGV[2], ARGV[3]
 local key, queue, place = KEYS[2], KEYS[3], ARGV[8]
 local found = redis.call('MGET', key, queue)
@@ -20,8 +32,8 @@ local value, line = found[1], as_line(found[2], queue)
 local every = tonumber(ARGV[9])
 local foreign = not value or string.sub(value, 1, 32) ~= ARGV[4]
 
--- Hands the lock on, or makes way, with a place at the end of its queue; how the lock is left then,
--- or nothing.
+-- Hands the lock on, or makes way, and puts `behind` at the end of its queue. Returns both answers,
+-- or nothing if neither happened.
 local function pass(now, behind)
   local way = make_way(key, queue, line, now, channels, every, behind)
   if way or hand_on(key, queue, line, now, channels, behind) then

@@ -1,5 +1,5 @@
 
--- The rest of `turn.lua`: nobody waits, or nobody took the lock, or the server refused a command.
+-- The rest of `turn.lua`: no process waits, none took the lock, or the server refused a command.
 local answers, queued = {}, false
 
 local function release()

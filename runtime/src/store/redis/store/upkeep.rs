@@ -1,4 +1,4 @@
-//! How the connection is replaced.
+//! How the store replaces its connection.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,47 +13,49 @@ use crate::store::redis::wire::connect::OpenedConnection;
 use crate::store::redis::wire::connection::{Connection, Generation};
 use crate::store::{Failure, StoreEvent};
 
-/// The pause after the first failure to connect; it doubles with each.
+/// The pause after the first failure to connect; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
 
-/// The longest pause in the first seconds of an outage. A lease of 2 s survives an outage of 0.4 of its ttl
-/// only if its connection is back within a few hundred milliseconds of the server.
+/// The longest pause in the first seconds of an outage. A lease of 2 s that is to survive an outage
+/// of 0.4 of its ttl needs its connection back soon: within a few hundred milliseconds of the
+/// server.
 const SHORT_RETRY: Duration = Duration::from_millis(200);
 
-/// The longest pause in a long outage: leases are lost by then, and a server that comes back must not drown
-/// in connections.
+/// The longest pause in a long outage. Leases are lost by then, and a server that comes back must
+/// not drown in connections.
 const LONG_RETRY: Duration = Duration::from_secs(1);
 const SHORT_RETRIES: u32 = 30;
 
-/// How long an attempt to connect again may take, however long requests may.
+/// How long an attempt to connect again may take, however long requests may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these bounds: soon enough to
-/// find a server that is back, and never more than a handful at once.
+/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
+/// bounds. That is soon enough to find a server that is back, and never more than a handful of
+/// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 impl RedisStore {
-    /// Uses `link` from now on.
-    pub(super) fn adopt(&mut self, link: OpenedConnection) {
-        self.last_epoch += 1;
+    /// Uses `opened` from now on.
+    pub(super) fn adopt(&mut self, opened: OpenedConnection) {
+        self.last_generation += 1;
         self.reconnect_at = None;
         self.opening = false;
         self.connecting = FuturesUnordered::new();
         if let Some(replica_acks) = &self.replica_acks {
-            replica_acks.connected(link.role);
+            replica_acks.connected(opened.role);
         }
-        let fresh = Connection::new(self.last_epoch, link, self.io_timeout);
-        if let Some(silent) = self.line.replace(fresh) {
+        let fresh = Connection::new(self.last_generation, opened, self.io_timeout);
+        if let Some(silent) = self.connection.replace(fresh) {
             self.retired.push(silent);
         }
         if mem::take(&mut self.out) {
-            let server = self.origin.clone();
+            let server = self.address.clone();
             reporter::log(move || tracing::info!(%server, "connected again"));
             self.events.push_back(StoreEvent::Connected);
         }
         let alive = |generation| {
-            let mut lines = self.line.iter().chain(&self.retired);
-            lines.any(|line| line.generation == generation)
+            let mut connections = self.connection.iter().chain(&self.retired);
+            connections.any(|connection| connection.generation == generation)
         };
         self.acquires.retain(|_, generation| alive(*generation));
         self.send_held_back();
@@ -61,13 +63,14 @@ impl RedisStore {
 
     /// A connection has ended.
     pub(super) fn lost(&mut self, generation: Generation, failure: Failure) {
-        self.retired.retain(|line| line.generation != generation);
+        self.retired
+            .retain(|connection| connection.generation != generation);
         if self
-            .line
+            .connection
             .as_ref()
-            .is_some_and(|line| line.generation == generation)
+            .is_some_and(|connection| connection.generation == generation)
         {
-            self.line = None;
+            self.connection = None;
             self.out = true;
             self.reason = not_sent(failure);
             self.replace();
@@ -75,7 +78,8 @@ impl RedisStore {
         }
     }
 
-    /// Gets a new connection, unless that is under way: at once, but after a pause if the last ones were of no use.
+    /// Gets a new connection, unless that is under way: at once, but after a pause if the last
+    /// attempts were of no use.
     pub(super) fn replace(&mut self) {
         if self.reconnect_at.is_none() {
             let pause = if self.attempts == 0 {
@@ -100,8 +104,8 @@ impl RedisStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        let (origin, names) = (self.origin.clone(), Arc::clone(&self.names));
-        self.connecting.push(Box::pin(reach(origin, names, limit)));
+        let (address, names) = (self.address.clone(), Arc::clone(&self.names));
+        self.connecting.push(Box::pin(reach(address, names, limit)));
     }
 
     fn pause(&mut self) -> Duration {
@@ -116,10 +120,10 @@ impl RedisStore {
 
     pub(super) fn connected(&mut self, result: Result<OpenedConnection, Failure>) {
         match result {
-            Ok(link) => self.adopt(link),
+            Ok(opened) => self.adopt(opened),
             Err(failure) => {
                 if self.attempts == 1 {
-                    let (server, error) = (self.origin.clone(), failure.error.clone());
+                    let (server, error) = (self.address.clone(), failure.error.clone());
                     reporter::log(
                         move || tracing::warn!(%server, %error, "cannot connect; trying again"),
                     );

@@ -15,28 +15,28 @@ use super::open;
 use super::server::Server;
 use crate::base::reporter;
 use crate::error::LockError;
-use crate::store::redis::commands::{reply, scripts};
+use crate::store::redis::commands::{failure, scripts};
 use crate::store::redis::server_info::{Info, Role};
 use crate::store::{Failure, Retry};
 
-/// How long a request may stay unanswered, at least, before it is given up for good. The engine has retried long before;
-/// an answer that comes late can still settle what an earlier attempt did.
+/// How long a request may stay unanswered, at least, before the connection gives it up for good.
+/// The engine has retried long before. A late answer can still settle what an earlier attempt did.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How many batches may wait to be written.
+/// How many pipelines may wait to be written.
 const WRITE_BUFFER: usize = 1024;
 
 /// A connection that is set up and has the scripts loaded.
 pub(crate) struct OpenedConnection {
     pub(crate) connection: MultiplexedConnection,
-    /// What has to be polled for the connection to work.
+    /// Must be polled for the connection to work.
     pub(crate) io_driver: IoDriver,
-    /// What the server sends unasked, and the end of the connection. Nothing with RESP2.
+    /// What the server sends unasked, and the end of the connection. Stays empty with RESP2.
     pub(crate) pushes: mpsc::UnboundedReceiver<PushInfo>,
     pub(crate) round_trip: Duration,
-    /// Which part the server played when the connection was made, if it may be asked.
+    /// The server's role when the connection was made, if the user may ask for it.
     pub(crate) role: Option<Role>,
-    /// All that it said of itself then.
+    /// What the server said of itself then.
     pub(crate) info: Option<Info>,
     /// The host, if what is sent there can be read on the way.
     pub(crate) readable: Option<String>,
@@ -45,8 +45,8 @@ pub(crate) struct OpenedConnection {
 }
 
 impl OpenedConnection {
-    /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of them, or speaks only RESP2,
-    /// this process looks from time to time instead of being told.
+    /// Subscribes to `channel` and tries to publish there. Where the server does not permit one of
+    /// them, or speaks only RESP2, this process looks from time to time instead of being told.
     pub(crate) async fn listen(&mut self, channel: &str, limit: Duration) {
         if self.pushes.is_closed() {
             return;
@@ -71,7 +71,8 @@ impl OpenedConnection {
         self.io_driver
             .drive(self.connection.subscribe(channel))
             .await?;
-        // Says nothing. Who may not publish could not tell the process that has a lock that it waits for it.
+        // An empty message, to try the permission. A process that may not publish could not tell a
+        // lock's holder that it waits.
         let told = cmd("PUBLISH").arg(channel).arg("").to_owned();
         self.io_driver
             .drive(told.query_async(&mut self.connection))
@@ -88,15 +89,15 @@ impl OpenedConnection {
 }
 
 impl Server {
-    /// What it answers over a connection of its own, which is closed then.
+    /// The server's answers, over a connection of their own that is closed then.
     pub(crate) async fn ask(
         self,
         questions: &Pipeline,
         limit: Duration,
     ) -> Result<Vec<Value>, Failure> {
         let asked = async {
-            let mut link = self.open_newest(limit).await?;
-            let mut answers = link.ask(&introduction::introduced(questions)).await?;
+            let mut opened = self.open_newest(limit).await?;
+            let mut answers = opened.ask(&introduction::introduced(questions)).await?;
             answers.drain(..1.min(answers.len()));
             Ok::<_, RedisError>(answers)
         };
@@ -108,14 +109,14 @@ impl Server {
 
     /// Connects within `limit`: RESP3 where the server has it, else RESP2.
     pub(crate) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
-        match timeout(limit, self.link(limit)).await {
+        match timeout(limit, self.set_up(limit)).await {
             Ok(connected) => connected,
             Err(_) => Err(self.silent(limit)),
         }
     }
 
     fn silent(&self, limit: Duration) -> Failure {
-        reply::failure(
+        failure::failure(
             "timeout",
             format!(
                 "{self} did not answer within {limit:?}; check that {}",
@@ -126,20 +127,20 @@ impl Server {
         )
     }
 
-    async fn link(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
-        let link = self.open_newest(limit).await;
-        let mut link = link.map_err(|error| self.failed(&error))?;
+    async fn set_up(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
+        let opened = self.open_newest(limit).await;
+        let mut opened = opened.map_err(|error| self.failed(&error))?;
         let mut start = scripts::load();
         start.add_command(cmd("INFO"));
         let sent_at = Instant::now();
-        let answers = link.ask(&introduction::introduced(&start)).await;
+        let answers = opened.ask(&introduction::introduced(&start)).await;
         let mut answers = answers.map_err(|error| self.failed(&error))?;
         answers.drain(..1.min(answers.len()));
-        link.round_trip = sent_at.elapsed();
-        link.info = Info::read(answers.pop().as_ref());
-        link.role = link.info.as_ref().and_then(Info::role);
+        opened.round_trip = sent_at.elapsed();
+        opened.info = Info::read(answers.pop().as_ref());
+        opened.role = opened.info.as_ref().and_then(Info::role);
         match scripts::check_loaded(answers) {
-            Ok(()) => Ok(link),
+            Ok(()) => Ok(opened),
             Err(failure) => Err(self.located(&failure)),
         }
     }
@@ -180,17 +181,17 @@ impl Server {
         })
     }
 
-    /// What went wrong, with the place where it did.
+    /// The failure, with the server's address.
     fn failed(&self, error: &RedisError) -> Failure {
-        self.located(&reply::broken(error))
+        self.located(&failure::broken(error))
     }
 
     fn located(&self, failure: &Failure) -> Failure {
         let LockError::Unavailable { source } = &failure.error else {
             return failure.clone();
         };
-        // Nothing but the set-up was sent.
-        reply::failure(
+        // Only the set-up was sent, so nothing can have been carried out.
+        failure::failure(
             source.code(),
             format!("{self}: {source}"),
             failure.retry,

@@ -18,18 +18,18 @@ use crate::store::redis::commands::script_sources::ScriptSources;
 use crate::store::redis::commands::scripts;
 use crate::store::redis::server_info::Info;
 
-/// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
-/// silent for so long now and then.
+/// Silence shorter than this does not replace a connection, however short the leases: a busy
+/// machine is silent for so long now and then.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
-/// On a slow network silence begins after so many of its round trips.
+/// On a slow network, silence begins after so many of its round trips.
 const PATIENT_ROUND_TRIPS: u32 = 3;
 
-/// A connection that is idle for this long is asked whether it still works. Firewalls forget idle connections
-/// without telling either end, and the next caller should not be the one to find out.
+/// A connection that is idle for this long is asked whether it still works. Firewalls forget idle
+/// connections without telling either end, and the next caller should not be the one to find out.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Counts connections.
+/// The number of a connection, counted up with each new one.
 pub(crate) type Generation = u64;
 
 /// A connection in use.
@@ -42,10 +42,11 @@ pub(crate) struct Connection {
     pub(crate) listening: bool,
     multiplexed: MultiplexedConnection,
     io_driver: IoDriver,
-    /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
-    /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
+    /// When each exchange under way, oldest first, will have been unanswered for too long. The
+    /// deadlines never decrease. Answers come in order, so an exchange cannot be answered before
+    /// those ahead of it, and its deadline is theirs, too.
     deadlines: VecDeque<Instant>,
-    /// The round trip as seen lately, rather too long than too short.
+    /// The round trip as measured lately, rather too long than too short.
     round_trip: Duration,
     slowest: Duration,
     last_sent: Instant,
@@ -57,15 +58,16 @@ pub(crate) struct Connection {
     memory: ScriptSources,
 }
 
-/// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
-pub(crate) fn of_requests(bundles: &[Batch], answers: Vec<Value>) -> Vec<Value> {
-    let asked = |bundle: &Batch| bundle.iter().any(|sent| sent.manner.asking);
-    if !bundles.iter().any(asked) {
+/// The answers of a pipeline without those to `ASKING`. If the server refuses an `ASKING`, it
+/// refuses the request behind it, too.
+pub(crate) fn of_requests(batches: &[Batch], answers: Vec<Value>) -> Vec<Value> {
+    let asked = |batch: &Batch| batch.iter().any(|request| request.flags.asking);
+    if !batches.iter().any(asked) {
         return answers;
     }
     let (mut answers, mut kept) = (answers.into_iter(), Vec::new());
-    for bundle in bundles {
-        kept.extend(answers.by_ref().nth(usize::from(asked(bundle))));
+    for batch in batches {
+        kept.extend(answers.by_ref().nth(usize::from(asked(batch))));
     }
     kept.extend(answers);
     kept
@@ -75,13 +77,13 @@ pub(crate) fn of_requests(bundles: &[Batch], answers: Vec<Value>) -> Vec<Value> 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) generation: Generation,
-    /// Counts those of the connection.
+    /// The pipeline's number on its connection.
     number: u64,
     /// Whether its scripts were sent by their source.
     pub(crate) by_source: bool,
 }
 
-/// What went out as one pipeline, and its answers.
+/// A pipeline that went out, with its answers.
 pub(crate) struct Exchange {
     pub(crate) stamp: Stamp,
     pub(crate) content: Content,
@@ -94,23 +96,23 @@ pub(crate) enum Content {
     Requests(Vec<Batch>),
     /// The scripts, again.
     Scripts,
-    /// Something whose answer is of no interest but that it came.
+    /// A command with an answer that matters only because it came.
     Other,
 }
 
 impl Connection {
-    /// No request is given more than `slowest` because the network is slow.
-    pub(crate) fn new(generation: Generation, link: OpenedConnection, slowest: Duration) -> Self {
+    /// `slowest` bounds the patience that a slow network gives a request.
+    pub(crate) fn new(generation: Generation, opened: OpenedConnection, slowest: Duration) -> Self {
         Self {
             slowest,
             generation,
-            pushes: link.pushes,
-            info: link.info,
-            listening: link.listening,
-            multiplexed: link.connection,
-            io_driver: link.io_driver,
+            pushes: opened.pushes,
+            info: opened.info,
+            listening: opened.listening,
+            multiplexed: opened.connection,
+            io_driver: opened.io_driver,
             deadlines: VecDeque::new(),
-            round_trip: link.round_trip,
+            round_trip: opened.round_trip,
             last_sent: Instant::now(),
             last_answer: Instant::now(),
             loading: false,
@@ -119,12 +121,12 @@ impl Connection {
         }
     }
 
-    /// What any thread can hear of answers on.
+    /// The socket on which any thread can hear of answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         self.io_driver.wire()
     }
 
-    /// Whether the connection has ended, and what was under way on it is answered.
+    /// Whether the connection has ended, and all that was under way on it is answered.
     pub(crate) fn has_ended(&self) -> bool {
         self.io_driver.has_ended() && self.is_quiet()
     }
@@ -168,7 +170,7 @@ impl Connection {
         })
     }
 
-    /// Loads the scripts again, unless that is under way.
+    /// Loads the scripts again, unless a load is under way.
     fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Exchange>> {
         if self.loading {
             return None;
@@ -184,14 +186,15 @@ impl Connection {
         self.memory.by_source(Instant::now())
     }
 
-    /// A script was found.
+    /// The server found a script.
     pub(crate) fn found_script(&mut self, stamp: Stamp) {
         if !stamp.by_source {
             self.memory.found(stamp.number);
         }
     }
 
-    /// A script was not found; loads the scripts, unless the source itself is sent from now on.
+    /// The server did not find a script. Loads the scripts, unless requests carry the source from
+    /// now on.
     pub(crate) fn missed_script(
         &mut self,
         stamp: Stamp,
@@ -201,7 +204,7 @@ impl Connection {
         load.then(|| self.load_scripts(patience)).flatten()
     }
 
-    /// The server does not take scripts by their source.
+    /// The server refuses scripts by their source.
     pub(crate) fn source_refused(&mut self) {
         self.memory.refuse();
     }
@@ -227,18 +230,19 @@ impl Connection {
     }
 
     /// An answer came.
-    pub(crate) fn answered(&mut self, batch: &Exchange) {
+    pub(crate) fn answered(&mut self, exchange: &Exchange) {
         self.deadlines.pop_front();
         self.last_answer = Instant::now();
-        let sample = batch.sent_at.elapsed();
+        let sample = exchange.sent_at.elapsed();
         self.round_trip = sample.max(self.round_trip / 2);
-        if let Content::Scripts = batch.content {
+        if let Content::Scripts = exchange.content {
             self.loading = false;
         }
     }
 
-    /// When this connection will have been silent for too long, if nothing comes. While answers keep coming it is busy and not
-    /// silent, however long the queue before the oldest question is.
+    /// When this connection will have been silent for too long, if no answer comes. While answers
+    /// keep coming it is busy and not silent, however many requests are ahead of the oldest
+    /// unanswered one.
     pub(crate) fn silent_at(&self) -> Option<Instant> {
         let deadline = self.deadlines.front()?;
         Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))

@@ -1,30 +1,32 @@
 //! Where replies may be cut, and whether they are replies at all: bytes in, a verdict out.
 //!
-//! The parser of the crate `redis` begins a line anew with every piece of it, and waits for the end
-//! of a line, or of as many bytes as it was promised, however long that takes. This goes in front
-//! of it. It looks at each byte of the protocol's lines once, passes lines on whole, and refuses
-//! what no server answers to us: so a reply costs what its length costs, in whichever pieces it
-//! comes, and there is a bound to what a server can make us keep.
+//! The framer stands before the parser of the crate `redis`. A reply costs what its length costs,
+//! in whichever pieces it comes. There is a bound to what a server can make the client keep. The
+//! parser guarantees neither. It begins a line anew with every piece of it. It waits for the end of
+//! a line, or for as many bytes as a length promised, however long that takes.
 //!
-//! It knows no socket. [`Framer::accept`] is given what was read and keeps the line that has not
-//! ended; [`Framer::ready`] is what may be parsed, until that is [taken](Framer::take).
+//! The framer looks at each byte of the protocol's lines once, passes lines on whole, and refuses
+//! what no server answers to this client.
+//!
+//! The framer knows no socket. [`Framer::accept`] is given what was read and keeps the line that
+//! has not ended. [`Framer::ready`] is what may be parsed, until that is [taken](Framer::take).
 
 use std::fmt;
 
-/// The longest line, its end included. Errors are lines, and so are scripts' messages in them.
+/// The longest line, its end included. Errors are lines, with the messages of scripts in them.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// The longest line of a type that is a number, or less.
+/// The longest line of a type that is a number, or shorter.
 const LONGEST_NUMBER: usize = 32;
 
-/// The most values that one may consist of. A cluster has 16,384 slots.
+/// The most values in one array, set or map. A cluster has 16,384 slots.
 const MOST: u64 = 64 * 1024;
 
-/// The longest text, and the longest reply with all that is in it. What we ask for has a few
-/// kilobytes; the map of a cluster may have more.
+/// The longest text, and the longest reply with all that is in it. The replies to this client have
+/// a few kilobytes; the map of a cluster may have more.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// So deep an array may lie in arrays. What we ask for goes three deep.
+/// The deepest nesting of arrays. The replies to this client go three deep.
 const DEEPEST: usize = 16;
 
 /// What is not a reply, in words that follow "the server answered with".
@@ -39,19 +41,19 @@ impl fmt::Display for Garbage {
 
 impl std::error::Error for Garbage {}
 
-/// Where in a reply the bytes have come to.
+/// Where in a reply the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// In a line, or where one begins.
-    Connection,
-    /// So many bytes before the end of a text, the end of its line included.
+    Line,
+    /// In a text, so many bytes before its end; the end of its line is included.
     Text(u64),
 }
 
 /// Follows the replies of one connection.
 #[derive(Debug)]
 pub(crate) struct Framer {
-    place: Place,
+    position: Position,
     /// The line that has not ended.
     line: Vec<u8>,
     /// How many values are missing at each depth.
@@ -61,7 +63,7 @@ pub(crate) struct Framer {
     /// What may be parsed, from `taken` on.
     ready: Vec<u8>,
     taken: usize,
-    /// How many bytes have been looked at one by one.
+    /// How many bytes have been looked at individually.
     #[cfg(test)]
     looked_at: u64,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Framer {
 impl Framer {
     pub(crate) fn new() -> Self {
         Self {
-            place: Place::Connection,
+            position: Position::Line,
             line: Vec::new(),
             missing: Vec::new(),
             length: 0,
@@ -83,20 +85,20 @@ impl Framer {
     /// Takes in what was read.
     pub(crate) fn accept(&mut self, mut bytes: &[u8]) -> Result<(), Garbage> {
         while !bytes.is_empty() {
-            bytes = match self.place {
-                Place::Connection => self.in_line(bytes)?,
-                Place::Text(left) => self.in_text(bytes, left)?,
+            bytes = match self.position {
+                Position::Line => self.in_line(bytes)?,
+                Position::Text(left) => self.in_text(bytes, left)?,
             };
         }
         Ok(())
     }
 
-    /// What may be parsed. Nothing if what has come is the beginning of a line.
+    /// What may be parsed. Empty while the bytes so far are the beginning of a line.
     pub(crate) fn ready(&self) -> &[u8] {
         &self.ready[self.taken..]
     }
 
-    /// So much of it has been taken.
+    /// The reader has taken so many bytes of `ready`.
     pub(crate) fn take(&mut self, count: usize) {
         self.taken += count;
         if self.ready.len() <= self.taken {
@@ -105,7 +107,7 @@ impl Framer {
         }
     }
 
-    /// Looks for the end of the line; what is behind it.
+    /// Looks for the end of the line; returns the bytes behind it.
     fn in_line<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Garbage> {
         let longest = self.longest_line(bytes)?;
         let within = &bytes[..bytes.len().min(longest - self.line.len())];
@@ -117,7 +119,7 @@ impl Framer {
             let line = std::mem::take(&mut self.line);
             self.line_ended(&line)?;
             self.ready.extend_from_slice(&line);
-            // Its space is used again.
+            // The next line uses the same allocation.
             self.line = line;
             self.line.clear();
         } else if self.line.len() == longest {
@@ -126,7 +128,7 @@ impl Framer {
         Ok(&bytes[count..])
     }
 
-    /// How long this line may be, by its first byte, which is the first of `bytes` if the line
+    /// How long this line may be. Its first byte says so, which is the first of `bytes` if the line
     /// begins there.
     fn longest_line(&self, bytes: &[u8]) -> Result<usize, Garbage> {
         match self.line.first().or(bytes.first()) {
@@ -187,7 +189,7 @@ impl Framer {
                 "a text of {length} bytes, where {LONGEST} are the most"
             )));
         }
-        self.place = Place::Text(length + 2);
+        self.position = Position::Text(length + 2);
         Ok(())
     }
 
@@ -204,7 +206,7 @@ impl Framer {
         }
         let values = match kind {
             b'%' => 2 * length,
-            // The value that it is said of follows.
+            // The value that the attributes belong to follows.
             b'|' => 2 * length + 1,
             _ => length,
         };
@@ -216,7 +218,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Passes on what belongs to the text; what is behind it.
+    /// Passes on the bytes of the text; returns the bytes behind it.
     fn in_text<'a>(&mut self, bytes: &'a [u8], left: u64) -> Result<&'a [u8], Garbage> {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         for (at, byte) in bytes[..count].iter().enumerate().rev().take(2) {
@@ -235,24 +237,24 @@ impl Framer {
         self.grow(count as u64)?;
         let left = left - count as u64;
         if left == 0 {
-            self.place = Place::Connection;
+            self.position = Position::Line;
             self.value_ended();
         } else {
-            self.place = Place::Text(left);
+            self.position = Position::Text(left);
         }
         Ok(&bytes[count..])
     }
 
     fn grow(&mut self, by: u64) -> Result<(), Garbage> {
         self.length += by;
-        // A text of the greatest length has its own line before it, and an end.
+        // The longest text has its own line before it, and an end.
         if LONGEST + 64 < self.length {
             return Err(Garbage(format!("a reply of more than {LONGEST} bytes")));
         }
         Ok(())
     }
 
-    /// A value is complete, and with it perhaps those that it is in.
+    /// A value is complete, and with it perhaps the values around it.
     fn value_ended(&mut self) {
         while let Some(missing) = self.missing.last_mut() {
             *missing -= 1;
@@ -265,7 +267,7 @@ impl Framer {
     }
 }
 
-/// A length; nothing for the `-1` of what is not there.
+/// A length, or `None` for `-1`, a missing value.
 fn count(digits: &[u8]) -> Result<Option<u64>, Garbage> {
     if digits == b"-1" {
         return Ok(None);
@@ -281,204 +283,5 @@ fn negative() -> Garbage {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// What comes out, and the verdict, of a stream that comes in pieces of these lengths, again
-    /// and again.
-    fn passed(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Garbage>, Framer) {
-        let (mut framer, mut out, mut rest) = (Framer::new(), Vec::new(), stream);
-        for piece in pieces.iter().cycle() {
-            let (now, later) = rest.split_at((*piece).min(rest.len()));
-            rest = later;
-            let garbage = framer.accept(now).err();
-            // As a reader with little room does.
-            while !framer.ready().is_empty() {
-                let count = framer.ready().len().min(7);
-                out.extend_from_slice(&framer.ready()[..count]);
-                framer.take(count);
-            }
-            if garbage.is_some() || rest.is_empty() {
-                return (out, garbage, framer);
-            }
-        }
-        unreachable!("the pieces come again and again")
-    }
-
-    #[track_caller]
-    fn refused(stream: &[u8], says: &str) {
-        for pieces in [&[1][..], &[4096]] {
-            let (_, garbage, _) = passed(stream, pieces);
-            let garbage = garbage.expect("no reply").to_string();
-            assert!(garbage.contains(says), "{garbage}");
-            assert!(garbage.len() < 200, "it shows all of it: {garbage}");
-        }
-    }
-
-    fn whole(stream: &[u8]) -> bool {
-        let (out, garbage, framer) = passed(stream, &[stream.len().max(1)]);
-        garbage.is_none() && out == stream && framer.line.is_empty() && framer.missing.is_empty()
-    }
-
-    #[test]
-    fn replies_of_every_type_pass() {
-        for reply in [
-            "+OK\r\n",
-            "-ERR a \r b \n c\r\n",
-            ":-12\r\n",
-            "$-1\r\n",
-            "$0\r\n\r\n",
-            "$5\r\na\r\nbc\r\n",
-            "*-1\r\n",
-            "*0\r\n",
-            "*2\r\n$3\r\nGET\r\n*1\r\n:1\r\n",
-            "%1\r\n+k\r\n$1\r\nv\r\n",
-            "~1\r\n#t\r\n",
-            ">2\r\n+message\r\n_\r\n",
-            "|1\r\n+ttl\r\n:3\r\n+OK\r\n",
-            "=6\r\ntxt:ab\r\n",
-            "!3\r\nERR\r\n",
-            ",1.5\r\n",
-            "(123456789012345678901234567890\r\n",
-        ] {
-            assert!(whole(reply.as_bytes()), "{reply:?}");
-            for cut in 1..reply.len() {
-                let (_, garbage, framer) = passed(&reply.as_bytes()[..cut], &[1]);
-                assert_eq!(garbage, None, "{reply:?} up to {cut}");
-                let open = !framer.line.is_empty() || !framer.missing.is_empty();
-                assert!(
-                    open || framer.place != Place::Connection,
-                    "{reply:?} up to {cut}"
-                );
-            }
-        }
-    }
-
-    /// Fails if something is waited for that no server sends us: a caller would wait with it, and
-    /// its memory grow.
-    #[test]
-    fn what_is_no_reply_is_refused_as_soon_as_it_is_seen() {
-        let endless = [b"+".to_vec(), vec![b'x'; LONGEST_LINE]].concat();
-        refused(
-            &endless,
-            "a line that does not end within 65536 bytes and begins with `+xxx",
-        );
-        refused(
-            b"*0000000000000000000000000000000000000",
-            "does not end within 32 bytes",
-        );
-        refused(b"HTTP/1.1 400 Bad Request\r\n", "0x48");
-        refused(b"\x00\xff", "0x00");
-        refused(b"\r\n", "0x0d");
-        refused(
-            b"$9223372036854775807\r\n",
-            "a text of 9223372036854775807 bytes",
-        );
-        refused(b"$16777217\r\n", "16777216 are the most");
-        refused(b"*65537\r\n", "65537 values");
-        refused(b"%99999999999999999999\r\n", "where a length is");
-        refused(b"$-2\r\n", "`-2` where a length is");
-        refused(b"%-1\r\n", "negative");
-        refused(b"$x\r\n", "`x` where a length is");
-        refused(b"$\r\n", "where a length is");
-        refused(b"$1\r\nabc", "does not end where it should");
-        refused("*1\r\n".repeat(17).as_bytes(), "more than 16 deep");
-        let mut large = b"*3\r\n".to_vec();
-        for _ in 0..3 {
-            large.extend_from_slice(b"$8388608\r\n");
-            large.resize(large.len() + 8 * 1024 * 1024, b'x');
-            large.extend_from_slice(b"\r\n");
-        }
-        let (_, garbage, _) = passed(&large, &[1 << 20]);
-        let garbage = garbage.expect("too long").to_string();
-        assert!(
-            garbage.contains("a reply of more than 16777216"),
-            "{garbage}"
-        );
-    }
-
-    #[test]
-    fn the_longest_that_is_allowed_passes() {
-        let line = [vec![b'-'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
-        assert!(whole(&line));
-        let text = usize::try_from(LONGEST).expect("it fits");
-        let text = [
-            b"$16777216\r\n".to_vec(),
-            vec![b'x'; text],
-            b"\r\n".to_vec(),
-        ]
-        .concat();
-        assert!(whole(&text));
-        let deep = ["*1\r\n".repeat(DEEPEST), ":1\r\n".to_owned()].concat();
-        assert!(whole(deep.as_bytes()));
-    }
-
-    /// Fails if a byte is looked at again because more has come: a long reply in small pieces would
-    /// cost the square of its length.
-    #[test]
-    fn every_byte_is_looked_at_once() {
-        let line = [vec![b'+'; LONGEST_LINE - 2], b"\r\n".to_vec()].concat();
-        let map = "*3\r\n:1\r\n:2\r\n$4\r\nnode\r\n".repeat(10_000);
-        for stream in [line, map.into_bytes()] {
-            for piece in [1, 3, 4096] {
-                let (out, garbage, framer) = passed(&stream, &[piece]);
-                assert_eq!((out.len(), garbage), (stream.len(), None));
-                assert!(
-                    framer.looked_at <= stream.len() as u64,
-                    "{}",
-                    framer.looked_at
-                );
-            }
-        }
-    }
-
-    /// A reply, or nearly.
-    fn reply() -> impl Strategy<Value = Vec<u8>> {
-        let leaf = prop_oneof![
-            "[+:,(-][a-z0-9 \n-]{0,12}\r\n".prop_map(String::into_bytes),
-            "[a-z\r\n$*]{0,20}"
-                .prop_map(|text| format!("${}\r\n{text}\r\n", text.len()).into_bytes()),
-            Just(b"$-1\r\n".to_vec()),
-            Just(b"_\r\n".to_vec()),
-        ];
-        leaf.prop_recursive(4, 32, 5, |inner| {
-            prop::collection::vec(inner, 0..5).prop_map(|values| {
-                let mut reply = format!("*{}\r\n", values.len()).into_bytes();
-                reply.extend(values.concat());
-                reply
-            })
-        })
-    }
-
-    proptest! {
-        /// Fails if the pieces that a reply comes in make a difference, if a part of a line is
-        /// passed on, or if what the crate's parser takes is refused.
-        #[test]
-        fn the_pieces_do_not_matter(
-            replies in prop::collection::vec(reply(), 1..6),
-            pieces in prop::collection::vec(1_usize..40, 1..8),
-        ) {
-            let stream = replies.concat();
-            let (out, garbage, framer) = passed(&stream, &pieces);
-            prop_assert_eq!(garbage, None);
-            prop_assert_eq!(&out, &stream);
-            prop_assert!(framer.missing.is_empty() && framer.line.is_empty());
-            for reply in replies {
-                prop_assert!(whole(&reply));
-            }
-        }
-
-        #[test]
-        fn noise_is_judged_alike_in_any_pieces(
-            noise in prop::collection::vec(prop::sample::select(b"+-:$*%|=_#,(>~!\r\n0123xy".to_vec()), 0..80),
-            pieces in prop::collection::vec(1_usize..9, 1..8),
-        ) {
-            let at_once = passed(&noise, &[noise.len().max(1)]);
-            let in_pieces = passed(&noise, &pieces);
-            prop_assert_eq!(at_once.1, in_pieces.1);
-            prop_assert_eq!(at_once.0, in_pieces.0);
-        }
-    }
-}
+#[path = "framer_tests.rs"]
+mod tests;

@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framer::{Framer, Garbage};
 
-/// So much is read at a time at most.
+/// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
 
-/// A stream whose replies come to the reader in whole lines, and that ends with an error where it
-/// brings something else.
+/// A stream that gives its reader replies in whole lines, and ends with an error where other bytes
+/// come.
 #[derive(Debug)]
 pub(crate) struct Guarded<S> {
     stream: S,
@@ -24,13 +24,13 @@ pub(crate) struct Guarded<S> {
     verdict: Verdict,
 }
 
-/// What came instead of a reply. The crate tells those that wait for several replies only that the
-/// connection has ended.
+/// What came instead of a reply. Requests that wait for several replies learn from the crate only
+/// that the connection has ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verdict(Arc<OnceLock<Garbage>>);
 
 impl Verdict {
-    /// Why a connection has really ended with `error`.
+    /// The real reason why a connection has ended with `error`.
     pub(crate) fn explain(&self, error: RedisError) -> RedisError {
         match self.0.get() {
             Some(garbage) => refused(garbage.clone()).into(),
@@ -69,7 +69,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
                 this.framer.take(count);
                 return Poll::Ready(Ok(()));
             }
-            // Behind the replies that came before it.
+            // The error comes behind the replies that came before it.
             if let Some(garbage) = this.verdict.0.get() {
                 return Poll::Ready(Err(refused(garbage.clone())));
             }
@@ -105,7 +105,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     }
 }
 
-/// Of a kind that ends the connection at once.
+/// An error of a kind that ends the connection at once.
 fn refused(garbage: Garbage) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, garbage)
 }
@@ -128,8 +128,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Fails if a reader gets a part of a line, which its parser would begin anew each time, or
-    /// waits for what has come.
+    /// Fails if a reader gets a part of a line, which its parser would begin anew each time. Fails
+    /// if it waits for bytes that have come.
     #[tokio::test]
     async fn a_reader_gets_whole_lines_as_they_come() {
         let (stream, mut other) = duplex(1024);
@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(end.expect("in time").expect("the end"), 0);
     }
 
-    /// Fails if what came before the garbage is lost, or the garbage is not told each time.
+    /// Fails if the replies before the garbage are lost, or if a read after the first does not
+    /// report it.
     #[tokio::test]
     async fn garbage_is_told_behind_what_came_before_it() {
         let (stream, mut other) = duplex(1024);

@@ -1,4 +1,4 @@
-//! How a connection shows in `CLIENT LIST`: whose it is, and what made it.
+//! How a connection shows in `CLIENT LIST`: the process that it belongs to, and the library.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static NAME: LazyLock<String> = LazyLock::new(|| {
     format!("leasehold:{host}:{}", std::process::id())
 });
 
-/// A server takes neither white space nor what is not ASCII.
+/// A server accepts neither white space nor characters outside ASCII.
 fn shown(character: char) -> char {
     if character.is_ascii_graphic() {
         character
@@ -24,19 +24,19 @@ fn shown(character: char) -> char {
     }
 }
 
-/// `settings` that tell the library. The crate sends it with the log-in and ignores what is
-/// answered.
+/// `settings` that name the library. The crate sends the name with the log-in and ignores the
+/// answer.
 pub(crate) fn tell_library(settings: RedisConnectionInfo) -> RedisConnectionInfo {
     settings.set_lib_name(LIBRARY.0, LIBRARY.1)
 }
 
-/// Names the connection, as the first command of a pipeline, whose answer is of no interest: a
-/// server that does not know the command, or does not permit it, serves all the same.
+/// Names the connection, as the first command of a pipeline. Its answer is ignored: a server that
+/// does not know the command, or does not permit it, works all the same.
 fn name() -> Cmd {
     cmd("CLIENT").arg("SETNAME").arg(&*NAME).to_owned()
 }
 
-/// `questions` behind the name; the first answer is not to them.
+/// `questions` behind the name. The first answer is that to the name.
 pub(crate) fn introduced(questions: &Pipeline) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(1 + questions.len());
     pipeline.add_command(name());

@@ -1,8 +1,8 @@
-//! What moves bytes between a connection and its socket.
+//! Moves bytes between a connection and its socket.
 //!
-//! The crate `redis` leaves that to a task of the runtime. Here whoever polls the store does it, so
-//! the thread that has a request writes it to the socket itself, without waking another, and the
-//! thread that hears of an answer reads it.
+//! The thread that polls the store moves the bytes. So a thread with a request writes it to the
+//! socket itself, without waking another thread. The thread that hears of an answer reads it. The
+//! crate `redis` leaves this to a task of the runtime.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -24,7 +24,8 @@ pub(crate) struct IoDriver {
 }
 
 impl IoDriver {
-    /// To move the bytes of a connection with `moving`, which are read through a [`Guarded`](super::guarded::Guarded) stream.
+    /// Moves the bytes of a connection with `moving`. They are read through a
+    /// [`Guarded`](super::guarded::Guarded) stream.
     pub(crate) fn new(
         moving: impl Future<Output = ()> + Send + 'static,
         wire: Arc<Wire>,
@@ -37,7 +38,7 @@ impl IoDriver {
         }
     }
 
-    /// What any thread can hear of answers on.
+    /// The socket on which any thread can hear of answers.
     pub(crate) fn wire(&self) -> &Arc<Wire> {
         &self.wire
     }
@@ -47,7 +48,7 @@ impl IoDriver {
         self.moving.is_none()
     }
 
-    /// What the connection has ended with, if that is no reply.
+    /// What came instead of a reply, if that ended the connection.
     pub(crate) fn verdict(&self) -> Verdict {
         self.verdict.clone()
     }
@@ -57,7 +58,7 @@ impl IoDriver {
         if let Some(moving) = &mut self.moving
             && moving.as_mut().poll(cx).is_ready()
         {
-            // The connection has ended, and all that wait for answers have been told.
+            // The connection has ended, and all requests that waited for answers have been told.
             self.moving = None;
         }
     }

@@ -1,4 +1,12 @@
 //! The way to one server: opening a connection, moving bytes, cutting replies.
+//!
+//! - [`server`] is a server's address and credentials, [`tls`] its certificates.
+//! - [`open`] opens a socket and logs in, [`connect`] sets the connection up, and [`introduction`]
+//!   names it.
+//! - [`connection`] is a connection in use: what is under way on it, and when it is silent for too
+//!   long.
+//! - [`io_driver`] moves a connection's bytes through its [`socket`].
+//! - [`guarded`] lets only replies through, which [`framer`] tells from other bytes.
 
 pub(crate) mod connect;
 pub(crate) mod connection;

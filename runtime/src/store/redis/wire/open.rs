@@ -47,7 +47,7 @@ pub(crate) async fn open(
     }
 }
 
-/// A connection over a stream whose bytes go through the socket of `wire`.
+/// A connection over a stream that moves its bytes through the socket of `wire`.
 async fn over(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     wire: Arc<Wire>,
@@ -63,7 +63,7 @@ async fn over(
     Ok((connection, io_driver))
 }
 
-/// The first of the host's addresses that answers.
+/// Connects to the host's addresses at once; the first to answer counts.
 async fn reach(host: &str, port: u16) -> io::Result<Stream> {
     let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
     if addresses.is_empty() {
@@ -73,7 +73,7 @@ async fn reach(host: &str, port: u16) -> io::Result<Stream> {
         .into_iter()
         .map(|address| Box::pin(TcpStream::connect(address)));
     let (stream, _) = select_ok(attempts).await?;
-    // What is ready leaves together anyway; nothing is gained by waiting for more.
+    // Requests that are ready leave in one write anyway, so nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     Ok(Stream::Tcp(stream.into_std()?))
 }

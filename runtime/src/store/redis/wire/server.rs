@@ -11,7 +11,7 @@ use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
 use crate::store::redis::url_options::UrlOptions;
 
-/// A server's address and credentials. Shows without the credentials.
+/// A server's address and credentials. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Server {
     info: ConnectionInfo,
@@ -20,7 +20,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads a URL with what is behind its `?`.
+    /// Reads a URL and the options behind its `?`.
     pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
         let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
             (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
@@ -104,7 +104,7 @@ impl Server {
         self.at(address)
     }
 
-    /// Where it listens, if not on a Unix socket.
+    /// Where the server listens, if not on a Unix socket.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
             self.info.addr()
@@ -120,7 +120,8 @@ impl Server {
     /// What may be the matter with a server that is silent.
     pub(crate) fn suspicion(&self) -> &'static str {
         match self.info.addr() {
-            // A server without TLS waits for the rest of what it takes for a command.
+            // A server without TLS takes the hand-shake for the start of a command, and waits for
+            // the rest.
             ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
             _ => "it is up and reachable",
         }
@@ -131,7 +132,8 @@ impl Server {
     }
 }
 
-/// The host at `address`, if what is sent there can be read on the way: no TLS, and not this machine.
+/// The host at `address`, if what is sent there can be read on the way: without TLS, and not on
+/// this machine.
 fn readable(address: &ConnectionAddr) -> Option<String> {
     let ConnectionAddr::Tcp(host, _) = address else {
         return None;

@@ -1,10 +1,12 @@
 //! A socket that any thread may read, whichever runtime hears of what comes.
 //!
 //! Reading and writing need no runtime: a stream that does not block says by itself that there is
-//! nothing to read, or no room. A runtime is needed to hear when that changes. For incoming bytes
-//! that is the runtime of a [listener](Listen), a caller's; without a listener it is the engine's.
-//! For room to write it is always the engine's. Each runtime that hears wakes a thread, so one
-//! does.
+//! nothing to read, or no room. A runtime is needed to hear when that changes:
+//! - For incoming bytes it is the runtime of a [listener](Listen), a caller's. Without a listener
+//!   it is the engine's.
+//! - For room to write it is always the engine's.
+//!
+//! Only one runtime hears of incoming bytes, because each runtime that hears wakes a thread.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::store::{self, Listen};
 
-/// So much is read at a time at most.
+/// The most bytes of one read.
 const PIECE: usize = 16 * 1024;
 
 /// A connected stream that does not block.
@@ -74,31 +76,30 @@ fn uninterrupted(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<usize>
     }
 }
 
-/// What the bytes of one connection go through.
+/// The socket of one connection.
 #[derive(Debug)]
 pub(crate) struct Socket {
     wire: Arc<Wire>,
-    /// Hears on the engine's runtime: of what comes while no listener does, and of room while there
-    /// is none.
-    ear: Option<Ear>,
-    /// The copy that the ear is made of, while there is none. It is kept so that a process without
-    /// free descriptors loses no connection.
+    /// Readiness on the engine's runtime: to read while no listener hears of incoming bytes, and to
+    /// write while there is no room.
+    readiness: Option<Readiness>,
+    /// The copy of the stream for `readiness`, while there is none. It is kept so that a process
+    /// without free descriptors loses no connection.
     copy: Option<Stream>,
     /// Whether a write waits for room.
     blocked: bool,
-    /// What is read comes here first: the reader's own room would have to be cleared before each
-    /// read.
+    /// Reads go here first: the reader's own buffer would have to be cleared before each read.
     piece: Box<[u8]>,
 }
 
-/// The stream, and whoever hears of what comes on it.
+/// The stream, and whether a listener hears of incoming bytes.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Stream,
-    /// Whether a listener hears of what comes.
+    /// Whether a listener hears of incoming bytes, and not the engine's runtime.
     listener: AtomicBool,
-    /// Whether something may have come that has not been read. Changed under the engine's mutex,
-    /// as the stream is read, so no order of memory is needed.
+    /// Whether bytes may have come that have not been read. It changes only under the engine's
+    /// mutex, as the stream is read only there. So no memory ordering is needed.
     heard: AtomicBool,
 }
 
@@ -111,7 +112,7 @@ impl Socket {
         };
         Self {
             wire: Arc::new(wire),
-            ear: None,
+            readiness: None,
             copy: None,
             blocked: false,
             piece: vec![0; PIECE].into(),
@@ -123,34 +124,34 @@ impl Socket {
     }
 
     /// The engine's runtime hears of nothing any more.
-    fn cover_ear(&mut self) {
-        if let Some(ear) = self.ear.take() {
-            // Without it another is made when one is needed.
-            self.copy = ear.into_copy().ok();
+    fn drop_readiness(&mut self) {
+        if let Some(readiness) = self.readiness.take() {
+            // If this fails, another copy is made when one is needed.
+            self.copy = readiness.into_copy().ok();
         }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
         if self.wire.listener.load(Ordering::Relaxed) && !self.blocked {
-            self.cover_ear();
+            self.drop_readiness();
         }
         let Self {
             wire,
-            ear,
+            readiness,
             copy,
             piece,
             ..
         } = self;
         let room = &mut piece[..room];
         if !wire.listener.load(Ordering::Relaxed) {
-            let ear = Ear::in_place(ear, copy, &wire.stream)?;
-            return ear.poll_io(Interest::READABLE, cx, || wire.stream.read(room));
+            let readiness = Readiness::get_or_make(readiness, copy, &wire.stream)?;
+            return readiness.poll_io(Interest::READABLE, cx, || wire.stream.read(room));
         }
         if !wire.heard.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
         let read = wire.stream.read(room);
-        // Where there was less than there is room for, that was all.
+        // A read that does not fill the buffer has read all there was.
         let more = read.as_ref().is_ok_and(|count| *count == room.len());
         wire.heard.store(more, Ordering::Relaxed);
         match read {
@@ -181,7 +182,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let Self {
             wire,
-            ear,
+            readiness,
             copy,
             blocked,
             ..
@@ -189,8 +190,8 @@ impl AsyncWrite for Socket {
         let done = match wire.stream.write(buf) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 *blocked = true;
-                let ear = Ear::in_place(ear, copy, &wire.stream)?;
-                ready!(ear.poll_io(Interest::WRITABLE, cx, || wire.stream.write(buf)))
+                let readiness = Readiness::get_or_make(readiness, copy, &wire.stream)?;
+                ready!(readiness.poll_io(Interest::WRITABLE, cx, || wire.stream.write(buf)))
             }
             done => done,
         };
@@ -208,16 +209,17 @@ impl AsyncWrite for Socket {
 }
 
 impl Drop for Socket {
-    /// A listener has a copy of the stream, which keeps it open: it hears of this and lets go.
+    /// A listener has a copy of the stream, which keeps it open. The shutdown makes the listener
+    /// hear, and it lets go.
     fn drop(&mut self) {
-        // It may have been closed by the server.
+        // The server may have closed it.
         let _ = self.wire.stream.shutdown(Shutdown::Both);
     }
 }
 
 impl store::Socket for Wire {
     fn listen(&self) -> io::Result<Box<dyn Listen>> {
-        Ok(Box::new(Ear::new(self.stream.copy()?)?))
+        Ok(Box::new(Readiness::new(self.stream.copy()?)?))
     }
 
     fn leave_to_listener(&self, listener: bool) {
@@ -249,16 +251,16 @@ impl Told {
     }
 }
 
-/// A copy of the stream that a runtime knows.
+/// The readiness of a stream: a copy of it, registered with a runtime.
 #[derive(Debug)]
-enum Ear {
+enum Readiness {
     Tcp(tokio::net::TcpStream),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
 }
 
-impl Ear {
-    /// On the runtime that this is called in.
+impl Readiness {
+    /// Registers `copy` with the runtime that this is called in.
     fn new(copy: Stream) -> io::Result<Self> {
         match copy {
             Stream::Tcp(copy) => tokio::net::TcpStream::from_std(copy).map(Self::Tcp),
@@ -267,24 +269,25 @@ impl Ear {
         }
     }
 
-    /// The one at this place. If there is none it is made of the copy, or of a new one.
-    fn in_place<'a>(
-        place: &'a mut Option<Self>,
+    /// The readiness in `kept`. If there is none, it is made of `copy`, or of a new copy of
+    /// `stream`.
+    fn get_or_make<'a>(
+        kept: &'a mut Option<Self>,
         copy: &mut Option<Stream>,
         stream: &Stream,
     ) -> io::Result<&'a Self> {
-        if place.is_none() {
+        if kept.is_none() {
             let copy = copy.take().map_or_else(|| stream.copy(), Ok)?;
-            *place = Some(Self::new(copy)?);
+            *kept = Some(Self::new(copy)?);
         }
-        place.as_ref().ok_or(ErrorKind::NotConnected.into())
+        kept.as_ref().ok_or(ErrorKind::NotConnected.into())
     }
 
     fn into_copy(self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(ear) => ear.into_std().map(Stream::Tcp),
+            Self::Tcp(readiness) => readiness.into_std().map(Stream::Tcp),
             #[cfg(unix)]
-            Self::Unix(ear) => ear.into_std().map(Stream::Unix),
+            Self::Unix(readiness) => readiness.into_std().map(Stream::Unix),
         }
     }
 
@@ -299,8 +302,8 @@ impl Ear {
         }
     }
 
-    /// Does `io`, unless the runtime knows that it would have nothing to do. The runtime waits for
-    /// news from then on where `io` says that it has nothing to do.
+    /// Does `io`, unless the runtime knows that `io` would have nothing to do. Where `io` itself
+    /// says so, the runtime waits for the next readiness.
     fn try_io<T>(&self, interest: Interest, io: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, io),
@@ -325,7 +328,7 @@ impl Ear {
     }
 }
 
-impl Listen for Ear {
+impl Listen for Readiness {
     fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
         ready!(self.poll_ready(Interest::READABLE, cx))?;
         let _ = self.try_io(Interest::READABLE, || {
@@ -337,146 +340,5 @@ impl Listen for Ear {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::net::TcpListener;
-    use std::time::Duration;
-
-    use tokio::io::AsyncReadExt;
-    use tokio::time::timeout;
-
-    use super::store::Socket as _;
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn connected() -> (Socket, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("its address");
-        let stream = TcpStream::connect(address).expect("a connection");
-        stream.set_nonblocking(true).expect("it does not block");
-        let other = listener.accept().expect("the other end").0;
-        (Socket::new(Stream::Tcp(stream)), other)
-    }
-
-    /// What there is to read without waiting.
-    async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
-        let mut room = vec![0; PIECE];
-        let mut buf = ReadBuf::new(&mut room);
-        let read = poll_fn(|cx| match Pin::new(&mut *socket).poll_read(cx, &mut buf) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        read.await?.expect("no error");
-        Some(buf.filled().to_vec())
-    }
-
-    /// Waits until the listener hears, and reads then.
-    async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
-        let wire = socket.wire();
-        let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
-        timeout(LONG, heard).await.expect("heard").expect("open");
-        read(socket).await.expect("something has come")
-    }
-
-    #[tokio::test]
-    async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
-        let (mut socket, mut other) = connected();
-        assert_eq!(read(&mut socket).await, None);
-        other.write_all(b"!").expect("written");
-        let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
-        assert_eq!(byte.expect("read"), b'!');
-        drop(other);
-        let end = timeout(LONG, socket.read(&mut [0])).await.expect("heard");
-        assert_eq!(end.expect("no error"), 0);
-    }
-
-    /// Fails if the socket is read before the listener hears, or the listener hears once only.
-    #[tokio::test]
-    async fn a_listener_hears_and_nobody_reads_before_that() {
-        let (mut socket, mut other) = connected();
-        let wire = socket.wire();
-        wire.leave_to_listener(true);
-        // Before there is one.
-        other.write_all(b"one").expect("written");
-        let mut listener = wire.listen().expect("a runtime");
-        assert_eq!(read(&mut socket).await, None);
-        assert!(hear(&mut *listener, &mut socket).await.starts_with(b"one"));
-        for word in [b"two", b"six"] {
-            assert_eq!(read(&mut socket).await, None);
-            other.write_all(word).expect("written");
-            assert_eq!(hear(&mut *listener, &mut socket).await, word);
-        }
-        wire.leave_to_listener(false);
-        other.write_all(b"!").expect("written");
-        let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
-        assert_eq!(byte.expect("read"), b'!');
-    }
-
-    /// Fails if a reader that read less than it had room for does not find out that the other end
-    /// has gone.
-    #[tokio::test]
-    async fn the_end_is_heard_behind_what_came_before_it() {
-        let (mut socket, mut other) = connected();
-        let wire = socket.wire();
-        wire.leave_to_listener(true);
-        let mut listener = wire.listen().expect("a runtime");
-        other.write_all(b"last").expect("written");
-        drop(other);
-        for came in [&b"last"[..], b""] {
-            assert_eq!(hear(&mut *listener, &mut socket).await, came);
-        }
-    }
-
-    /// Fails if a listener keeps a connection open that the store has given up.
-    #[tokio::test]
-    async fn a_listener_hears_that_the_store_lets_go() {
-        let (socket, mut other) = connected();
-        let mut listener = socket.wire().listen().expect("a runtime");
-        drop(socket);
-        let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || {}));
-        timeout(LONG, heard).await.expect("heard").expect("told");
-        assert_eq!(other.read(&mut [0]).expect("no error"), 0);
-    }
-
-    /// The other end sends everything back, and reads nothing while it cannot: reading and writing
-    /// wait at the same time, again and again.
-    #[tokio::test]
-    async fn what_does_not_fit_waits_for_room_and_keeps_nobody_from_reading() {
-        for listens in [false, true] {
-            let (mut socket, mut other) = connected();
-            let wire = socket.wire();
-            wire.leave_to_listener(listens);
-            let mut listener = wire.listen().expect("a runtime");
-            std::thread::spawn(move || {
-                let mut back = other.try_clone().expect("the same stream");
-                io::copy(&mut other, &mut back)
-            });
-            let sent: Vec<u8> = (0..=u8::MAX).cycle().take(32_000_000).collect();
-            let (mut done, mut got) = (0, Vec::new());
-            let moving = poll_fn(|cx| {
-                while done < sent.len()
-                    && let Poll::Ready(count) = Pin::new(&mut socket).poll_write(cx, &sent[done..])
-                {
-                    done += count.expect("written");
-                }
-                while listens && listener.poll_heard(cx, &mut || wire.heard()).is_ready() {}
-                loop {
-                    let mut room = [0; PIECE];
-                    let mut buf = ReadBuf::new(&mut room);
-                    if Pin::new(&mut socket).poll_read(cx, &mut buf).is_pending() {
-                        return Poll::Pending;
-                    }
-                    got.extend_from_slice(buf.filled());
-                    if got.len() == sent.len() {
-                        return Poll::Ready(());
-                    }
-                }
-            });
-            timeout(LONG, moving)
-                .await
-                .expect("somebody waits for ever");
-            assert!(got == sent, "something else came");
-        }
-    }
-}
+#[path = "socket_tests.rs"]
+mod tests;

@@ -14,20 +14,22 @@ use tokio_rustls::client::TlsStream;
 
 use crate::error::LockError;
 
-/// Whom to trust and what to show, as the builder was told. Shows nothing of it.
+/// The authorities to trust and the certificate to show, from the builder. `Debug` shows none of
+/// them.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// Trusted instead of the system's authorities.
     pub(crate) ca: Option<Vec<u8>>,
     /// Certificate and key.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
-    /// Made by the first connection, which a pool opens before it has an engine: to read the system's
-    /// authorities takes long. The certificates do not change from then on.
+    /// Made by the first connection, which a pool opens before it has an engine, because reading
+    /// the system's authorities takes long. The certificates do not change from then on.
     config: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 impl Tls {
-    /// The same certificates, without what was made of those that a clone of this has or had.
+    /// The same certificates, without the configuration that was made of the certificates of a
+    /// clone.
     pub(crate) fn afresh(&self) -> Self {
         Self {
             config: Arc::default(),
@@ -39,7 +41,8 @@ impl Tls {
         self.ca.is_none() && self.client.is_none()
     }
 
-    /// Refuses certificates for a store without TLS: somebody believes to be safe who is not.
+    /// Refuses certificates for a store without TLS: with them the user would believe in a
+    /// protection that is not there.
     pub(crate) fn refuse(&self) -> Result<(), LockError> {
         if self.is_default() {
             return Ok(());
@@ -132,7 +135,8 @@ impl Tls {
     }
 }
 
-/// Of a text without certificates the crate makes an authority that trusts nobody.
+/// Whether `pem` has a certificate. Of a text without one the crate makes an authority that trusts
+/// no server.
 fn is_certificate(pem: &[u8]) -> bool {
     let begin = b"-----BEGIN CERTIFICATE-----";
     pem.windows(begin.len()).any(|part| part == begin)
@@ -144,11 +148,11 @@ fn misread(what: &str) -> LockError {
     ))
 }
 
-/// The crate `redis` panics without a provider for the whole process. The program's own choice stands, if it was made before
-/// the pool is built.
+/// Installs a TLS provider for the whole process, without which the crate `redis` panics. A
+/// provider that the program installed before the pool is built stays.
 pub(crate) fn choose_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error says that somebody was faster, which is as good.
+        // An error says that another thread installed one first, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, acquire};
+use super::client::{Client, acquire, release};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
@@ -20,7 +20,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     order(one, two).await;
 }
 
-/// What a store says that has no such step.
+/// What a store answers that can acquire these keys only individually.
 pub(super) async fn refused(one: &mut Client) {
     let locks = locks("refused");
     let ttl = one.promises.ttl;
@@ -74,14 +74,14 @@ async fn the_same_tokens(one: &mut Client, two: &mut Client) {
     let first = one.take_all(&locks, short).await.expect("all are free");
     let again = two.take_all(&locks, ttl).await;
     assert_eq!(again, Some(first.clone()), "the same tokens got others");
-    // The second answer is what the lease is counted from, so the ttl is that of the second request.
+    // The lease is counted from the second request, so the ttl must be that of the second request.
     tokio::time::sleep(short * 2).await;
     for (key, _) in &locks {
         let other = Token::random(Nonce::new());
         let taken = one.acquire(key, other, ttl).await;
         assert_eq!(taken, None, "{key} has the ttl of the first request");
     }
-    // Each for itself, as a call goes on whose answer was lost.
+    // Individually, as a call goes on after it has lost the answer.
     for ((key, token), fence) in locks.iter().zip(first) {
         assert_eq!(one.acquire(key, *token, ttl).await, Some(fence));
     }
@@ -96,7 +96,7 @@ async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
     assert_eq!(all_of_them[1], fence);
     assert!(fence < all_of_them[0] && fence < all_of_them[2]);
     one.release_all(&locks).await;
-    // With another in one of them the part stays what it was.
+    // Another client has one of the keys: the client that has a part of them keeps that part.
     let other = Token::random(Nonce::new());
     one.acquire(key, *token, ttl).await.expect("it is free");
     two.acquire(&locks[2].0, other, ttl).await.expect("free");
@@ -146,7 +146,7 @@ async fn nobody_is_overtaken(one: &mut Client, two: &mut Client) {
     one.release_all(&locks).await;
 }
 
-/// Releases that were submitted behind it undo it.
+/// Releases that were submitted after the acquire of all keys undo it.
 async fn order(one: &mut Client, two: &mut Client) {
     let (locks, ttl) = (locks("order"), one.promises.ttl);
     for _ in 0..50 {
@@ -155,7 +155,7 @@ async fn order(one: &mut Client, two: &mut Client) {
         let mut undone = Vec::new();
         for (key, token) in &locks {
             let id = one.next_id();
-            one.submit(id, super::release(key, *token, vec![first]));
+            one.submit(id, release(key, *token, vec![first]));
             undone.push(id);
         }
         one.reply(first).await;

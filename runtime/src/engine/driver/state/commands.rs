@@ -1,0 +1,128 @@
+//! How the engine executes commands, and how it stops.
+
+use std::mem;
+use std::task::{Context, Poll};
+
+use super::{EngineState, Life};
+use crate::base::clock::Instant;
+use crate::base::seeded::seeded;
+use crate::engine::driver::command::Command;
+use crate::error::LockError;
+use crate::store::{LockStore, Request, StoreEvent};
+
+impl EngineState {
+    /// Executes these commands, in this order, and sends the requests that follow.
+    pub(in crate::engine::driver) fn execute(&mut self, commands: impl Iterator<Item = Command>) {
+        let now = self.now();
+        for command in commands {
+            self.execute_one(command, now);
+        }
+        self.send_requests();
+        self.apply_signals();
+    }
+
+    fn execute_one(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Acquire { id, acquire, cell } => {
+                self.cells.insert(id, cell);
+                self.core.acquire(id, acquire, now);
+            }
+            Command::AcquireAll { acquires, wait } => {
+                let acquires = acquires.into_iter().map(|(id, acquire, cell)| {
+                    self.cells.insert(id, cell);
+                    (id, acquire)
+                });
+                let acquires = acquires.collect();
+                self.core.acquire_all(acquires, wait, now);
+            }
+            Command::Release { id, keep } => self.core.release(id, keep, now),
+            Command::ReleaseAll { ids, keep } => {
+                for id in ids {
+                    self.core.release(id, keep, now);
+                }
+            }
+            Command::Abandon(id) => {
+                let cell = self.cells.remove(&id);
+                self.notifications
+                    .wakers
+                    .extend(cell.and_then(|cell| cell.forget()));
+                self.core.abandon(id, now);
+            }
+            Command::Downgrade(id) => self.core.downgrade(id, now),
+            Command::Wake { at, caller } => self
+                .notifications
+                .alarms
+                .extend(self.alarms.set(at, caller)),
+            Command::ShutDown { limit, reply } => {
+                self.last_shutdown += 1;
+                self.shutdowns.insert(self.last_shutdown, reply);
+                self.core.shut_down(self.last_shutdown, limit, now);
+            }
+            Command::ListenerEnded(listener) => {
+                // Requests of the listener's callers wait for it no more.
+                self.traffic.gathered();
+                if self.lanes.end(listener) && !seeded!(ListenerEndUnheard) {
+                    self.store_waker.hand_over();
+                }
+            }
+            Command::ListenerOutranked(listener) => {
+                if self.lanes.outranked(listener, now) {
+                    self.store_waker.hand_over();
+                }
+            }
+            Command::ListenerUnable => self.lanes.unable(now),
+            Command::Close => self.life = Life::Closed,
+            #[cfg(feature = "__test")]
+            Command::Inside(code) => code(),
+        }
+    }
+
+    /// Collects the calls of commands that the engine executes no more. [`stop`](Self::stop) is
+    /// called next, and tells them so.
+    pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
+        for command in commands {
+            match command {
+                Command::Acquire { id, cell, .. } => {
+                    self.cells.insert(id, cell);
+                }
+                Command::AcquireAll { acquires, .. } => {
+                    let cells = acquires.into_iter().map(|(id, _, cell)| (id, cell));
+                    self.cells.extend(cells);
+                }
+                Command::Wake { caller, .. } => self.notifications.alarms.push(caller),
+                Command::ShutDown { reply, .. } => self.notifications.unanswered.push(reply),
+                _ => {}
+            }
+        }
+    }
+
+    /// Stops the engine: it executes no command any more, and no call waits for one.
+    pub(in crate::engine::driver) fn stop(&mut self, error: &LockError) {
+        let cells = self.cells.drain().map(|(_, cell)| cell);
+        for cell in cells {
+            self.notifications.wakers.extend(cell.orphan(error.clone()));
+            self.notifications.over.push(cell);
+        }
+        let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
+        self.notifications.unanswered.extend(shutdowns);
+        self.notifications.alarms.extend(self.alarms.take());
+        self.lanes.follow(Vec::new());
+        // Dropping the store closes its connections. It happens without the mutex.
+        if self.life != Life::Stopped {
+            self.notifications.left = Some(mem::replace(&mut self.store, Box::new(Gone)));
+        }
+        self.life = Life::Stopped;
+        self.store_waker.hand_over();
+    }
+}
+
+/// The store of an engine that has stopped.
+struct Gone;
+
+impl LockStore for Gone {
+    fn submit(&mut self, _: &mut Vec<Request>) {}
+
+    fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<StoreEvent> {
+        Poll::Pending
+    }
+}

@@ -1,0 +1,63 @@
+//! What the core's signals change: lease cells, notifications and metrics.
+
+use std::sync::Arc;
+
+use super::EngineState;
+use crate::engine::core::signal::Signal;
+use crate::engine::core::ticket::Removal;
+use crate::engine::metrics;
+
+impl EngineState {
+    /// Applies all signals of the core. The wake-ups that follow become notifications.
+    pub(super) fn apply_signals(&mut self) {
+        let mut signals = self.core.take_signals();
+        for signal in signals.drain(..) {
+            self.apply(signal);
+        }
+        self.core.reuse_signals(signals);
+    }
+
+    fn apply(&mut self, signal: Signal) {
+        metrics::count(&signal);
+        let waker = match signal {
+            Signal::Granted {
+                ticket,
+                deadline,
+                fence,
+            } => self
+                .cells
+                .get(&ticket)
+                .and_then(|cell| cell.grant(deadline, fence)),
+            Signal::Extended { ticket, deadline } => {
+                if let Some(cell) = self.cells.get(&ticket) {
+                    cell.extend(deadline);
+                }
+                None
+            }
+            Signal::Shared(ticket) => self.cells.get(&ticket).and_then(|cell| cell.share()),
+            Signal::Lost(ticket) => self.cells.get(&ticket).and_then(|cell| {
+                self.notifications.over.push(Arc::clone(cell));
+                cell.lose()
+            }),
+            Signal::Failed(ticket, error) => {
+                self.cells.remove(&ticket).and_then(|cell| cell.fail(error))
+            }
+            Signal::Apart(ticket) => self
+                .cells
+                .remove(&ticket)
+                .and_then(|cell| cell.release(Removal::Unknown)),
+            Signal::Released { ticket, removal } => self
+                .cells
+                .remove(&ticket)
+                .and_then(|cell| cell.release(removal)),
+            Signal::ShutDown(number, report) => {
+                let reply = self.shutdowns.remove(&number);
+                self.notifications
+                    .reports
+                    .extend(reply.map(|reply| (reply, report)));
+                None
+            }
+        };
+        self.notifications.wakers.extend(waker);
+    }
+}

@@ -1,0 +1,253 @@
+//! What the errors of a server and of a connection mean.
+
+use redis::{ErrorKind, RedisError};
+
+use crate::error::{LockError, StoreError};
+use crate::store::redis::acl;
+use crate::store::redis::wire::guarded;
+use crate::store::{Failure, Retry};
+
+/// What to do about a node of a cluster that is used as if it were alone.
+const OF_A_CLUSTER: &str = "the server is part of a cluster; one node alone cannot serve all keys, so write redis-cluster://host:port,… with some of its nodes";
+
+/// What the server's error codes mean for us: the code, whether to try again, and what to do.
+const CODES: &[(&str, Retry, &str)] = &[
+    (
+        "NOSCRIPT",
+        Retry::Now,
+        "the server has forgotten its scripts; they are loaded again",
+    ),
+    (
+        "LOADING",
+        Retry::Later,
+        "the server is still loading its data; it will serve when that is done",
+    ),
+    (
+        "BUSY",
+        Retry::Later,
+        "the server is busy with another client's script",
+    ),
+    (
+        "TRYAGAIN",
+        Retry::Later,
+        "the cluster is moving this key's slot to another node; it will serve when that is done",
+    ),
+    (
+        "CLUSTERDOWN",
+        Retry::Later,
+        "the cluster is down: a master is gone and no replica has taken over, or some slots have no node; look at CLUSTER INFO",
+    ),
+    (
+        "MASTERDOWN",
+        Retry::Later,
+        "the replica has lost its master",
+    ),
+    (
+        "READONLY",
+        Retry::Later,
+        "the server is a read-only replica; point the URL at the master",
+    ),
+    ("MOVED", Retry::Never, OF_A_CLUSTER),
+    ("ASK", Retry::Never, OF_A_CLUSTER),
+    ("CROSSSLOT", Retry::Never, OF_A_CLUSTER),
+    (
+        "OOM",
+        Retry::Never,
+        "the server's memory is full; raise its maxmemory or remove data",
+    ),
+    (
+        "MISCONF",
+        Retry::Never,
+        "the server cannot write its snapshot and refuses writes; look at its log",
+    ),
+    (
+        "NOREPLICAS",
+        Retry::Never,
+        "the server has too few replicas and refuses writes",
+    ),
+    (
+        "NOAUTH",
+        Retry::Never,
+        "the server asks for a password; put it into the URL, redis://user:password@host/",
+    ),
+    (
+        "WRONGPASS",
+        Retry::Never,
+        "the server refused the user or the password of the URL; correct them",
+    ),
+    // Its advice is that of `acl`.
+    ("NOPERM", Retry::Never, ""),
+    (
+        "WRONGTYPE",
+        Retry::Never,
+        "the key is in use for other data; choose another key or namespace",
+    ),
+    (
+        "NOPROTO",
+        Retry::Never,
+        "the server does not speak the protocol asked for",
+    ),
+    ("EXECABORT", Retry::Never, "the server refused the request"),
+];
+
+/// An error that the server answered with: it did not do what was asked.
+pub(super) fn server_error(code: &str, details: Option<&str>) -> Failure {
+    let details = details.unwrap_or_default();
+    let known = CODES
+        .iter()
+        .find(|(known, _, _)| *known == hidden_code(code, details));
+    let (code, retry, advice) = match known {
+        Some((code, retry, advice)) => (*code, *retry, *advice),
+        None if details.contains("max number of clients") => (
+            "maxclients",
+            Retry::Later,
+            "the server has as many clients as it allows; raise its maxclients",
+        ),
+        None if details.contains("DB index is out of range") => (
+            "ERR",
+            Retry::Never,
+            "the server has no database of that number; change the end of the URL, or raise the server's `databases`",
+        ),
+        None => ("ERR", Retry::Never, "the server refused the request"),
+    };
+    let advice = match code {
+        "NOPERM" => acl::advice(),
+        _ => advice.to_owned(),
+    };
+    failure(
+        code,
+        format!("{advice} ({code}: {})", first_line(details)),
+        retry,
+        false,
+    )
+}
+
+/// Some versions report the error that a script met inside another error.
+pub(super) fn hidden_code<'a>(code: &'a str, details: &str) -> &'a str {
+    if code != "ERR" {
+        return code;
+    }
+    if details.contains("can't run this command")
+        || details.contains("No permissions")
+        || details.contains("NOPERM")
+    {
+        "NOPERM"
+    } else if details.contains("OOM ") {
+        "OOM"
+    } else if details.contains("WRONGTYPE ") {
+        "WRONGTYPE"
+    } else if details.contains("READONLY ") || details.contains("Write commands are not allowed") {
+        "READONLY"
+    } else if details.contains("MISCONF ") {
+        "MISCONF"
+    } else {
+        code
+    }
+}
+
+/// The server forgets its scripts again and again, and the user may not send their source.
+pub(crate) fn forgotten() -> Failure {
+    let failure = server_error("NOSCRIPT", Some("and the user may not send EVAL"));
+    Failure {
+        retry: Retry::Later,
+        ..failure
+    }
+}
+
+/// The connection broke or could not be made. A request that was under way may have been carried
+/// out.
+pub(crate) fn broken(error: &RedisError) -> Failure {
+    if let Some(what) = guarded::garbage_in(error) {
+        return garbage(&what.to_string());
+    }
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => {
+            let code = if error
+                .detail()
+                .is_some_and(|detail| detail.contains("NOAUTH"))
+            {
+                "NOAUTH"
+            } else {
+                "WRONGPASS"
+            };
+            server_error(code, error.detail())
+        }
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            server_error(error.code().unwrap_or("ERR"), error.detail())
+        }
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            garbage("something that is not the Redis protocol")
+        }
+        _ if error.is_timeout() => failure(
+            "timeout",
+            "the server did not answer in time; check that it is up and reachable".to_owned(),
+            Retry::Later,
+            true,
+        ),
+        _ => disconnected(&error.to_string()),
+    }
+}
+
+fn disconnected(error: &str) -> Failure {
+    let error = first_line(error);
+    let (code, text) = match handshake(&error) {
+        Some(advice) => ("tls", format!("{advice} ({error})")),
+        None => (
+            "io",
+            format!(
+                "the connection failed: {error}; check that the server is up and the URL is right"
+            ),
+        ),
+    };
+    failure(code, text, Retry::Later, true)
+}
+
+/// What to do about a TLS connection that either side refused.
+fn handshake(error: &str) -> Option<&'static str> {
+    if error.contains("invalid peer certificate") {
+        return Some(
+            "the server's certificate is not trusted; give the pool its authority with `tls_ca`, and the URL the name in the certificate",
+        );
+    }
+    if error.contains("received fatal alert") {
+        return Some(
+            "the server refused the TLS connection; if it asks for a client certificate, give the pool one with `tls_client`",
+        );
+    }
+    let is_plain = error.contains("corrupt message") || error.contains("InvalidContentType");
+    is_plain.then_some("the server does not speak TLS on this port; correct the port, or write redis:// for a connection in plain text")
+}
+
+pub(crate) fn garbage(what: &str) -> Failure {
+    failure(
+        "protocol",
+        format!("the server answered with {what}; check that the URL names a Redis server"),
+        Retry::Never,
+        true,
+    )
+}
+
+pub(crate) fn failure(
+    code: &'static str,
+    message: String,
+    retry: Retry,
+    executed: bool,
+) -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new(code, message),
+        },
+        retry,
+        executed,
+    }
+}
+
+/// The text of a server, cut to one line and 120 characters.
+fn first_line(text: &str) -> String {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(120)
+        .collect()
+}

@@ -1,0 +1,141 @@
+use std::future::poll_fn;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::store::Socket as _;
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn connected() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_nonblocking(true).expect("it does not block");
+    let other = listener.accept().expect("the other end").0;
+    (Socket::new(Stream::Tcp(stream)), other)
+}
+
+/// What can be read without waiting.
+async fn read(socket: &mut Socket) -> Option<Vec<u8>> {
+    let mut room = vec![0; PIECE];
+    let mut buf = ReadBuf::new(&mut room);
+    let read = poll_fn(|cx| match Pin::new(&mut *socket).poll_read(cx, &mut buf) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    read.await?.expect("no error");
+    Some(buf.filled().to_vec())
+}
+
+/// Waits until the listener hears, and reads then.
+async fn hear(listener: &mut dyn Listen, socket: &mut Socket) -> Vec<u8> {
+    let wire = socket.wire();
+    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || wire.heard()));
+    timeout(LONG, heard).await.expect("heard").expect("open");
+    read(socket).await.expect("something has come")
+}
+
+#[tokio::test]
+async fn the_runtime_hears_of_what_comes_where_there_is_no_listener() {
+    let (mut socket, mut other) = connected();
+    assert_eq!(read(&mut socket).await, None);
+    other.write_all(b"!").expect("written");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    assert_eq!(byte.expect("read"), b'!');
+    drop(other);
+    let end = timeout(LONG, socket.read(&mut [0])).await.expect("heard");
+    assert_eq!(end.expect("no error"), 0);
+}
+
+/// Fails if the socket is read before the listener hears, or if the listener hears only once.
+#[tokio::test]
+async fn a_listener_hears_and_nobody_reads_before_that() {
+    let (mut socket, mut other) = connected();
+    let wire = socket.wire();
+    wire.leave_to_listener(true);
+    // Before there is a listener.
+    other.write_all(b"one").expect("written");
+    let mut listener = wire.listen().expect("a runtime");
+    assert_eq!(read(&mut socket).await, None);
+    assert!(hear(&mut *listener, &mut socket).await.starts_with(b"one"));
+    for word in [b"two", b"six"] {
+        assert_eq!(read(&mut socket).await, None);
+        other.write_all(word).expect("written");
+        assert_eq!(hear(&mut *listener, &mut socket).await, word);
+    }
+    wire.leave_to_listener(false);
+    other.write_all(b"!").expect("written");
+    let byte = timeout(LONG, socket.read_u8()).await.expect("heard");
+    assert_eq!(byte.expect("read"), b'!');
+}
+
+/// Fails if a reader that read less than it had room for does not find out that the other end
+/// has gone.
+#[tokio::test]
+async fn the_end_is_heard_behind_what_came_before_it() {
+    let (mut socket, mut other) = connected();
+    let wire = socket.wire();
+    wire.leave_to_listener(true);
+    let mut listener = wire.listen().expect("a runtime");
+    other.write_all(b"last").expect("written");
+    drop(other);
+    for came in [&b"last"[..], b""] {
+        assert_eq!(hear(&mut *listener, &mut socket).await, came);
+    }
+}
+
+/// Fails if a listener keeps a connection open that the store has given up.
+#[tokio::test]
+async fn a_listener_hears_that_the_store_lets_go() {
+    let (socket, mut other) = connected();
+    let mut listener = socket.wire().listen().expect("a runtime");
+    drop(socket);
+    let heard = poll_fn(|cx| listener.poll_heard(cx, &mut || {}));
+    timeout(LONG, heard).await.expect("heard").expect("told");
+    assert_eq!(other.read(&mut [0]).expect("no error"), 0);
+}
+
+/// The other end sends everything back, and reads nothing while it cannot write. So reading and
+/// writing wait at the same time, again and again.
+#[tokio::test]
+async fn what_does_not_fit_waits_for_room_and_keeps_nobody_from_reading() {
+    for listens in [false, true] {
+        let (mut socket, mut other) = connected();
+        let wire = socket.wire();
+        wire.leave_to_listener(listens);
+        let mut listener = wire.listen().expect("a runtime");
+        std::thread::spawn(move || {
+            let mut back = other.try_clone().expect("the same stream");
+            io::copy(&mut other, &mut back)
+        });
+        let sent: Vec<u8> = (0..=u8::MAX).cycle().take(32_000_000).collect();
+        let (mut done, mut got) = (0, Vec::new());
+        let moving = poll_fn(|cx| {
+            while done < sent.len()
+                && let Poll::Ready(count) = Pin::new(&mut socket).poll_write(cx, &sent[done..])
+            {
+                done += count.expect("written");
+            }
+            while listens && listener.poll_heard(cx, &mut || wire.heard()).is_ready() {}
+            loop {
+                let mut room = [0; PIECE];
+                let mut buf = ReadBuf::new(&mut room);
+                if Pin::new(&mut socket).poll_read(cx, &mut buf).is_pending() {
+                    return Poll::Pending;
+                }
+                got.extend_from_slice(buf.filled());
+                if got.len() == sent.len() {
+                    return Poll::Ready(());
+                }
+            }
+        });
+        timeout(LONG, moving)
+            .await
+            .expect("reading or writing waits for ever");
+        assert!(got == sent, "something else came");
+    }
+}

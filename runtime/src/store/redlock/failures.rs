@@ -1,0 +1,44 @@
+//! The failures that the quorum core itself reports.
+
+use super::quorum::majority;
+use crate::error::{LockError, StoreError};
+use crate::store::{Failure, Retry};
+
+/// The failure of a question that too few nodes voted on. Some nodes may have set the key.
+pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
+    let message = format!(
+        "{troubled} of {nodes} nodes did not vote and no lock is taken without {}{why}",
+        majority(nodes)
+    );
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("quorum", message),
+        },
+        retry,
+        executed: true,
+    }
+}
+
+/// The refusal of a share. Shares are counted on one server, and independent servers cannot count
+/// together.
+pub(super) fn no_shares() -> Failure {
+    Failure {
+        error: LockError::config(
+            "`shared` and `permits` are not possible with `redlock://`, whose nodes have no count in common; use them on a pool with \
+             `redis://`",
+        ),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
+/// The failure of a node that may not vote at any age.
+pub(super) fn unfit(why: &str) -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("unfit", why),
+        },
+        retry: Retry::Later,
+        executed: false,
+    }
+}

@@ -1,0 +1,121 @@
+//! One node as the quorum core knows it. Pure.
+
+use std::collections::HashSet;
+use std::mem;
+use std::time::Duration;
+
+use super::eligibility::Eligibility;
+use super::removals::{PendingRemoval, PendingRemovals};
+use crate::base::clock::Instant;
+use crate::store::{Failure, Op, OpId, Reply, Request};
+
+/// What the core knows of one node, and what it has to send to the node.
+#[derive(Debug, Default)]
+pub(super) struct NodeState {
+    pub(super) eligibility: Eligibility,
+    /// Acquires that the node may still carry out.
+    unsettled: HashSet<OpId>,
+    removals: PendingRemovals,
+    /// Whether the node could be reached last time.
+    pub(super) up: bool,
+    outbox: Vec<Request>,
+}
+
+impl NodeState {
+    pub(super) fn send(&mut self, request: Request) {
+        self.outbox.push(request);
+    }
+
+    /// Sends an acquire. The node may carry it out until an answer settles it.
+    pub(super) fn send_acquire(&mut self, request: Request) {
+        self.unsettled.insert(request.id);
+        self.outbox.push(request);
+    }
+
+    /// Takes the requests to send, in this order.
+    pub(super) fn take_outbox(&mut self) -> Vec<Request> {
+        mem::take(&mut self.outbox)
+    }
+
+    /// Notes what an answer says of the node and of the acquire `id`.
+    pub(super) fn hear(&mut self, id: OpId, result: &Result<Reply, Failure>) {
+        self.up = match result {
+            Ok(_) => true,
+            Err(failure) => self.up && !matches!(failure.code(), "io" | "timeout"),
+        };
+        if !result.as_ref().is_err_and(|failure| failure.executed) {
+            self.unsettled.remove(&id);
+        }
+    }
+
+    /// Removes a key from the node, and repeats that until it is certain. The removal gets the id
+    /// `own` if it is new.
+    pub(super) fn remove(
+        &mut self,
+        own: OpId,
+        removal: PendingRemoval,
+        patience: Duration,
+        now: Instant,
+    ) {
+        let id = self.removals.add(own, removal);
+        self.try_removal(id, patience, now);
+    }
+
+    /// Tries all pending removals again.
+    pub(super) fn retry_all(&mut self, patience: Duration, now: Instant) {
+        for id in self.removals.all() {
+            self.try_removal(id, patience, now);
+        }
+    }
+
+    /// Tries the removals again that are due, and forgets those of keys that have expired.
+    pub(super) fn retry_due(&mut self, patience: Duration, now: Instant) {
+        for id in self.removals.due(now) {
+            if self.removals.is_over(id, now) {
+                self.settle(id);
+            } else {
+                self.try_removal(id, patience, now);
+            }
+        }
+    }
+
+    fn try_removal(&mut self, id: OpId, patience: Duration, now: Instant) {
+        let Some(removal) = self.removals.tried(id, now) else {
+            return;
+        };
+        let asked = removal.asked.iter();
+        let unsettled = asked.filter(|acquire| self.unsettled.contains(acquire));
+        let op = Op::Release {
+            key: removal.key.clone(),
+            token: removal.wire,
+            keep: removal.keep,
+            makes_way: false,
+            after: unsettled.copied().collect(),
+        };
+        self.outbox.push(Request { id, op, patience });
+    }
+
+    /// See [`PendingRemovals::is_first_try`].
+    pub(super) fn is_first_try(&self, id: OpId) -> bool {
+        self.removals.is_first_try(id)
+    }
+
+    /// See [`PendingRemovals::take_release`].
+    pub(super) fn take_release(&mut self, id: OpId) -> Option<OpId> {
+        self.removals.take_release(id)
+    }
+
+    /// Forgets the removal `id`, and the acquires that it undoes: none can set the key any more.
+    pub(super) fn settle(&mut self, id: OpId) {
+        if let Some(removal) = self.removals.settle(id) {
+            for acquire in removal.asked {
+                self.unsettled.remove(&acquire);
+            }
+        }
+    }
+
+    /// When a removal is due next.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.removals.next_due()
+    }
+}

@@ -1,0 +1,167 @@
+//! A client of the suite: a store, with its replies sorted by request.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use super::promises::Promises;
+use crate::base::full_key::{FullKey, KeySet};
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+
+/// Stands for the fence of a store that has none.
+const NO_FENCE: Fence = Fence::new(0);
+
+pub(super) fn scene(name: &str) -> (FullKey, Token, Token) {
+    (
+        format!("lock:conf:{name}").into(),
+        Token::random(Nonce::new()),
+        Token::random(Nonce::new()),
+    )
+}
+
+pub(super) fn acquire(key: &FullKey, token: Token, ttl: Duration) -> Op {
+    Op::Acquire {
+        key: key.clone(),
+        token,
+        ttl,
+        function: "conformance",
+        queue: false,
+        reserved_fences: 0,
+    }
+}
+
+pub(super) fn release(key: &FullKey, token: Token, after: Vec<OpId>) -> Op {
+    Op::Release {
+        keep: None,
+        makes_way: false,
+        key: key.clone(),
+        token,
+        after,
+    }
+}
+
+/// A client of the store. It keeps replies that come before the scene asks for them.
+pub(super) struct Client {
+    pub(super) promises: Promises,
+    pub(super) store: Box<dyn LockStore>,
+    last: u64,
+    pub(super) early: Vec<(OpId, Reply)>,
+    /// Keys that the store said were handed to this client.
+    pub(super) turns: KeySet,
+    /// Keys that the store said other processes queue for.
+    pub(super) wanted: KeySet,
+}
+
+impl Client {
+    pub(super) fn new(store: Box<dyn LockStore>) -> Self {
+        Self::of(Promises::ONE, store)
+    }
+
+    pub(super) fn of(promises: Promises, store: Box<dyn LockStore>) -> Self {
+        Self {
+            promises,
+            store,
+            last: 0,
+            early: Vec::new(),
+            turns: KeySet::default(),
+            wanted: KeySet::default(),
+        }
+    }
+
+    pub(super) fn next_id(&mut self) -> OpId {
+        self.last += 1;
+        OpId(self.last)
+    }
+
+    pub(super) fn submit(&mut self, id: OpId, op: Op) {
+        let patience = Duration::from_secs(5);
+        self.store.submit(&mut vec![Request { id, op, patience }]);
+    }
+
+    /// Submits all requests at once and takes the replies, in the order of `ops`.
+    pub(super) async fn ask_all(&mut self, ops: Vec<Op>) -> Vec<Reply> {
+        let patience = Duration::from_secs(5);
+        let mut requests: Vec<_> = ops
+            .into_iter()
+            .map(|op| Request {
+                id: self.next_id(),
+                op,
+                patience,
+            })
+            .collect();
+        let ids: Vec<_> = requests.iter().map(|request| request.id).collect();
+        self.store.submit(&mut requests);
+        let mut replies = Vec::new();
+        for id in ids {
+            replies.push(self.reply(id).await);
+        }
+        replies
+    }
+
+    pub(super) async fn reply(&mut self, wanted: OpId) -> Reply {
+        loop {
+            if let Some(at) = self.early.iter().position(|(id, _)| *id == wanted) {
+                return self.early.swap_remove(at).1;
+            }
+            self.listen().await;
+        }
+    }
+
+    /// Takes one event, which must come soon.
+    pub(super) async fn listen(&mut self) {
+        let event = poll_fn(|cx| self.store.poll_event(cx));
+        let event = tokio::time::timeout(Duration::from_secs(10), event);
+        match event.await.expect("the store says something within 10 s") {
+            StoreEvent::Reply(id, Ok(reply)) => self.early.push((id, reply)),
+            StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
+            StoreEvent::Turn(key) => drop(self.turns.insert(key)),
+            StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
+            StoreEvent::Connected => {}
+        }
+    }
+
+    pub(super) async fn ask(&mut self, op: Op) -> Reply {
+        let id = self.next_id();
+        self.submit(id, op);
+        self.reply(id).await
+    }
+
+    pub(super) async fn acquire(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        ttl: Duration,
+    ) -> Option<Fence> {
+        match self.ask(acquire(key, token, ttl)).await {
+            Reply::Acquired { fence, .. } => {
+                assert_eq!(fence.is_some(), self.promises.fences, "{fence:?}");
+                Some(fence.unwrap_or(NO_FENCE))
+            }
+            Reply::Held { .. } => None,
+            other => panic!("an acquire was answered by {other:?}"),
+        }
+    }
+
+    pub(super) async fn release(&mut self, key: &FullKey, token: Token) -> bool {
+        match self.ask(release(key, token, Vec::new())).await {
+            Reply::Released { found, .. } => found,
+            other => panic!("a release was answered by {other:?}"),
+        }
+    }
+
+    pub(super) async fn renew(&mut self, keys: &[(&FullKey, Token)], ttl: Duration) -> Vec<bool> {
+        let renewals = keys
+            .iter()
+            .map(|(key, token)| Renewal {
+                key: FullKey::clone(key),
+                token: *token,
+                ttl,
+            })
+            .collect();
+        match self.ask(Op::Renew(renewals)).await {
+            Reply::Renewed(kept) => kept,
+            other => panic!("a renewal was answered by {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The bugs that no scenario shows, each with the test that fails with it.
+
+/// A bug that no scenario shows, and the test that fails with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    /// Its name, as `leasehold::__test::bugs` has it.
+    pub bug: &'static str,
+    /// The test program: of this package, or `leasehold` for the unit tests of that crate.
+    pub program: &'static str,
+    /// The test.
+    pub test: &'static str,
+    /// What the test does, in words.
+    pub what: &'static str,
+}
+
+/// All bugs without a scenario. Each program sees for itself that its test fails with the bug.
+pub const ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        bug: "LatestEndTold",
+        program: "several_keys",
+        test: "memory::the_earliest_deadline_counts",
+        what: "a guard of two keys is asked for the time that is left",
+    },
+    Elsewhere {
+        bug: "KeptTokenStays",
+        program: "conformance",
+        test: "redis",
+        what: "a renewal arrives after the release of a lock that is kept",
+    },
+    Elsewhere {
+        bug: "RepeatShortened",
+        program: "conformance",
+        test: "redis",
+        what: "several keys are taken again with the same tokens",
+    },
+    Elsewhere {
+        bug: "ColonUnencoded",
+        program: "leasehold",
+        test: "key::tests::a_value_ends_where_its_separator_is",
+        what: "different values are put into a key template",
+    },
+    Elsewhere {
+        bug: "StirForgotten",
+        program: "models",
+        test: "all_are_told_where_listeners_are_blocked",
+        what: "an answer comes while a thread polls the store",
+    },
+    Elsewhere {
+        bug: "ListenerEndUnheard",
+        program: "models",
+        test: "all_are_told_where_listeners_end",
+        what: "the runtime that hears of answers ends",
+    },
+    Elsewhere {
+        bug: "KeeperSleeps",
+        program: "models",
+        test: "all_are_told_where_listeners_are_blocked",
+        what: "the runtime that hears of answers is blocked",
+    },
+    Elsewhere {
+        bug: "GatheredForever",
+        program: "models",
+        test: "all_are_told_where_a_listener_hears",
+        what: "two callers are told together, and ask again",
+    },
+    Elsewhere {
+        bug: "DeferredOvertaken",
+        program: "models",
+        test: "all_are_told_where_priorities_differ",
+        what: "a call is given up on another thread than it began on",
+    },
+    Elsewhere {
+        bug: "DeferredUnheard",
+        program: "models",
+        test: "all_are_told_where_priorities_differ",
+        what: "a thread of low priority asks while the keeper sleeps",
+    },
+    Elsewhere {
+        bug: "LaneNeverAgain",
+        program: "leasehold",
+        test: "engine::driver::lanes::tests::another_listens_where_one_has_ended",
+        what: "a runtime calls after the one that heard of answers has ended",
+    },
+    Elsewhere {
+        bug: "NoTakeOver",
+        program: "leasehold",
+        test: "engine::driver::lanes::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+        what: "the runtime that hears of answers is blocked for long",
+    },
+];
+
+impl Elsewhere {
+    /// As a row of the documentation's table.
+    pub fn row(&self) -> String {
+        let Self {
+            bug,
+            program,
+            test,
+            what,
+        } = self;
+        format!("| `{bug}` | `{program}`: `{test}` | {what} |")
+    }
+}
