@@ -370,7 +370,7 @@ impl LeaseCell {
 
 impl fmt::Debug for LeaseCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
+        f.debug_struct("LeaseCell")
             .field("key", &self.key.name())
             .field("fence", &self.fence())
             .field("remaining", &self.remaining())

@@ -321,7 +321,7 @@ impl World {
             Happening::End(node, id) => self.end(node, id),
             Happening::Downgrade(node, id) => self.downgrade(node, id),
             Happening::Answer(node, generation, op, result) => {
-                self.answer(node, generation, op, result)
+                self.answer(node, generation, op, result);
             }
             Happening::Told(node, generation, message) => self.tell(node, generation, &message),
             Happening::Cut(node) => self.cut(node),
