@@ -6,6 +6,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::{Expr, Ident};
 
 use crate::diag::{Diagnostics, Message, closest};
+use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::RawOption;
 use crate::value;
 
@@ -56,42 +57,6 @@ const OTHER_NAMES: [(&str, &str); 26] = [
     ("background", "detach"),
     ("store", "pool"),
 ];
-
-/// A value with the place where it was written.
-#[derive(Clone)]
-pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) span: Span,
-}
-
-/// A length of time: known now, or an expression of type `Duration`.
-#[derive(Clone)]
-pub(crate) enum Length {
-    Millis(u64),
-    Expression(Box<Expr>),
-}
-
-/// How often the lease is renewed.
-#[derive(Clone)]
-pub(crate) enum Watchdog {
-    /// As the runtime thinks best.
-    Flag,
-    Every(Length),
-}
-
-/// What is locked.
-#[derive(Clone)]
-pub(crate) enum KeyArg {
-    Template(At<crate::template::Template>),
-    Expression(Box<Expr>),
-}
-
-/// Which pool.
-#[derive(Clone)]
-pub(crate) enum PoolArg {
-    Name(syn::LitStr),
-    Expression(Box<Expr>),
-}
 
 /// The options as they were written; `None` where an option is absent or was wrong.
 #[derive(Default)]
@@ -193,19 +158,7 @@ impl Args {
     }
 }
 
-/// Why an option was not taken.
-pub(crate) enum Problem {
-    Name,
-    Value(Vec<(Span, Message)>),
-}
-
-impl Problem {
-    pub(crate) fn new(span: Span, message: Message) -> Self {
-        Self::Value(vec![(span, message)])
-    }
-}
-
-/// The option that somebody meant who wrote `name`.
+/// The option that `name` most likely stands for.
 fn meant(name: &Ident) -> Option<&'static str> {
     let typed = name.to_string();
     let elsewhere = OTHER_NAMES.iter().find(|(other, _)| *other == typed);

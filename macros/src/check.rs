@@ -3,12 +3,14 @@
 use proc_macro2::Span;
 use syn::{Expr, Ident};
 
-use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
+use crate::args::Args;
 use crate::borrow::Borrow;
 use crate::diag::{Diagnostics, Message};
 use crate::duration;
 use crate::names::{key_expression, key_names};
-use crate::target::{Returns, Target};
+use crate::option::{At, KeyArg, Length, PoolArg, Watchdog};
+use crate::shape::Returns;
+use crate::target::Target;
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
@@ -103,10 +105,10 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
 /// The shortest time between renewals, in milliseconds.
 const SHORTEST_INTERVAL: u64 = 10;
 
-/// The point after which a lease is given up, in milliseconds after it was asked for: the ttl
-/// without the drift of the clocks and without the margin in which the body is cancelled.
+/// The point at which a lease is given up, in milliseconds after its request was sent. It is the
+/// ttl without the drift of the clocks and without the margin in which the body is cancelled.
 ///
-/// In whole milliseconds, rounded up: an interval of so many is too late in any case, and one that is shorter is in time.
+/// In whole milliseconds, rounded up: this interval is too late, and a shorter one is in time.
 /// The runtime counts the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
@@ -163,7 +165,7 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A lock that is given up before its ttl needs no watchdog; somebody meant something else.
+/// A lock that is given up before its ttl needs no watchdog, so one of the two values is a mistake.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     let Some(At {
         value: Length::Millis(ttl),
@@ -200,7 +202,7 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A share that is kept after its call would keep out a writer, or use up a place, for nobody.
+/// A share that is kept after its call keeps out a writer or uses up a permit, for no benefit.
 fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {

@@ -1,19 +1,19 @@
-//! From the checked spec to tokens. Nothing can fail here, and nothing is decided here that the
-//! runtime could decide.
+//! From the checked spec to tokens. Nothing can fail here, and what the runtime can decide is left
+//! to it.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
-use crate::args::{KeyArg, Length, PoolArg, Watchdog};
 use crate::check::LockSpec;
-use crate::target::{Binding, Returns};
+use crate::option::{KeyArg, Length, PoolArg, Watchdog};
+use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
 use crate::tokens;
 
-/// Where everything generated lives: names cannot clash with the user's, and lints know that it is
-/// not theirs.
+/// The span of everything generated: its names cannot clash with the user's, and lints know that
+/// the user did not write it.
 fn here() -> Span {
     Span::mixed_site()
 }
@@ -53,7 +53,8 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     })
 }
 
-/// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
+/// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
+/// moves into its task.
 fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // What an option demands of the body, or of what it returns, is said at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
@@ -104,47 +105,62 @@ fn call(spec: &LockSpec) -> TokenStream {
             ::leasehold::__private::Call::new_all(&__LEASEHOLD_SITE, [#(#keys),*], #ttl)
         }
     };
-    match &spec.watchdog {
-        Some(Watchdog::Every(interval)) => {
-            let interval = length(spec, interval);
-            call.extend(quote_spanned!(here()=> .watchdog_every(#interval)));
-        }
-        Some(Watchdog::Flag) => call.extend(quote_spanned!(here()=> .watchdog())),
-        None => {}
-    }
-    if let Some(limit) = &spec.max_hold {
-        let limit = length(spec, limit);
-        call.extend(quote_spanned!(here()=> .max_hold(#limit)));
-    }
-    if let Some(wait) = &spec.wait {
-        let wait = length(spec, wait);
-        call.extend(quote_spanned!(here()=> .wait(#wait)));
-    }
-    if let Some(hold) = &spec.hold {
-        let hold = length(spec, &hold.value);
-        call.extend(quote_spanned!(here()=> .hold(#hold)));
-    }
-    if spec.reentrant {
-        call.extend(quote_spanned!(here()=> .reentrant()));
-    }
-    if spec.shared {
-        call.extend(quote_spanned!(here()=> .shared()));
-    }
+    call.extend(lengths(spec));
+    call.extend(flags(spec));
     if let Some(permits) = spec.permits {
         call.extend(quote_spanned!(here()=> .permits(#permits)));
     }
-    if spec.continue_on_lost {
-        call.extend(quote_spanned!(here()=> .continue_on_lost()));
-    }
-    match &spec.pool {
-        Some(PoolArg::Name(name)) => call.extend(quote_spanned!(here()=> .pool_named(#name))),
-        Some(PoolArg::Expression(pool)) => {
-            let pool = borrowed(spec, pool);
-            call.extend(quote_spanned!(here()=> .pool(#pool)));
+    call.extend(pool(spec));
+    call
+}
+
+/// `.watchdog()`, `.wait(…)`: the options that are lengths of time.
+fn lengths(spec: &LockSpec) -> TokenStream {
+    let mut calls = TokenStream::new();
+    match &spec.watchdog {
+        Some(Watchdog::Every(interval)) => {
+            let interval = length(spec, interval);
+            calls.extend(quote_spanned!(here()=> .watchdog_every(#interval)));
         }
+        Some(Watchdog::Flag) => calls.extend(quote_spanned!(here()=> .watchdog())),
         None => {}
     }
-    call
+    let hold = spec.hold.as_ref().map(|hold| &hold.value);
+    for (name, value) in [
+        ("max_hold", spec.max_hold.as_ref()),
+        ("wait", spec.wait.as_ref()),
+        ("hold", hold),
+    ] {
+        if let Some(value) = value {
+            let (name, value) = (Ident::new(name, here()), length(spec, value));
+            calls.extend(quote_spanned!(here()=> .#name(#value)));
+        }
+    }
+    calls
+}
+
+fn flags(spec: &LockSpec) -> TokenStream {
+    let names = [
+        ("reentrant", spec.reentrant),
+        ("shared", spec.shared),
+        ("continue_on_lost", spec.continue_on_lost),
+    ];
+    let calls = names.into_iter().filter(|(_, set)| *set).map(|(name, _)| {
+        let name = Ident::new(name, here());
+        quote_spanned!(here()=> .#name())
+    });
+    calls.collect()
+}
+
+fn pool(spec: &LockSpec) -> TokenStream {
+    match &spec.pool {
+        Some(PoolArg::Name(name)) => quote_spanned!(here()=> .pool_named(#name)),
+        Some(PoolArg::Expression(pool)) => {
+            let pool = borrowed(spec, pool);
+            quote_spanned!(here()=> .pool(#pool))
+        }
+        None => TokenStream::new(),
+    }
 }
 
 fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
@@ -201,8 +217,8 @@ fn built_key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream
     }}
 }
 
-/// `&order.user_id`. What is wrong with a bare `<order>` is the argument's type, so it is shown
-/// there; what is wrong with `<order.user_id>` is shown at the key.
+/// `&order.user_id`. An error in a bare `<order>` is one of the argument's type and is shown there.
+/// An error in `<order.user_id>` is shown at the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
     let Some(root) = spec.target.binding(&placeholder.root) else {
         return TokenStream::new();
@@ -275,9 +291,10 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves arguments into the body as a whole, so that they die before the release: those that it
-/// uses (of which it might capture a field only), that the key uses, and those named `_…`. For the
-/// others rustc says "unused variable", as it should.
+/// Moves arguments into the body as a whole, so that they die before the release.
+///
+/// Moved are the arguments that the body uses, of which it might otherwise capture a field only,
+/// those that the key uses, and those named `_…`. Any other argument rustc reports as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -310,8 +327,8 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
     }
 }
 
-/// The body in its own braces: their edition decides when the temporaries of the last expression
-/// die, so braces of ours would change that for a crate of another edition.
+/// The body in its own braces. Their edition decides when the temporaries of the last expression
+/// die, so generated braces would change that for a crate of another edition.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
     let is_statement = |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');

@@ -2,8 +2,9 @@
 
 use quote::ToTokens as _;
 
-use crate::args::{Args, At, KeyArg};
+use crate::args::Args;
 use crate::diag::{Diagnostics, Message, closest};
+use crate::option::{At, KeyArg};
 use crate::target::Target;
 use crate::template::{Placeholder, Template};
 use crate::tokens;
@@ -105,8 +106,8 @@ fn is_habit(inside: &str) -> bool {
         && (format.is_empty() || format.contains(['?', '#', '>', '<', '0']))
 }
 
-/// A template in an expression is not one: `key = "order:<id>".to_owned()` would be one lock for
-/// all orders.
+/// A template inside of an expression is not filled: `key = "order:<id>".to_owned()` would be one
+/// lock for all orders.
 pub(crate) fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     for key in args.key.iter().flatten() {
         if let KeyArg::Expression(expression) = key {

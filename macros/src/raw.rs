@@ -1,4 +1,4 @@
-//! One option as it was written, before anybody knows what it means.
+//! One option as it was written, before it is known what it means.
 
 use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
@@ -15,7 +15,7 @@ pub(crate) struct RawOption {
 
 impl RawOption {
     /// Reads one option and its comma. What is not an option is reported and skipped, so that the
-    /// options after it are still read; the error is the name of the option that it was meant to be.
+    /// options after it are still read. The error is the name of the option that was meant.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);

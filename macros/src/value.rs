@@ -4,9 +4,9 @@ use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
-use crate::args::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::diag::{Message, closest};
 use crate::duration;
+use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::{self, RawOption};
 use crate::template::Template;
 
