@@ -1,12 +1,14 @@
 //! What options demand of each other and of the function: one small function for each rule.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote_spanned};
 use syn::{Expr, Ident};
 
 use crate::args::Args;
 use crate::borrow::Borrow;
 use crate::diag::{Diagnostics, Message};
 use crate::duration;
+use crate::manifest::{self, Dependency};
 use crate::names::{key_expression, key_names};
 use crate::option::{At, KeyArg, Length, PoolArg, Watchdog};
 use crate::shape::Returns;
@@ -30,6 +32,8 @@ pub(crate) struct LockSpec {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
+    /// The runtime's path.
+    pub(crate) runtime: TokenStream,
     pub(crate) target: Target,
 }
 
@@ -41,6 +45,7 @@ pub(crate) fn check(
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
+    let runtime = runtime(&args, place, diagnostics);
     let rules: [Rule; 5] = [
         watchdog_interval,
         max_hold_needs_watchdog,
@@ -79,6 +84,7 @@ pub(crate) fn check(
         on_error: args.on_error,
         guard: args.guard,
         pool: args.pool,
+        runtime: runtime?,
         target,
     })
 }
@@ -98,6 +104,29 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
         if !args.attempted(option) {
             let message = Message::new(format!("`{option}` is missing: {why}"));
             diagnostics.error(place, &message.help(format!("add `{example}`")));
+        }
+    }
+}
+
+/// The path of the crate `leasehold`: as `crate` says, or as the manifest calls the dependency.
+fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenStream> {
+    if let Some(path) = &args.runtime {
+        return Some(path.to_token_stream());
+    }
+    let here = Span::mixed_site();
+    match manifest::dependency() {
+        Dependency::Plain => Some(quote_spanned!(here=> ::leasehold)),
+        Dependency::Renamed(name) => {
+            let name = Ident::new(&name, here);
+            Some(quote_spanned!(here=> ::#name))
+        }
+        Dependency::Missing if args.attempted("crate") => None,
+        Dependency::Missing => {
+            let message = Message::new("this crate has no dependency of the name `leasehold`").help(
+                "add the path at which this crate reaches it, such as `crate = shop::leasehold`",
+            );
+            diagnostics.error(place, &message);
+            None
         }
     }
 }

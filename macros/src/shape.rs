@@ -6,6 +6,7 @@ use syn::spanned::Spanned as _;
 use syn::visit::Visit;
 use syn::{Attribute, FnArg, Pat, Signature, Type};
 
+use crate::kind::Kind;
 use crate::tokens;
 
 /// Tokens before and after a hole, and the delimiters of the hole.
@@ -42,6 +43,8 @@ pub(crate) struct Binding {
     pub(crate) name: String,
     /// The `#[cfg]` of its parameter.
     pub(crate) cfg: Vec<Attribute>,
+    /// The kind of its type, where the parameter is a name with a type.
+    pub(crate) kind: Kind,
 }
 
 impl Binding {
@@ -52,7 +55,12 @@ impl Binding {
         } else {
             name
         };
-        Self { ident, name, cfg }
+        Self {
+            ident,
+            name,
+            cfg,
+            kind: Kind::default(),
+        }
     }
 }
 
@@ -82,7 +90,13 @@ pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
                 let ident = Ident::new("self", receiver.self_token.span());
                 all.push(Binding::new(ident, Vec::new()));
             }
-            FnArg::Typed(parameter) => all.extend(pattern(&parameter.pat, &parameter.attrs)),
+            FnArg::Typed(parameter) => {
+                let mut names = pattern(&parameter.pat, &parameter.attrs);
+                if let (Pat::Ident(_), [name]) = (&*parameter.pat, names.as_mut_slice()) {
+                    name.kind = Kind::of(&parameter.ty, &signature.generics);
+                }
+                all.extend(names);
+            }
         }
     }
     all

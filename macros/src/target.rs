@@ -4,11 +4,12 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, ReturnType, Signature, Visibility};
+use syn::{Attribute, ReturnType, Signature, Type, Visibility};
 
 use crate::borrow::{self, Borrow};
 use crate::boxed;
 use crate::diag::{Diagnostics, Message, Refusal};
+use crate::kind;
 use crate::shape::{Binding, Frame, Returns, bindings};
 use crate::tokens;
 
@@ -26,6 +27,8 @@ pub(crate) struct Target {
     /// The names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// The error that it returns, where that is a type parameter.
+    pub(crate) generic_error: Option<Type>,
     /// The parameters that borrow from the caller.
     pub(crate) borrows: Vec<Borrow>,
 }
@@ -48,6 +51,12 @@ impl Target {
             .iter()
             .rev()
             .fold(inside, |inside, frame| frame.fill(inside))
+    }
+
+    /// The names that a key can insert, `self` included.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let names = self.bindings.iter().map(|binding| binding.name.as_str());
+        names.filter(|name| !name.starts_with("__")).collect()
     }
 
     pub(crate) fn binding(&self, name: &str) -> Option<&Binding> {
@@ -128,6 +137,7 @@ impl Item {
             name: self.signature.ident.clone(),
             borrows: borrow::borrows(&self.signature),
             bindings: bindings(&self.signature),
+            generic_error: kind::generic_error(&self.signature.output, &self.signature.generics),
             frames: vec![Frame::around(&self.body, self.head, TokenStream::new())],
             async_span: asyncness.span(),
             body: self.body,
@@ -151,6 +161,7 @@ impl Item {
             async_span: found.async_span,
             bindings: found.bindings,
             returns: found.returns,
+            generic_error: None,
         })
     }
 
