@@ -410,6 +410,23 @@ fn user_block(spec: &LockSpec) -> TokenStream {
     quote!(#allow #body)
 }
 
+/// What the function returns for `__leasehold_error`. The bound `From` is demanded of a type
+/// parameter itself, so that rustc can suggest it there.
+fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
+    if let Some(error) = &spec.target.generic_error {
+        return quote_spanned! {here()=>
+            __leasehold::core::result::Result::Err(
+                <#error as __leasehold::core::convert::From<__leasehold::LockError>>::from(
+                    __leasehold_error
+                )
+            )
+        };
+    }
+    quote_spanned! {here()=>
+        <#ty as __leasehold::FromLockError<_>>::from_lock_error(__leasehold_error, __leasehold::hint)
+    }
+}
+
 fn result(spec: &LockSpec) -> TokenStream {
     let failed = match (&spec.on_error, &spec.target.returns) {
         (Some(handler), returns) => {
@@ -422,16 +439,7 @@ fn result(spec: &LockSpec) -> TokenStream {
                 __leasehold::on_error #ty (#handler, __leasehold_error)
             }
         }
-        (None, Returns::Type(ty)) => match &spec.target.generic_error {
-            Some(error) => quote_spanned! {here()=>
-                __leasehold::core::result::Result::Err(
-                    <#error as __leasehold::core::convert::From<__leasehold::LockError>>::from(__leasehold_error)
-                )
-            },
-            None => quote_spanned! {here()=>
-                <#ty as __leasehold::FromLockError<_>>::from_lock_error(__leasehold_error, __leasehold::hint)
-            },
-        },
+        (None, Returns::Type(ty)) => converted_error(spec, ty),
         (None, Returns::Never(_)) => quote!(),
     };
     quote_spanned! {here()=>

@@ -101,9 +101,9 @@ pub(crate) fn generic_error(output: &ReturnType, generics: &Generics) -> Option<
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     });
-    let error = match (types.next(), types.next(), types.next()) {
-        (Some(_), Some(error @ Type::Path(_)), None) => error,
-        _ => return None,
+    let (Some(_), Some(error @ Type::Path(_)), None) = (types.next(), types.next(), types.next())
+    else {
+        return None;
     };
     (Kind::of(error, generics) == Kind::Generic).then(|| error.clone())
 }

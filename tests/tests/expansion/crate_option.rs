@@ -6,14 +6,12 @@ mod shop {
 
     macro_rules! locked_by_name {
         ($name:ident) => {
-            #[$crate::crate_option::shop::distributed_lock(
-                                        key = "order:<id>",
-                                        ttl = "1s",
-                                        crate = $crate::crate_option::shop::leasehold
-                                    )]
-            pub(super) async fn $name(
-                id: u64,
-            ) -> Result<u64, $crate::crate_option::shop::LockError> {
+            #[super::shop::distributed_lock(
+                                                                key = "order:<id>",
+                                                                ttl = "1s",
+                                                                crate = super::shop::leasehold
+                                                            )]
+            pub(super) async fn $name(id: u64) -> Result<u64, super::shop::LockError> {
                 Ok(id)
             }
         };
@@ -31,9 +29,9 @@ async fn relative(id: u64) -> Result<u64, shop::LockError> {
     ttl = "1s",
     hold = "1ms",
     detach,
-    crate = crate::crate_option::shop::leasehold
+    crate = self::shop::leasehold
 )]
-async fn absolute(id: u64) -> Result<u64, shop::LockError> {
+async fn from_here(id: u64) -> Result<u64, shop::LockError> {
     Ok(id)
 }
 
@@ -49,7 +47,7 @@ mod inner {
 async fn says_where_the_runtime_is() {
     locked(async {
         assert_eq!(relative(1).await, Ok(1));
-        assert_eq!(absolute(2).await, Ok(2));
+        assert_eq!(from_here(2).await, Ok(2));
         assert_eq!(inner::call().await, Ok(3));
     })
     .await;

@@ -17,8 +17,13 @@ async fn parenthesized(id: u64) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-#[distributed_lock(key = id as u32, ttl = "1s", guard = lock)]
-async fn cast(id: u8) -> Result<String, LockError> {
+#[derive(Clone, Copy)]
+enum Channel {
+    Web = 7,
+}
+
+#[distributed_lock(key = channel as u32, ttl = "1s", guard = lock)]
+async fn cast(channel: Channel) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
@@ -68,7 +73,7 @@ async fn is_a_key_as_any_expression_is() {
         assert_eq!(sum(41).await.as_deref(), Ok("42"));
         assert_eq!(remainder(42).await.as_deref(), Ok("10"));
         assert_eq!(parenthesized(42).await.as_deref(), Ok("10"));
-        assert_eq!(cast(7).await.as_deref(), Ok("7"));
+        assert_eq!(cast(Channel::Web).await.as_deref(), Ok("7"));
         assert_eq!(negation(7).await.as_deref(), Ok("-7"));
         assert_eq!(dereference(&7).await.as_deref(), Ok("7"));
         assert_eq!(reference(7).await.as_deref(), Ok("7"));

@@ -7,7 +7,7 @@ const REGION: &str = "eu:1";
 struct Web;
 struct Phone;
 
-trait Channel {
+trait Channel: Sync {
     const KIND: &'static str;
 
     async fn create(&self, id: u64) -> Result<String, LockError>;
