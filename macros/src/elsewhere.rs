@@ -5,7 +5,7 @@
 pub(crate) enum Meaning {
     /// One of our options.
     Option(&'static str),
-    /// The name means one option in some libraries and another one in others.
+    /// The name means one option in some libraries, and a different one in the rest.
     Options(&'static [&'static str], &'static str),
     /// No option; what to do instead.
     Advice(&'static str),

@@ -39,7 +39,7 @@ fn here() -> Span {
 //         let out = call.run(body).await;
 //         match out {
 //             Ok(ret) => ret,
-//             Err(error) => <Result<Order, Error> as FromLockError<_>>::from_lock_error(error, hint),
+//             Err(error) => <Result<Order, Error> as FromLockError<_>>::from_lock_error(…),
 //         }
 //     }
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
@@ -188,8 +188,8 @@ fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
     let Expr::Path(path) = expression else {
         return false;
     };
-    let name = path.path.get_ident().map(tokens::plain);
-    let binding = name.and_then(|name| spec.target.binding(&name));
+    let name = path.path.get_ident();
+    let binding = name.and_then(|name| spec.target.binding(&tokens::plain(name)));
     binding.is_some_and(|binding| binding.kind == Kind::Generic)
 }
 
@@ -293,8 +293,10 @@ fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStre
 /// `&Self::KIND`
 fn constant(placeholder: &Placeholder, literal: Span) -> TokenStream {
     let (span, path) = members(placeholder, literal);
-    let names = placeholder.root.split("::");
-    let names = names.map(|name| member_name(name, span));
+    let names = placeholder
+        .root
+        .split("::")
+        .map(|name| tokens::ident(name, span));
     quote_spanned!(span=> &#(#names)::* #path)
 }
 
@@ -303,7 +305,7 @@ fn members(placeholder: &Placeholder, literal: Span) -> (Span, TokenStream) {
     let span = Span::call_site().located_at(literal);
     let path = placeholder.path.iter().map(|member| match member {
         Member::Field(name) => {
-            let name = member_name(name, span);
+            let name = tokens::ident(name, span);
             quote_spanned!(span=> .#name)
         }
         Member::Index(index) => {
@@ -314,18 +316,11 @@ fn members(placeholder: &Placeholder, literal: Span) -> (Span, TokenStream) {
             quote_spanned!(span=> .#index)
         }
         Member::Method(name) => {
-            let name = member_name(name, span);
+            let name = tokens::ident(name, span);
             quote_spanned!(span=> .#name())
         }
     });
     (span, path.collect())
-}
-
-fn member_name(name: &str, span: Span) -> Ident {
-    match name.strip_prefix("r#") {
-        Some(name) => Ident::new_raw(name, span),
-        None => Ident::new(name, span),
-    }
 }
 
 fn body(spec: &LockSpec) -> TokenStream {

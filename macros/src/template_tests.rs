@@ -44,6 +44,17 @@ fn literal_text_and_placeholders() {
     }
 }
 
+/// Fails if a template is accepted, or refused in other words.
+fn refused(text: &str, what: &str, help: &str) {
+    let errors = Template::parse(text).expect_err(text);
+    assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+    assert!(errors[0].what.contains(what), "{text}: {errors:?}");
+    assert!(
+        errors[0].help.as_deref().unwrap_or("").contains(help),
+        "{text}: {errors:?}"
+    );
+}
+
 #[test]
 fn every_mistake_has_its_own_words() {
     for (text, what, help) in [
@@ -71,6 +82,16 @@ fn every_mistake_has_its_own_words() {
             "`/` does not separate `<b>` from `<c>`",
             "`<b>:<c>`",
         ),
+        ("%leasehold:x", "leasehold's own", "another name"),
+        ("<id>:%leasehold:x", "leasehold's own", "another name"),
+    ] {
+        refused(text, what, help);
+    }
+}
+
+#[test]
+fn every_malformed_placeholder_has_its_own_words() {
+    for (text, what, help) in [
         ("< id >", "`< id >` is not a placeholder", "`<id>`"),
         ("<id:?>", "`<id:?>` is not a placeholder", "`<id>`"),
         ("<&id>", "`<&id>` is not a placeholder", "borrowed anyway"),
@@ -109,16 +130,8 @@ fn every_mistake_has_its_own_words() {
         ("<a..b>", "`<a..b>` is not a placeholder", "format!"),
         ("<0>", "`<0>` is not a placeholder", "format!"),
         ("<_>", "`<_>` is not a placeholder", "format!"),
-        ("%leasehold:x", "leasehold's own", "another name"),
-        ("<id>:%leasehold:x", "leasehold's own", "another name"),
     ] {
-        let errors = Template::parse(text).expect_err(text);
-        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
-        assert!(errors[0].what.contains(what), "{text}: {errors:?}");
-        assert!(
-            errors[0].help.as_deref().unwrap_or("").contains(help),
-            "{text}: {errors:?}"
-        );
+        refused(text, what, help);
     }
 }
 

@@ -11,6 +11,14 @@ pub(crate) fn plain(ident: &Ident) -> String {
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
+/// The identifier of a name, which may begin with `r#`.
+pub(crate) fn ident(name: &str, span: Span) -> Ident {
+    match name.strip_prefix("r#") {
+        Some(name) => Ident::new_raw(name, span),
+        None => Ident::new(name, span),
+    }
+}
+
 /// The tokens of an item, out of the invisible group that `macro_rules` puts around `$item:item`.
 pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
