@@ -6,11 +6,13 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::{Expr, Ident};
 
 use crate::diag::{Diagnostics, Message, closest};
+use crate::elsewhere::{Meaning, meaning};
+use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::RawOption;
 use crate::value;
 
 /// Every option, in the order of the documentation.
-pub(crate) const OPTIONS: [&str; 14] = [
+pub(crate) const OPTIONS: [&str; 15] = [
     "key",
     "ttl",
     "watchdog",
@@ -25,73 +27,8 @@ pub(crate) const OPTIONS: [&str; 14] = [
     "detach",
     "guard",
     "pool",
+    "crate",
 ];
-
-/// What other lock libraries call our options.
-const OTHER_NAMES: [(&str, &str); 26] = [
-    ("keys", "key"),
-    ("name", "key"),
-    ("id", "key"),
-    ("resource", "key"),
-    ("lease", "ttl"),
-    ("lease_time", "ttl"),
-    ("expire", "ttl"),
-    ("expires", "ttl"),
-    ("expiry", "ttl"),
-    ("duration", "ttl"),
-    ("timeout", "wait"),
-    ("wait_time", "wait"),
-    ("acquire_timeout", "wait"),
-    ("blocking_timeout", "wait"),
-    ("retry", "wait"),
-    ("auto_renew", "watchdog"),
-    ("auto_extend", "watchdog"),
-    ("renew", "watchdog"),
-    ("heartbeat", "watchdog"),
-    ("read", "shared"),
-    ("max_holders", "permits"),
-    ("limit", "permits"),
-    ("recursive", "reentrant"),
-    ("spawn", "detach"),
-    ("background", "detach"),
-    ("store", "pool"),
-];
-
-/// A value with the place where it was written.
-#[derive(Clone)]
-pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) span: Span,
-}
-
-/// A length of time: known now, or an expression of type `Duration`.
-#[derive(Clone)]
-pub(crate) enum Length {
-    Millis(u64),
-    Expression(Box<Expr>),
-}
-
-/// How often the lease is renewed.
-#[derive(Clone)]
-pub(crate) enum Watchdog {
-    /// As the runtime thinks best.
-    Flag,
-    Every(Length),
-}
-
-/// What is locked.
-#[derive(Clone)]
-pub(crate) enum KeyArg {
-    Template(At<crate::template::Template>),
-    Expression(Box<Expr>),
-}
-
-/// Which pool.
-#[derive(Clone)]
-pub(crate) enum PoolArg {
-    Name(syn::LitStr),
-    Expression(Box<Expr>),
-}
 
 /// The options as they were written; `None` where an option is absent or was wrong.
 #[derive(Default)]
@@ -111,6 +48,8 @@ pub(crate) struct Args {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
+    /// Where the runtime is.
+    pub(crate) runtime: Option<syn::Path>,
     /// The names that were written, the wrong values included.
     written: Vec<Ident>,
     /// The names that were probably meant by what could not be read.
@@ -162,7 +101,8 @@ impl Args {
                 }
             }
             Err(Problem::Name) => {
-                self.meant.extend(meant(&name).map(str::to_owned));
+                self.meant
+                    .extend(meant(&name).into_iter().map(str::to_owned));
                 diagnostics.error(name.span(), &unknown(&name));
             }
         }
@@ -187,36 +127,32 @@ impl Args {
             "on_error" => self.on_error = Some(value::on_error(option)?),
             "guard" => self.guard = Some(value::guard(option)?),
             "pool" => self.pool = Some(value::pool(option)?),
+            "crate" => self.runtime = Some(value::runtime(option)?),
             _ => return Err(Problem::Name),
         }
         Ok(())
     }
 }
 
-/// Why an option was not taken.
-pub(crate) enum Problem {
-    Name,
-    Value(Vec<(Span, Message)>),
-}
-
-impl Problem {
-    pub(crate) fn new(span: Span, message: Message) -> Self {
-        Self::Value(vec![(span, message)])
+/// The options that `name` most likely stands for.
+fn meant(name: &Ident) -> Vec<&'static str> {
+    let typed = name.to_string();
+    match meaning(&typed) {
+        Some(Meaning::Option(ours)) => vec![ours],
+        Some(Meaning::Options(ours, _)) => ours.to_vec(),
+        Some(Meaning::Advice(_)) => Vec::new(),
+        None => closest(&typed, OPTIONS).into_iter().collect(),
     }
 }
 
-/// The option that somebody meant who wrote `name`.
-fn meant(name: &Ident) -> Option<&'static str> {
-    let typed = name.to_string();
-    let elsewhere = OTHER_NAMES.iter().find(|(other, _)| *other == typed);
-    elsewhere
-        .map(|(_, ours)| *ours)
-        .or_else(|| closest(&typed, OPTIONS))
-}
-
 fn unknown(name: &Ident) -> Message {
-    let close = meant(name).map(|name| format!("`{name}`"));
-    Message::new(format!("unknown option `{name}`")).suggest(close, || {
+    let message = Message::new(format!("unknown option `{name}`"));
+    if let Some(Meaning::Options(_, advice) | Meaning::Advice(advice)) = meaning(&name.to_string())
+    {
+        return message.help(advice);
+    }
+    let close = meant(name).first().map(|name| format!("`{name}`"));
+    message.suggest(close, || {
         let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
         format!("the options are {}", names.join(", "))
     })

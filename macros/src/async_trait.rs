@@ -6,7 +6,7 @@ use syn::parse::discouraged::Speculative as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::{FnArg, Local, Pat, Signature, Stmt, Token, Type};
 
-use crate::target::{Binding, Frame, Returns, pattern};
+use crate::shape::{Binding, Frame, Returns, pattern};
 use crate::tokens;
 
 /// Where the user's body is in the async block of a method.
@@ -18,7 +18,7 @@ pub(crate) struct Inner {
     pub(crate) returns: Returns,
 }
 
-/// Finds the user's body in what `#[async_trait]` made, also where `#[instrument]` has wrapped it since.
+/// Finds the user's body in what `#[async_trait]` made. `#[instrument]` may have wrapped it since.
 pub(crate) fn find(block: &Group, signature: &Signature) -> Option<Inner> {
     signature
         .generics

@@ -14,7 +14,8 @@ pub(crate) struct Borrow {
     pub(crate) span: Span,
 }
 
-/// All parameters that say so in their type; an async function cannot leave a lifetime out. What a type parameter borrows rustc finds.
+/// The parameters whose type shows a borrow. An async function cannot leave a lifetime out.
+/// What a type parameter borrows, rustc finds.
 pub(crate) fn borrows(signature: &Signature) -> Vec<Borrow> {
     signature.inputs.iter().filter_map(borrow).collect()
 }
@@ -38,7 +39,8 @@ fn borrow(parameter: &FnArg) -> Option<Borrow> {
     lifetimes.found.then_some(Borrow { name, span })
 }
 
-/// Looks for a reference or a lifetime other than `'static` and those that the type itself introduces.
+/// Looks for a reference or a lifetime of the caller's: not `'static`, and not one that the type
+/// itself introduces.
 #[derive(Default)]
 struct Lifetimes {
     bound: Vec<Lifetime>,

@@ -1,13 +1,13 @@
-//! Functions that return a boxed future. `#[async_trait]` on an impl always expands before the
-//! attributes of its methods, so this is how its methods arrive here.
+//! Functions that return a boxed future. The methods under `#[async_trait]` arrive in this form,
+//! since that attribute on an impl always expands before the attributes of its methods.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::visit::Visit;
 use syn::{GenericArgument, PathArguments, ReturnType, Signature, Type};
 
 use crate::async_trait;
-use crate::diag::Message;
-use crate::target::{Binding, Frame, Refusal, Returns, bindings};
+use crate::diag::{Message, Refusal};
+use crate::shape::{Binding, Frame, Returns, bindings};
 
 /// Where the user's body is in a function that returns a boxed future.
 pub(crate) struct Found {

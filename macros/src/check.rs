@@ -1,14 +1,18 @@
 //! What options demand of each other and of the function: one small function for each rule.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote_spanned};
 use syn::{Expr, Ident};
 
-use crate::args::{Args, At, KeyArg, Length, PoolArg, Watchdog};
+use crate::args::Args;
 use crate::borrow::Borrow;
 use crate::diag::{Diagnostics, Message};
 use crate::duration;
+use crate::manifest::{self, Dependency};
 use crate::names::{key_expression, key_names};
-use crate::target::{Returns, Target};
+use crate::option::{At, KeyArg, Length, PoolArg, Watchdog};
+use crate::shape::Returns;
+use crate::target::Target;
 
 /// Everything that the expansion needs, checked.
 pub(crate) struct LockSpec {
@@ -28,6 +32,8 @@ pub(crate) struct LockSpec {
     pub(crate) on_error: Option<Box<Expr>>,
     pub(crate) guard: Option<Ident>,
     pub(crate) pool: Option<PoolArg>,
+    /// The runtime's path.
+    pub(crate) runtime: TokenStream,
     pub(crate) target: Target,
 }
 
@@ -39,6 +45,7 @@ pub(crate) fn check(
     diagnostics: &Diagnostics,
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
+    let runtime = runtime(&args, place, diagnostics);
     let rules: [Rule; 5] = [
         watchdog_interval,
         max_hold_needs_watchdog,
@@ -77,6 +84,7 @@ pub(crate) fn check(
         on_error: args.on_error,
         guard: args.guard,
         pool: args.pool,
+        runtime: runtime?,
         target,
     })
 }
@@ -100,13 +108,36 @@ fn required(args: &Args, place: Span, diagnostics: &Diagnostics) {
     }
 }
 
+/// The path of the crate `leasehold`: as `crate` says, or as the manifest calls the dependency.
+fn runtime(args: &Args, place: Span, diagnostics: &Diagnostics) -> Option<TokenStream> {
+    if let Some(path) = &args.runtime {
+        return Some(path.to_token_stream());
+    }
+    let here = Span::mixed_site();
+    match manifest::dependency() {
+        Dependency::Plain => Some(quote_spanned!(here=> ::leasehold)),
+        Dependency::Renamed(name) => {
+            let name = Ident::new(&name, here);
+            Some(quote_spanned!(here=> ::#name))
+        }
+        Dependency::Missing if args.attempted("crate") => None,
+        Dependency::Missing => {
+            let message = Message::new("this crate has no dependency of the name `leasehold`").help(
+                "add the path at which this crate reaches it, such as `crate = shop::leasehold`",
+            );
+            diagnostics.error(place, &message);
+            None
+        }
+    }
+}
+
 /// The shortest time between renewals, in milliseconds.
 const SHORTEST_INTERVAL: u64 = 10;
 
-/// The point after which a lease is given up, in milliseconds after it was asked for: the ttl
-/// without the drift of the clocks and without the margin in which the body is cancelled.
+/// The point at which a lease is given up, in milliseconds after its request was sent. It is the
+/// ttl without the drift of the clocks and without the margin in which the body is cancelled.
 ///
-/// In whole milliseconds, rounded up: an interval of so many is too late in any case, and one that is shorter is in time.
+/// In whole milliseconds, rounded up: this interval is too late, and a shorter one is in time.
 /// The runtime counts the same in nanoseconds.
 fn point_of_no_return(ttl: u64) -> u64 {
     let micros = ttl * 1000;
@@ -163,7 +194,7 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A lock that is given up before its ttl needs no watchdog; somebody meant something else.
+/// A lock that is given up before its ttl needs no watchdog, so one of the two values is a mistake.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
     let Some(At {
         value: Length::Millis(ttl),
@@ -200,7 +231,7 @@ fn shared_or_permits(args: &Args, diagnostics: &Diagnostics) {
     }
 }
 
-/// A share that is kept after its call would keep out a writer, or use up a place, for nobody.
+/// A share that is kept after its call keeps out a writer or uses up a permit, for no benefit.
 fn hold_is_exclusive(args: &Args, diagnostics: &Diagnostics) {
     let permits = args.permits.as_ref().map(|permits| permits.span);
     for (option, span) in [("shared", args.shared), ("permits", permits)] {

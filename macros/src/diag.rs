@@ -40,6 +40,9 @@ impl Message {
     }
 }
 
+/// Why the attribute cannot stand where it stands, and the place to show it at.
+pub(crate) type Refusal = (Span, Message);
+
 /// Collects errors so that the user sees all of them at once.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
@@ -67,8 +70,8 @@ impl Diagnostics {
 
     /// `spec` if there was no error, and otherwise the tokens that report every one of them.
     ///
-    /// No error and no spec cannot be: whoever gives up says why. Should it happen all the same,
-    /// it is an error too, and not a function that runs without its lock.
+    /// A rule that gives up reports why, so no error and no spec cannot be. Should it happen all
+    /// the same, it is an error too, and not a function that runs without its lock.
     pub(crate) fn finish<T>(self, spec: Option<T>) -> Result<T, TokenStream> {
         let errors = self.errors.take().unwrap_or_default();
         match (errors.is_empty(), spec) {

@@ -12,6 +12,12 @@ pub(crate) fn parse(text: &str) -> Result<u64, Message> {
     if text.trim().is_empty() {
         return Err(Message::new("this duration is empty").help("write one such as \"10s\""));
     }
+    if let Some(meant) = iso(text) {
+        return Err(
+            Message::new(format!("`{text}` is written as ISO 8601 does"))
+                .help(format!("did you mean \"{meant}\"?")),
+        );
+    }
     if text.contains(char::is_whitespace) {
         return Err(without(text, char::is_whitespace, "white space"));
     }
@@ -141,12 +147,32 @@ fn whole(text: &str) -> Option<String> {
     Some(display(whole.checked_add(part / scale)?))
 }
 
+/// `1min30sec` as `1m30s`.
+fn with_our_units(text: &str) -> Option<String> {
+    let mut meant = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (number, unit, after) = split(text, rest).ok()?;
+        meant.push_str(number);
+        meant.push_str(familiar(&unit.to_lowercase())?);
+        rest = after;
+    }
+    parse(&meant).ok().map(|_| meant)
+}
+
+/// `PT1M30S` as `1m30s`.
+fn iso(text: &str) -> Option<String> {
+    let upper = text.to_uppercase();
+    let time = upper.strip_prefix("PT")?;
+    parse(&time.to_lowercase()).ok().map(display)
+}
+
 fn without(text: &str, unwanted: impl Fn(char) -> bool, name: &str) -> Message {
     let meant: String = text.chars().filter(|c| !unwanted(*c)).collect();
     let message = Message::new(format!("`{text}` contains {name}"));
-    match parse(&meant) {
-        Ok(_) => message.help(format!("did you mean \"{meant}\"?")),
-        Err(_) => message.help(FORMS),
+    match with_our_units(&meant) {
+        Some(meant) => message.help(format!("did you mean \"{meant}\"?")),
+        None => message.help(FORMS),
     }
 }
 
@@ -190,7 +216,17 @@ mod tests {
             ("1,5s", "`1,5s` is a fraction", "did you mean \"1s500ms\"?"),
             ("10sec", "unknown unit `sec`", "did you mean \"10s\"?"),
             ("10S", "unknown unit `S`", "did you mean \"10s\"?"),
-            ("5 minutes", "contains white space", "units are"),
+            ("5 minutes", "contains white space", "did you mean \"5m\"?"),
+            ("10 sec", "contains white space", "did you mean \"10s\"?"),
+            (
+                "1 min 30 sec",
+                "contains white space",
+                "did you mean \"1m30s\"?",
+            ),
+            ("5 apples", "contains white space", "units are"),
+            ("PT10S", "as ISO 8601 does", "did you mean \"10s\"?"),
+            ("pt1h30m", "as ISO 8601 does", "did you mean \"1h30m\"?"),
+            ("PT1.5S", "`PT1.5S` is not a duration", "units are"),
             ("10 s", "contains white space", "did you mean \"10s\"?"),
             ("1_000ms", "contains `_`", "did you mean \"1000ms\"?"),
             ("2d", "unknown unit `d`", "did you mean \"48h\"?"),

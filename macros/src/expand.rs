@@ -1,19 +1,20 @@
-//! From the checked spec to tokens. Nothing can fail here, and nothing is decided here that the
-//! runtime could decide.
+//! From the checked spec to tokens. Nothing can fail here, and what the runtime can decide is left
+//! to it.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned as _;
 
-use crate::args::{KeyArg, Length, PoolArg, Watchdog};
 use crate::check::LockSpec;
-use crate::target::{Binding, Returns};
+use crate::kind::Kind;
+use crate::option::{KeyArg, Length, PoolArg, Watchdog};
+use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
 use crate::tokens;
 
-/// Where everything generated lives: names cannot clash with the user's, and lints know that it is
-/// not theirs.
+/// The span of everything generated: its names cannot clash with the user's, and lints know that
+/// the user did not write it.
 fn here() -> Span {
     Span::mixed_site()
 }
@@ -24,6 +25,7 @@ fn here() -> Span {
 //
 // Output:
 //     async fn create(id: u64) -> Result<Order, Error> {
+//         use ::leasehold::__private as __leasehold;
 //         static SITE: Site = Site { function: "shop::create", file: file!(), line: line!() };
 //         let call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
 //         let body = pin!(Some({
@@ -37,7 +39,7 @@ fn here() -> Span {
 //         let out = call.run(body).await;
 //         match out {
 //             Ok(ret) => ret,
-//             Err(error) => <Result<Order, Error> as FromLockError>::from_lock_error(error),
+//             Err(error) => <Result<Order, Error> as FromLockError<_>>::from_lock_error(…),
 //         }
 //     }
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
@@ -45,7 +47,9 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
+    let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
+        use #runtime::__private as __leasehold;
         #site
         let __leasehold_call = #call;
         #run
@@ -53,7 +57,8 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     })
 }
 
-/// The body stays in the caller's frame, and only a reference goes to the runtime; a detached body moves into its task.
+/// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
+/// moves into its task.
 fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     // What an option demands of the body, or of what it returns, is said at the option.
     let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
@@ -64,30 +69,31 @@ fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
         (Some(detach), None) => method("run_detached", detach),
         (Some(detach), Some(_)) => method("run_detached_holding", detach),
     };
+    let hint = hold.map(|_| quote_spanned!(here()=> , __leasehold::hint));
     let body = if spec.detach.is_some() {
         body.clone()
     } else {
         quote_spanned! {here()=>
-            ::leasehold::__private::core::pin::pin!(
-                ::leasehold::__private::core::option::Option::Some(#body)
+            __leasehold::core::pin::pin!(
+                __leasehold::core::option::Option::Some(#body)
             )
         }
     };
     quote_spanned! {here()=>
         let __leasehold_body = #body;
-        let __leasehold_out = __leasehold_call.#run(__leasehold_body).await;
+        let __leasehold_out = __leasehold_call.#run(__leasehold_body #hint).await;
     }
 }
 
 fn site(name: &Ident) -> TokenStream {
     let name = tokens::plain(name);
     quote_spanned! {here()=>
-        static __LEASEHOLD_SITE: ::leasehold::__private::Site = ::leasehold::__private::Site {
-            function: ::leasehold::__private::core::concat!(
-                ::leasehold::__private::core::module_path!(), "::", #name
+        static __LEASEHOLD_SITE: __leasehold::Site = __leasehold::Site {
+            function: __leasehold::core::concat!(
+                __leasehold::core::module_path!(), "::", #name
             ),
-            file: ::leasehold::__private::core::file!(),
-            line: ::leasehold::__private::core::line!(),
+            file: __leasehold::core::file!(),
+            line: __leasehold::core::line!(),
         };
     }
 }
@@ -97,64 +103,106 @@ fn call(spec: &LockSpec) -> TokenStream {
     let keys = spec.keys.iter().map(|key| one_key(spec, key));
     let mut call = if let [_] = spec.keys.as_slice() {
         quote_spanned! {here()=>
-            ::leasehold::__private::Call::new(&__LEASEHOLD_SITE, #(#keys)*, #ttl)
+            __leasehold::Call::new(&__LEASEHOLD_SITE, #(#keys)*, #ttl)
         }
     } else {
         quote_spanned! {here()=>
-            ::leasehold::__private::Call::new_all(&__LEASEHOLD_SITE, [#(#keys),*], #ttl)
+            __leasehold::Call::new_all(&__LEASEHOLD_SITE, [#(#keys),*], #ttl)
         }
     };
-    match &spec.watchdog {
-        Some(Watchdog::Every(interval)) => {
-            let interval = length(spec, interval);
-            call.extend(quote_spanned!(here()=> .watchdog_every(#interval)));
-        }
-        Some(Watchdog::Flag) => call.extend(quote_spanned!(here()=> .watchdog())),
-        None => {}
-    }
-    if let Some(limit) = &spec.max_hold {
-        let limit = length(spec, limit);
-        call.extend(quote_spanned!(here()=> .max_hold(#limit)));
-    }
-    if let Some(wait) = &spec.wait {
-        let wait = length(spec, wait);
-        call.extend(quote_spanned!(here()=> .wait(#wait)));
-    }
-    if let Some(hold) = &spec.hold {
-        let hold = length(spec, &hold.value);
-        call.extend(quote_spanned!(here()=> .hold(#hold)));
-    }
-    if spec.reentrant {
-        call.extend(quote_spanned!(here()=> .reentrant()));
-    }
-    if spec.shared {
-        call.extend(quote_spanned!(here()=> .shared()));
-    }
+    call.extend(lengths(spec));
+    call.extend(flags(spec));
     if let Some(permits) = spec.permits {
         call.extend(quote_spanned!(here()=> .permits(#permits)));
     }
-    if spec.continue_on_lost {
-        call.extend(quote_spanned!(here()=> .continue_on_lost()));
-    }
-    match &spec.pool {
-        Some(PoolArg::Name(name)) => call.extend(quote_spanned!(here()=> .pool_named(#name))),
-        Some(PoolArg::Expression(pool)) => {
-            let pool = borrowed(spec, pool);
-            call.extend(quote_spanned!(here()=> .pool(#pool)));
+    call.extend(pool(spec));
+    call
+}
+
+/// `.watchdog()`, `.wait(…)`: the options that are lengths of time.
+fn lengths(spec: &LockSpec) -> TokenStream {
+    let mut calls = TokenStream::new();
+    match &spec.watchdog {
+        Some(Watchdog::Every(interval)) => {
+            let interval = length(spec, interval);
+            calls.extend(quote_spanned!(here()=> .watchdog_every(#interval)));
         }
+        Some(Watchdog::Flag) => calls.extend(quote_spanned!(here()=> .watchdog())),
         None => {}
     }
-    call
+    let hold = spec.hold.as_ref().map(|hold| &hold.value);
+    for (name, value) in [
+        ("max_hold", spec.max_hold.as_ref()),
+        ("wait", spec.wait.as_ref()),
+        ("hold", hold),
+    ] {
+        if let Some(value) = value {
+            let (name, value) = (Ident::new(name, here()), length(spec, value));
+            calls.extend(quote_spanned!(here()=> .#name(#value)));
+        }
+    }
+    calls
+}
+
+fn flags(spec: &LockSpec) -> TokenStream {
+    let names = [
+        ("reentrant", spec.reentrant),
+        ("shared", spec.shared),
+        ("continue_on_lost", spec.continue_on_lost),
+    ];
+    let calls = names.into_iter().filter(|(_, set)| *set).map(|(name, _)| {
+        let name = Ident::new(name, here());
+        quote_spanned!(here()=> .#name())
+    });
+    calls.collect()
+}
+
+fn pool(spec: &LockSpec) -> TokenStream {
+    match &spec.pool {
+        Some(PoolArg::Name(name)) => quote_spanned!(here()=> .pool_named(#name)),
+        Some(PoolArg::Expression(pool)) => {
+            let pool = borrowed(spec, pool);
+            quote_spanned!(here()=> .pool(#pool))
+        }
+        None => TokenStream::new(),
+    }
 }
 
 fn one_key(spec: &LockSpec, key: &KeyArg) -> TokenStream {
     match key {
         KeyArg::Template(template) => built_key(spec, &template.value, template.span),
         KeyArg::Expression(expression) => {
+            if is_generic(spec, expression) {
+                let expression = borrowed(spec, expression);
+                return quote_spanned!(here()=> __leasehold::generic_key(#expression));
+            }
+            let names = constant_over(spec, expression);
             let expression = borrowed(spec, expression);
-            quote_spanned!(here()=> ::leasehold::__private::key(#expression))
+            quote_spanned!(here()=> __leasehold::key(#expression, &[#(#names),*], __leasehold::hint))
         }
     }
+}
+
+/// Whether an expression is an argument whose type is a type parameter.
+fn is_generic(spec: &LockSpec, expression: &Expr) -> bool {
+    let Expr::Path(path) = expression else {
+        return false;
+    };
+    let name = path.path.get_ident();
+    let binding = name.and_then(|name| spec.target.binding(&tokens::plain(name)));
+    binding.is_some_and(|binding| binding.kind == Kind::Generic)
+}
+
+/// The arguments that a key's text cannot depend on, because its expression uses none of them. The
+/// runtime refuses a text that has one of them as a placeholder.
+fn constant_over<'a>(spec: &'a LockSpec, expression: &Expr) -> Vec<&'a str> {
+    let tokens = expression.to_token_stream();
+    let names = spec.target.names();
+    let depends = |name: &&str| **name != *"self" && tokens::uses(tokens.clone(), name);
+    if names.iter().any(depends) {
+        return Vec::new();
+    }
+    names
 }
 
 /// An expression of the user's; under `#[async_trait]` its `self` is `__self`.
@@ -170,14 +218,22 @@ fn user(spec: &LockSpec, expression: TokenStream) -> TokenStream {
 /// `&expression`, so that a wrong type is shown at the expression.
 fn borrowed(spec: &LockSpec, expression: &Expr) -> TokenStream {
     let span = here().located_at(expression.span());
+    let binds_weaker = matches!(
+        expression,
+        Expr::Assign(_) | Expr::Binary(_) | Expr::Cast(_) | Expr::Closure(_) | Expr::Range(_)
+    );
     let expression = user(spec, expression.to_token_stream());
-    quote_spanned!(span=> &#expression)
+    if binds_weaker {
+        quote_spanned!(span=> &(#expression))
+    } else {
+        quote_spanned!(span=> &#expression)
+    }
 }
 
 fn length(spec: &LockSpec, length: &Length) -> TokenStream {
     match length {
         Length::Millis(millis) => quote_spanned! {here()=>
-            ::leasehold::__private::core::time::Duration::from_millis(#millis)
+            __leasehold::core::time::Duration::from_millis(#millis)
         },
         Length::Expression(expression) => user(spec, expression.to_token_stream()),
     }
@@ -186,24 +242,41 @@ fn length(spec: &LockSpec, length: &Length) -> TokenStream {
 fn built_key(spec: &LockSpec, template: &Template, literal: Span) -> TokenStream {
     let pieces = template.pieces.iter().map(|piece| match piece {
         Piece::Text(text) => quote_spanned!(here()=> __leasehold_key.literal(#text);),
-        Piece::Value(placeholder) => {
-            let name = &placeholder.text;
-            let value = value(spec, placeholder, literal);
-            quote_spanned! {here()=>
-                ::leasehold::__private::key_part(&mut __leasehold_key, #name, #value);
-            }
-        }
+        Piece::Value(placeholder) => part(spec, placeholder, literal),
     });
     quote_spanned! {here()=> {
-        let mut __leasehold_key = ::leasehold::__private::Key::new();
+        let mut __leasehold_key = __leasehold::Key::new();
         #(#pieces)*
         __leasehold_key
     }}
 }
 
-/// `&order.user_id`. What is wrong with a bare `<order>` is the argument's type, so it is shown
-/// there; what is wrong with `<order.user_id>` is shown at the key.
+fn part(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
+    let name = &placeholder.text;
+    let value = value(spec, placeholder, literal);
+    let root = spec.target.binding(&placeholder.root);
+    let is_generic = root.is_some_and(|root| root.kind == Kind::Generic);
+    match placeholder.path.last() {
+        None if is_generic => quote_spanned! {here()=>
+            __leasehold::key_part(&mut __leasehold_key, #name, #value);
+        },
+        // Where a method is written as a field, rustc inserts `()` behind the string literal, but
+        // not on the left side of an assignment.
+        Some(Member::Field(_)) => quote_spanned! {here()=>
+            *__leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint) = ();
+        },
+        _ => quote_spanned! {here()=>
+            __leasehold::key_value(&mut __leasehold_key, #name, #value, __leasehold::hint);
+        },
+    }
+}
+
+/// `&order.user_id`. An error in a bare `<order>` is one of the argument's type and is shown there.
+/// An error in `<order.user_id>` is shown at the key.
 fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStream {
+    if placeholder.is_constant() {
+        return constant(placeholder, literal);
+    }
     let Some(root) = spec.target.binding(&placeholder.root) else {
         return TokenStream::new();
     };
@@ -211,12 +284,28 @@ fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStre
         let (span, ident) = (here().located_at(root.ident.span()), &root.ident);
         return quote_spanned!(span=> &#ident);
     }
-    let span = Span::call_site().located_at(literal);
     let mut ident = root.ident.clone();
     ident.set_span(literal.resolved_at(root.ident.span()));
+    let (span, path) = members(placeholder, literal);
+    quote_spanned!(span=> &#ident #path)
+}
+
+/// `&Self::KIND`
+fn constant(placeholder: &Placeholder, literal: Span) -> TokenStream {
+    let (span, path) = members(placeholder, literal);
+    let names = placeholder
+        .root
+        .split("::")
+        .map(|name| tokens::ident(name, span));
+    quote_spanned!(span=> &#(#names)::* #path)
+}
+
+/// `.a.0.b()`, shown at the key.
+fn members(placeholder: &Placeholder, literal: Span) -> (Span, TokenStream) {
+    let span = Span::call_site().located_at(literal);
     let path = placeholder.path.iter().map(|member| match member {
         Member::Field(name) => {
-            let name = member_name(name, span);
+            let name = tokens::ident(name, span);
             quote_spanned!(span=> .#name)
         }
         Member::Index(index) => {
@@ -227,18 +316,11 @@ fn value(spec: &LockSpec, placeholder: &Placeholder, literal: Span) -> TokenStre
             quote_spanned!(span=> .#index)
         }
         Member::Method(name) => {
-            let name = member_name(name, span);
+            let name = tokens::ident(name, span);
             quote_spanned!(span=> .#name())
         }
     });
-    quote_spanned!(span=> &#ident #(#path)*)
-}
-
-fn member_name(name: &str, span: Span) -> Ident {
-    match name.strip_prefix("r#") {
-        Some(name) => Ident::new_raw(name, span),
-        None => Ident::new(name, span),
-    }
+    (span, path.collect())
 }
 
 fn body(spec: &LockSpec) -> TokenStream {
@@ -266,8 +348,8 @@ fn edge(returns: &Returns) -> TokenStream {
     match returns {
         Returns::Never(_) => TokenStream::new(),
         Returns::Type(ty) => quote_spanned! {here()=>
-            if let ::leasehold::__private::core::option::Option::Some(__leasehold_ret) =
-                ::leasehold::__private::core::option::Option::None::<#ty>
+            if let __leasehold::core::option::Option::Some(__leasehold_ret) =
+                __leasehold::core::option::Option::None::<#ty>
             {
                 return __leasehold_ret;
             }
@@ -275,9 +357,10 @@ fn edge(returns: &Returns) -> TokenStream {
     }
 }
 
-/// Moves arguments into the body as a whole, so that they die before the release: those that it
-/// uses (of which it might capture a field only), that the key uses, and those named `_…`. For the
-/// others rustc says "unused variable", as it should.
+/// Moves arguments into the body as a whole, so that they die before the release.
+///
+/// Moved are the arguments that the body uses, of which it might otherwise capture a field only,
+/// those that the key uses, and those named `_…`. Any other argument rustc reports as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
@@ -310,8 +393,8 @@ fn key_uses(key: &KeyArg, name: &str) -> bool {
     }
 }
 
-/// The body in its own braces: their edition decides when the temporaries of the last expression
-/// die, so braces of ours would change that for a crate of another edition.
+/// The body in its own braces. Their edition decides when the temporaries of the last expression
+/// die, so generated braces would change that for a crate of another edition.
 fn user_block(spec: &LockSpec) -> TokenStream {
     let body = &spec.target.body;
     let is_statement = |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
@@ -320,6 +403,23 @@ fn user_block(spec: &LockSpec) -> TokenStream {
     let allow = (!body.stream().into_iter().any(is_statement))
         .then(|| quote_spanned!(here()=> #[allow(unused_braces)]));
     quote!(#allow #body)
+}
+
+/// What the function returns for `__leasehold_error`. The bound `From` is demanded of a type
+/// parameter itself, so that rustc can suggest it there.
+fn converted_error(spec: &LockSpec, ty: &TokenStream) -> TokenStream {
+    if let Some(error) = &spec.target.generic_error {
+        return quote_spanned! {here()=>
+            __leasehold::core::result::Result::Err(
+                <#error as __leasehold::core::convert::From<__leasehold::LockError>>::from(
+                    __leasehold_error
+                )
+            )
+        };
+    }
+    quote_spanned! {here()=>
+        <#ty as __leasehold::FromLockError<_>>::from_lock_error(__leasehold_error, __leasehold::hint)
+    }
 }
 
 fn result(spec: &LockSpec) -> TokenStream {
@@ -331,18 +431,16 @@ fn result(spec: &LockSpec) -> TokenStream {
                 Returns::Never(_) => TokenStream::new(),
             };
             quote_spanned! {here()=>
-                ::leasehold::__private::on_error #ty (#handler, __leasehold_error)
+                __leasehold::on_error #ty (#handler, __leasehold_error)
             }
         }
-        (None, Returns::Type(ty)) => quote_spanned! {here()=>
-            <#ty as ::leasehold::__private::FromLockError>::from_lock_error(__leasehold_error)
-        },
+        (None, Returns::Type(ty)) => converted_error(spec, ty),
         (None, Returns::Never(_)) => quote!(),
     };
     quote_spanned! {here()=>
         match __leasehold_out {
-            ::leasehold::__private::core::result::Result::Ok(__leasehold_ret) => __leasehold_ret,
-            ::leasehold::__private::core::result::Result::Err(__leasehold_error) => #failed,
+            __leasehold::core::result::Result::Ok(__leasehold_ret) => __leasehold_ret,
+            __leasehold::core::result::Result::Err(__leasehold_error) => #failed,
         }
     }
 }

@@ -1,11 +1,15 @@
 //! The names in a key, looked up among the function's arguments.
 
 use quote::ToTokens as _;
+use syn::{Expr, Lit, LitStr, Stmt};
 
-use crate::args::{Args, At, KeyArg};
+use crate::args::Args;
 use crate::diag::{Diagnostics, Message, closest};
+use crate::habit;
+use crate::kind::Kind;
+use crate::option::{At, KeyArg};
 use crate::target::Target;
-use crate::template::{Placeholder, Template};
+use crate::template::{Member, Placeholder, Template};
 use crate::tokens;
 
 pub(crate) fn key_names(args: &Args, target: &Target, diagnostics: &Diagnostics) {
@@ -22,8 +26,11 @@ fn names(template: &At<Template>, target: &Target, diagnostics: &Diagnostics) {
         span,
     } = template;
     for placeholder in template.placeholders() {
-        if target.binding(&placeholder.root).is_none() {
+        if !placeholder.is_constant() && target.binding(&placeholder.root).is_none() {
             diagnostics.error(*span, &unknown_name(placeholder, target));
+        }
+        if let Some(message) = no_field(placeholder, target) {
+            diagnostics.error(*span, &message);
         }
         if let Some(keyword) = placeholder.keyword() {
             let message = Message::new(format!("`<{}>` is not a placeholder", placeholder.text))
@@ -33,9 +40,30 @@ fn names(template: &At<Template>, target: &Target, diagnostics: &Diagnostics) {
             diagnostics.error(*span, &message);
         }
     }
-    for message in braces_by_habit(template, target) {
+    let names = habit::Names {
+        arguments: target.names(),
+        inserted: template
+            .placeholders()
+            .map(|value| value.root.as_str())
+            .collect(),
+    };
+    for message in template.texts().flat_map(|text| habit::find(text, &names)) {
         diagnostics.error(*span, &message);
     }
+}
+
+/// `<items.len>`: what rustc says of it suggests `()` in the wrong place.
+fn no_field(placeholder: &Placeholder, target: &Target) -> Option<Message> {
+    let Kind::WithoutFields(ty) = target.binding(&placeholder.root)?.kind else {
+        return None;
+    };
+    let (Some(Member::Field(name)), root) = (placeholder.path.first(), &placeholder.root) else {
+        return None;
+    };
+    let what = format!("`{root}` is a `{ty}`, which has no field `{name}`");
+    Some(Message::new(what).help(format!(
+        "a method is written with its parentheses: `<{root}.{name}()>`"
+    )))
 }
 
 fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
@@ -46,14 +74,17 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
         ))
         .help("insert an argument, such as `<id>`");
     }
-    let names: Vec<&str> = target
-        .bindings
-        .iter()
-        .map(|binding| binding.name.as_str())
-        .filter(|name| !name.starts_with("__"))
-        .collect();
+    let names = target.names();
     let tail = text.strip_prefix(root.as_str()).unwrap_or_default();
     let close = closest(root, names.iter().copied()).map(|name| format!("`<{name}{tail}>`"));
+    if close.is_none() && is_constant(root) {
+        return Message::new(format!(
+            "no argument `{root}` for placeholder `<{text}>` of the key"
+        ))
+        .help(format!(
+            "a constant is written with its path: `<self::{root}>`, `<Self::{root}>`"
+        ));
+    }
     Message::new(format!("no argument `{root}` for placeholder `<{text}>` of the key")).suggest(close, || {
         if names.is_empty() {
             "the function has no arguments; another value goes into an expression: `key = format!(…)`"
@@ -68,45 +99,14 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
     })
 }
 
-/// `{id}` where `id` is an argument, and `{}`: both come from `format!`.
-fn braces_by_habit(template: &Template, target: &Target) -> Vec<Message> {
-    let mut messages = Vec::new();
-    for text in template.texts() {
-        for part in text.split('{').skip(1) {
-            let Some((inside, _)) = part.split_once('}') else {
-                continue;
-            };
-            let root = inside.split(['.', ':']).next().unwrap_or_default();
-            if inside.is_empty() {
-                messages.push(
-                    Message::new("`{}` in a key is literal text")
-                        .help("to insert an argument write its name: `<id>`"),
-                );
-            } else if target.binding(root).is_some() && is_habit(inside) {
-                let inserted = inside.split(':').next().unwrap_or_default();
-                messages.push(
-                    Message::new(format!(
-                        "`{{{inside}}}` in a key is literal text (a Redis Cluster hash tag), but `{root}` is an argument"
-                    ))
-                    .help(format!(
-                        "to insert the argument write `<{inserted}>`; to make it the hash tag as well write `{{<{inserted}>}}`"
-                    )),
-                );
-            }
-        }
-    }
-    messages
+/// Whether a name is written as constants are.
+fn is_constant(name: &str) -> bool {
+    name.len() > 1
+        && !name.contains(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
 }
 
-/// `id`, `order.id`, `id:?`; and not `order:all`, which is a good hash tag.
-fn is_habit(inside: &str) -> bool {
-    let (path, format) = inside.split_once(':').unwrap_or((inside, ""));
-    path.split('.').all(|name| !name.is_empty())
-        && (format.is_empty() || format.contains(['?', '#', '>', '<', '0']))
-}
-
-/// A template in an expression is not one: `key = "order:<id>".to_owned()` would be one lock for
-/// all orders.
+/// A template inside of an expression is not filled: `key = "order:<id>".to_owned()` would be one
+/// lock for all orders.
 pub(crate) fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     for key in args.key.iter().flatten() {
         if let KeyArg::Expression(expression) = key {
@@ -115,7 +115,7 @@ pub(crate) fn key_expression(args: &Args, target: &Target, diagnostics: &Diagnos
     }
 }
 
-fn expression_strings(expression: &syn::Expr, target: &Target, diagnostics: &Diagnostics) {
+fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnostics) {
     for literal in tokens::strings(expression.to_token_stream()) {
         let text = literal.value();
         let names = text
@@ -134,25 +134,48 @@ fn expression_strings(expression: &syn::Expr, target: &Target, diagnostics: &Dia
             ))
             .help("give the template alone, as a string literal, or build the key with `format!`");
             diagnostics.error(literal.span(), &message);
+            return;
+        }
+    }
+    if let Some(literal) = converted(expression) {
+        let names = habit::Names {
+            arguments: target.names(),
+            inserted: Vec::new(),
+        };
+        let text = habit::Text {
+            text: &literal.value(),
+            continues: false,
+        };
+        for message in habit::find(text, &names) {
+            diagnostics.error(literal.span(), &message);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hash_tags_are_not_taken_for_habits() {
-        for (inside, habit) in [
-            ("id", true),
-            ("order.id", true),
-            ("id:?", true),
-            ("id:>5", true),
-            ("order:all", false),
-            ("id.", false),
-        ] {
-            assert_eq!(is_habit(inside), habit, "{inside}");
+/// The literal that an expression only converts: `"order".to_owned()`, `String::from("order")`.
+fn converted(expression: &Expr) -> Option<&LitStr> {
+    match expression {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) => Some(text),
+            _ => None,
+        },
+        Expr::Paren(inside) => converted(&inside.expr),
+        Expr::Reference(inside) => converted(&inside.expr),
+        Expr::MethodCall(call) if call.args.is_empty() => converted(&call.receiver),
+        Expr::Call(call) if call.args.len() == 1 => {
+            let Expr::Path(function) = &*call.func else {
+                return None;
+            };
+            let name = &function.path.segments.last()?.ident;
+            let converts = ["from", "new", "Borrowed"]
+                .iter()
+                .any(|known| name == known);
+            converts.then(|| converted(&call.args[0])).flatten()
         }
+        Expr::Block(block) => match block.block.stmts.as_slice() {
+            [Stmt::Expr(last, None)] => converted(last),
+            _ => None,
+        },
+        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! One option as it was written, before anybody knows what it means.
+//! One option as it was written, before it is known what it means.
 
 use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
@@ -15,7 +15,7 @@ pub(crate) struct RawOption {
 
 impl RawOption {
     /// Reads one option and its comma. What is not an option is reported and skipped, so that the
-    /// options after it are still read; the error is the name of the option that it was meant to be.
+    /// options after it are still read. The error is the name of the option that was meant.
     pub(crate) fn parse(input: ParseStream<'_>, diagnostics: &Diagnostics) -> Result<Self, String> {
         let option = Self::parse_strictly(input).map_err(|(meant, error)| {
             diagnostics.syntax(error);
@@ -23,9 +23,10 @@ impl RawOption {
             meant
         });
         if !input.is_empty() && !input.peek(Token![,]) {
-            let message = Message::new("expected `,` after this option");
-            diagnostics.error(input.span(), &message);
-            if !input.peek(Ident::peek_any) {
+            let is_key = option.as_ref().is_ok_and(|option| option.name == "key");
+            diagnostics.error(input.span(), &no_comma(input, is_key));
+            let semicolon = input.parse::<Option<Token![;]>>();
+            if !matches!(semicolon, Ok(Some(_))) && !input.peek(Ident::peek_any) {
                 skip(input);
             }
         }
@@ -60,9 +61,25 @@ impl RawOption {
     }
 }
 
+/// What to say of the token that stands where a comma should.
+fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
+    if input.peek(Token![;]) {
+        return Message::new("options are separated by `,`").help("write `,` in the place of `;`");
+    }
+    let message = Message::new("expected `,` after this option");
+    if behind_key && (input.peek(Token![:]) || input.peek(Token![<])) {
+        return message.help("a template is written in quotes: `key = \"order:<id>\"`");
+    }
+    message
+}
+
 /// What stands behind `=`.
 fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
-    if input.peek(Token![:]) || input.peek(syn::token::Paren) {
+    if input.peek(Token![:])
+        || input.peek(Token![==])
+        || input.peek(Token![=>])
+        || input.peek(syn::token::Paren)
+    {
         let what = format!("the value of `{name}` is written after `=`");
         return Err(input.error(format!("{what}\nhelp: write `{name} = …`")));
     }
@@ -74,7 +91,15 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
         let what = format!("`{name} =` has no value");
         return Err(syn::Error::new(name.span(), what));
     }
-    input.parse().map(peel).map(Some)
+    let unquoted = name == "key" && input.peek(Token![<]);
+    let value = input.parse().map(peel).map(Some);
+    value.map_err(|error| {
+        if unquoted {
+            let what = "a template is written in quotes\nhelp: write `key = \"<id>\"`";
+            return syn::Error::new(error.span(), what);
+        }
+        error
+    })
 }
 
 /// Skips to the next comma.
@@ -103,7 +128,9 @@ fn nameless(input: ParseStream<'_>) -> syn::Error {
     let mut message = "an option has a name".to_owned();
     if let Ok(literal) = input.fork().parse::<syn::LitStr>() {
         let text = literal.token();
-        message = format!("{message}\nhelp: write `key = {text}` or `ttl = {text}`");
+        message = format!(
+            "{message}\nhelp: write `key = {text}` or `ttl = {text}`; several keys are an array: `key = [\"a\", \"b\"]`"
+        );
     }
     input.error(message)
 }

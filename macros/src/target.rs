@@ -4,12 +4,13 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::visit::Visit;
-use syn::{Attribute, FnArg, Pat, ReturnType, Signature, Type, Visibility};
+use syn::{Attribute, ReturnType, Signature, Type, Visibility};
 
 use crate::borrow::{self, Borrow};
 use crate::boxed;
-use crate::diag::{Diagnostics, Message};
+use crate::diag::{Diagnostics, Message, Refusal};
+use crate::kind;
+use crate::shape::{Binding, Frame, Returns, bindings};
 use crate::tokens;
 
 /// An async function, taken apart so that its body can be replaced.
@@ -26,73 +27,10 @@ pub(crate) struct Target {
     /// The names that the body can use.
     pub(crate) bindings: Vec<Binding>,
     pub(crate) returns: Returns,
+    /// The error that it returns, where that is a type parameter.
+    pub(crate) generic_error: Option<Type>,
     /// The parameters that borrow from the caller.
     pub(crate) borrows: Vec<Borrow>,
-}
-
-/// Tokens before and after a hole, and the delimiters of the hole.
-pub(crate) struct Frame {
-    pub(crate) before: TokenStream,
-    pub(crate) delimiter: Delimiter,
-    pub(crate) span: Span,
-    pub(crate) after: TokenStream,
-}
-
-impl Frame {
-    pub(crate) fn around(group: &Group, before: TokenStream, after: TokenStream) -> Self {
-        Self {
-            before,
-            delimiter: group.delimiter(),
-            span: group.span(),
-            after,
-        }
-    }
-
-    fn fill(&self, inside: TokenStream) -> TokenStream {
-        let mut group = Group::new(self.delimiter, inside);
-        group.set_span(self.span);
-        let (before, after) = (&self.before, &self.after);
-        quote::quote!(#before #group #after)
-    }
-}
-
-/// A name that a parameter binds.
-#[derive(Clone)]
-pub(crate) struct Binding {
-    pub(crate) ident: Ident,
-    /// `self`, `id`: as the user writes it in a key.
-    pub(crate) name: String,
-    /// The `#[cfg]` of its parameter.
-    pub(crate) cfg: Vec<Attribute>,
-}
-
-impl Binding {
-    pub(crate) fn new(ident: Ident, cfg: Vec<Attribute>) -> Self {
-        let name = tokens::plain(&ident);
-        let name = if name == "__self" {
-            "self".to_owned()
-        } else {
-            name
-        };
-        Self { ident, name, cfg }
-    }
-}
-
-/// What the function returns.
-pub(crate) enum Returns {
-    /// `-> !`
-    Never(Span),
-    /// A type, with `_` in the place of every `impl Trait`.
-    Type(TokenStream),
-}
-
-impl Returns {
-    pub(crate) fn of(ty: &Type) -> Self {
-        match ty {
-            Type::Never(never) => Self::Never(never.span()),
-            other => Self::Type(tokens::infer_impl_trait(other)),
-        }
-    }
 }
 
 impl Target {
@@ -115,13 +53,17 @@ impl Target {
             .fold(inside, |inside, frame| frame.fill(inside))
     }
 
+    /// The names that a key can insert, `self` included.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let names = self.bindings.iter().map(|binding| binding.name.as_str());
+        names.filter(|name| !name.starts_with("__")).collect()
+    }
+
     pub(crate) fn binding(&self, name: &str) -> Option<&Binding> {
         let name = name.strip_prefix("r#").unwrap_or(name);
         self.bindings.iter().find(|binding| binding.name == name)
     }
 }
-
-pub(crate) type Refusal = (Span, Message);
 
 /// A function item before and after the brace of its body.
 pub(crate) struct Item {
@@ -195,6 +137,7 @@ impl Item {
             name: self.signature.ident.clone(),
             borrows: borrow::borrows(&self.signature),
             bindings: bindings(&self.signature),
+            generic_error: kind::generic_error(&self.signature.output, &self.signature.generics),
             frames: vec![Frame::around(&self.body, self.head, TokenStream::new())],
             async_span: asyncness.span(),
             body: self.body,
@@ -202,8 +145,8 @@ impl Item {
         })
     }
 
-    /// A function that returns a boxed future: what `#[async_trait]` makes of an async method, and
-    /// what people write by hand for recursion.
+    /// A function that returns a boxed future: an async method under `#[async_trait]`, or a
+    /// recursive function that was boxed by hand.
     fn boxed_target(self) -> Result<Target, Refusal> {
         let Some(found) = boxed::find(&self.body, &self.signature)? else {
             return Err(self.not_async());
@@ -218,6 +161,7 @@ impl Item {
             async_span: found.async_span,
             bindings: found.bindings,
             returns: found.returns,
+            generic_error: None,
         })
     }
 
@@ -259,42 +203,4 @@ fn not_a_function(head: TokenStream) -> Refusal {
         _ => message.help(format!("this is a `{kind}`")),
     };
     (span, message)
-}
-
-/// The names that the parameters bind, `self` first.
-pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
-    let mut all = Vec::new();
-    for parameter in &signature.inputs {
-        match parameter {
-            FnArg::Receiver(receiver) => {
-                let ident = Ident::new("self", receiver.self_token.span());
-                all.push(Binding::new(ident, Vec::new()));
-            }
-            FnArg::Typed(parameter) => all.extend(pattern(&parameter.pat, &parameter.attrs)),
-        }
-    }
-    all
-}
-
-/// The names that a pattern binds.
-pub(crate) fn pattern(pattern: &Pat, attributes: &[Attribute]) -> Vec<Binding> {
-    struct Names(Vec<Ident>);
-    impl<'ast> Visit<'ast> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
-            self.0.push(pattern.ident.clone());
-            syn::visit::visit_pat_ident(self, pattern);
-        }
-    }
-    let cfg: Vec<Attribute> = attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("cfg"))
-        .cloned()
-        .collect();
-    let mut names = Names(Vec::new());
-    names.visit_pat(pattern);
-    names
-        .0
-        .into_iter()
-        .map(|ident| Binding::new(ident, cfg.clone()))
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! The key's grammar: literal text and `<placeholders>`.
 
 use crate::diag::Message;
+use crate::habit::Text;
 
 /// Text that no key may begin with: such keys are leasehold's own.
 const RESERVED: &str = "%leasehold";
@@ -61,9 +62,13 @@ impl Template {
         })
     }
 
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
+    pub(crate) fn texts(&self) -> impl Iterator<Item = Text<'_>> {
+        let pieces = self.pieces.iter().enumerate();
+        pieces.filter_map(|(index, piece)| match piece {
+            Piece::Text(text) => Some(Text {
+                text,
+                continues: index > 0,
+            }),
             Piece::Value(_) => None,
         })
     }
@@ -87,7 +92,7 @@ impl Template {
             );
         } else if self
             .texts()
-            .any(|text| text.contains(&format!(":{RESERVED}:")))
+            .any(|text| text.text.contains(&format!(":{RESERVED}:")))
         {
             errors.push(
                 Message::new(format!(
@@ -96,7 +101,7 @@ impl Template {
                 .help("use another name"),
             );
         }
-        let length: usize = self.texts().map(str::len).sum();
+        let length: usize = self.texts().map(|text| text.text.len()).sum();
         if length > MAX_LEN {
             errors.push(
                 Message::new(format!(
@@ -159,12 +164,16 @@ struct Reader {
 impl Reader {
     fn read(&mut self, text: &str) {
         let mut rest = text;
-        while let Some(at) = rest.find('<') {
+        while let Some(at) = rest.find(['<', '>']) {
             self.literal.push_str(&rest[..at]);
+            let doubled = ["<<", ">>"].iter().any(|two| rest[at..].starts_with(two));
+            let mark = &rest[at..=at];
             rest = &rest[at + 1..];
-            if let Some(after) = rest.strip_prefix('<') {
-                self.literal.push('<');
-                rest = after;
+            if doubled {
+                self.literal.push_str(mark);
+                rest = &rest[1..];
+            } else if mark == ">" {
+                self.stray();
             } else if let Some((inside, after)) = rest.split_once('>') {
                 self.placeholder(inside);
                 rest = after;
@@ -183,6 +192,23 @@ impl Reader {
             Ok(placeholder) => self.pieces.push(Piece::Value(placeholder)),
             Err(error) => self.errors.push(error),
         }
+    }
+
+    /// A `>` that closes nothing. Behind a malformed placeholder it is a part of the same mistake.
+    fn stray(&mut self) {
+        if !self.errors.is_empty() {
+            return;
+        }
+        let word = |c: char| !(c.is_alphanumeric() || c == '_');
+        let name = self.literal.rsplit(word).next().unwrap_or_default();
+        let message = Message::new("a `>` in the key closes no placeholder");
+        self.errors.push(if is_name(name) {
+            message.help(format!(
+                "to insert an argument write `<{name}>`; the characters themselves are written `<<` and `>>`"
+            ))
+        } else {
+            message.help("remove it; the character itself is written `>>`")
+        });
     }
 
     fn flush(&mut self) {
@@ -219,24 +245,10 @@ impl Placeholder {
                     .help("name an argument, such as `<id>`"),
             );
         }
-        if text.contains(char::is_whitespace) {
-            let meant: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-            return Err(malformed(text).help(format!("write it without white space: `<{meant}>`")));
-        }
-        if let Some((name, _)) = text.split_once(':').filter(|(name, _)| is_name(name)) {
-            return Err(malformed(text).help(format!(
-                "a value is written with its `Display`, and has no format: `<{name}>`"
-            )));
-        }
-        if let Some(name) = text.strip_prefix(['&', '*']).filter(|name| is_name(name)) {
-            return Err(
-                malformed(text).help(format!("write `<{name}>`; a value is borrowed anyway"))
-            );
-        }
         let mut members = text.split('.');
         let root = members.next().unwrap_or_default();
-        if !is_name(root) {
-            return Err(malformed(text).help(FORMS));
+        if !is_name(root) && !is_path(root) {
+            return Err(malformed(text).help(meant(text)));
         }
         let path = members
             .map(|member| Member::parse(text, member))
@@ -247,9 +259,12 @@ impl Placeholder {
             path,
         })
     }
-}
 
-impl Placeholder {
+    /// Whether it begins with a path, such as `<Self::KIND>`, and not with an argument.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.root.contains("::")
+    }
+
     /// The first name in it that is a keyword of Rust and can name nothing.
     pub(crate) fn keyword(&self) -> Option<&str> {
         let fields = self.path.iter().filter_map(|member| match member {
@@ -262,8 +277,36 @@ impl Placeholder {
     }
 }
 
-const FORMS: &str = "insert an argument `<id>`, a field `<order.user_id>`, a tuple index `<pair.0>` or a method \
-     call `<req.tenant()>`; anything else goes into an expression: `key = format!(…)`";
+/// What to write for a placeholder that does not begin with a name.
+fn meant(text: &str) -> String {
+    const CONVERTERS: [&str; 7] = ["int", "string", "str", "float", "path", "uuid", "u64"];
+    const MARKS: [char; 8] = ['&', '*', '$', '#', ':', '@', '%', '='];
+    let bare = text.trim_start_matches(|c: char| MARKS.contains(&c) || c.is_whitespace());
+    let bare = bare.trim_end_matches(['%', ' ']);
+    let is_placeholder = |text: &str| text != "Self" && Placeholder::parse(text).is_ok();
+    if text.starts_with('&') || text.starts_with('*') {
+        if is_placeholder(bare) {
+            return format!("write `<{bare}>`; a value is borrowed anyway");
+        }
+    } else if bare != text && is_placeholder(bare) {
+        return format!("write `<{bare}>`");
+    }
+    if let Some((name, format)) = text
+        .split_once(':')
+        .filter(|(name, format)| is_placeholder(name) && !format.starts_with(':'))
+    {
+        let value = if CONVERTERS.contains(&name) && is_name(format) {
+            format
+        } else {
+            name
+        };
+        return format!("a value is written with its `Display`, and has no format: `<{value}>`");
+    }
+    FORMS.to_owned()
+}
+
+const FORMS: &str = "insert an argument `<id>`, a field `<order.user_id>`, a tuple index `<pair.0>`, a method \
+     call `<req.tenant()>` or a constant `<Self::KIND>`; anything else goes into an expression: `key = format!(…)`";
 
 impl Member {
     fn parse(text: &str, member: &str) -> Result<Self, Message> {
@@ -290,6 +333,13 @@ impl Member {
 
 fn malformed(text: &str) -> Message {
     Message::new(format!("`<{text}>` is not a placeholder"))
+}
+
+/// Whether `text` is a path such as `Self::KIND` or `crate::SHARD`.
+fn is_path(text: &str) -> bool {
+    text.contains("::")
+        && text.split("::").all(is_name)
+        && syn::parse_str::<syn::Path>(text).is_ok()
 }
 
 /// Whether `text` is an identifier (or a keyword, which the lookup refuses).

@@ -24,8 +24,11 @@ fn literal_text_and_placeholders() {
         ("<a>:<b>", r#"<a []> ":" <b []>"#),
         ("{<tenant>}:order", r#""{" <tenant []> "}:order""#),
         ("a<<b", r#""a<b""#),
-        ("a<<<id>>", r#""a<" <id []> ">""#),
-        ("a>b", r#""a>b""#),
+        ("a<<<id>>>", r#""a<" <id []> ">""#),
+        ("a>>b", r#""a>b""#),
+        ("<<id>>", r#""<id>""#),
+        ("<Self::KIND>", "<Self::KIND []>"),
+        ("<crate::kind::SHARD.0>", "<crate::kind::SHARD [Index(0)]>"),
         ("<order.user_id>", r#"<order [Field("user_id")]>"#),
         ("<pair.0>", "<pair [Index(0)]>"),
         ("<pair.0.1>", "<pair [Index(0), Index(1)]>"),
@@ -39,6 +42,17 @@ fn literal_text_and_placeholders() {
     ] {
         assert_eq!(pieces(text), expected, "{text}");
     }
+}
+
+/// Fails if a template is accepted, or refused in other words.
+fn refused(text: &str, what: &str, help: &str) {
+    let errors = Template::parse(text).expect_err(text);
+    assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+    assert!(errors[0].what.contains(what), "{text}: {errors:?}");
+    assert!(
+        errors[0].help.as_deref().unwrap_or("").contains(help),
+        "{text}: {errors:?}"
+    );
 }
 
 #[test]
@@ -68,13 +82,45 @@ fn every_mistake_has_its_own_words() {
             "`/` does not separate `<b>` from `<c>`",
             "`<b>:<c>`",
         ),
+        ("%leasehold:x", "leasehold's own", "another name"),
+        ("<id>:%leasehold:x", "leasehold's own", "another name"),
+    ] {
+        refused(text, what, help);
+    }
+}
+
+#[test]
+fn every_malformed_placeholder_has_its_own_words() {
+    for (text, what, help) in [
         ("< id >", "`< id >` is not a placeholder", "`<id>`"),
         ("<id:?>", "`<id:?>` is not a placeholder", "`<id>`"),
         ("<&id>", "`<&id>` is not a placeholder", "borrowed anyway"),
         ("<a+b>", "`<a+b>` is not a placeholder", "format!"),
         ("<a[0]>", "`<a[0]>` is not a placeholder", "format!"),
         ("<f(a)>", "`<f(a)>` is not a placeholder", "format!"),
-        ("<Self::X>", "`<Self::X>` is not a placeholder", ""),
+        ("<Self::>", "`<Self::>` is not a placeholder", "format!"),
+        (
+            "<int:id>",
+            "`<int:id>` is not a placeholder",
+            "format: `<id>`",
+        ),
+        ("<$id>", "`<$id>` is not a placeholder", "write `<id>`"),
+        ("<:order.id>", "not a placeholder", "write `<order.id>`"),
+        ("<%= id %>", "not a placeholder", "write `<id>`"),
+        ("<id as u32>", "not a placeholder", "format!"),
+        ("a:<id>>", "a `>` in the key closes no placeholder", "`>>`"),
+        (
+            "a:id>",
+            "a `>` in the key closes no placeholder",
+            "write `<id>`",
+        ),
+        (
+            "a:<<id>",
+            "a `>` in the key closes no placeholder",
+            "write `<id>`",
+        ),
+        ("a->b", "a `>` in the key closes no placeholder", "`>>`"),
+        ("<f::<u8>()>", "not a placeholder", "format!"),
         (
             "<a.b(1)>",
             "`<a.b(1)>` is not a placeholder",
@@ -84,16 +130,8 @@ fn every_mistake_has_its_own_words() {
         ("<a..b>", "`<a..b>` is not a placeholder", "format!"),
         ("<0>", "`<0>` is not a placeholder", "format!"),
         ("<_>", "`<_>` is not a placeholder", "format!"),
-        ("%leasehold:x", "leasehold's own", "another name"),
-        ("<id>:%leasehold:x", "leasehold's own", "another name"),
     ] {
-        let errors = Template::parse(text).expect_err(text);
-        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
-        assert!(errors[0].what.contains(what), "{text}: {errors:?}");
-        assert!(
-            errors[0].help.as_deref().unwrap_or("").contains(help),
-            "{text}: {errors:?}"
-        );
+        refused(text, what, help);
     }
 }
 

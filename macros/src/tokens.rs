@@ -1,4 +1,4 @@
-//! What is done with tokens that are not parsed.
+//! Questions to, and changes of, tokens that are not parsed.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -11,7 +11,15 @@ pub(crate) fn plain(ident: &Ident) -> String {
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
-/// The tokens of an item, out of the invisible group that `macro_rules` puts around an `$item:item`.
+/// The identifier of a name, which may begin with `r#`.
+pub(crate) fn ident(name: &str, span: Span) -> Ident {
+    match name.strip_prefix("r#") {
+        Some(name) => Ident::new_raw(name, span),
+        None => Ident::new(name, span),
+    }
+}
+
+/// The tokens of an item, out of the invisible group that `macro_rules` puts around `$item:item`.
 pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
     while let [TokenTree::Group(group)] = tokens.as_slice() {
@@ -23,8 +31,8 @@ pub(crate) fn without_invisible_group(item: TokenStream) -> Vec<TokenTree> {
     tokens
 }
 
-/// The place of the attribute, with a span of the user's: with one of the macro's rustc adds where the
-/// error "originates", which the user sees anyway.
+/// The place of the attribute, with a span of the user's. With a span of the macro rustc would add
+/// where the error "originates", which the user sees anyway.
 pub(crate) fn attribute_span(item: &TokenStream) -> Span {
     let attribute = Span::call_site();
     let first = item.clone().into_iter().next();
@@ -163,8 +171,8 @@ pub(crate) fn strings(tokens: TokenStream) -> Vec<LitStr> {
     found
 }
 
-/// Whether an expression borrows `name` for certain: it does not hand it over as a whole, and calls no
-/// `into_…` on it. A name that was moved away cannot be mentioned again.
+/// Whether an expression borrows `name` for certain: it does not hand it over as a whole, and calls
+/// no `into_…` on it. A name that was moved away cannot be mentioned again.
 pub(crate) fn borrows(tokens: TokenStream, name: &str) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let borrowed = |(index, token): (usize, &TokenTree)| match token {

@@ -4,9 +4,9 @@ use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
-use crate::args::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::diag::{Message, closest};
 use crate::duration;
+use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::{self, RawOption};
 use crate::template::Template;
 
@@ -74,9 +74,19 @@ fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
         ..
     }) = value
     else {
-        return Ok(KeyArg::Expression(Box::new(value.clone())));
+        return match no_key(value) {
+            Some(message) => Err(Problem::new(value.span(), message)),
+            None => Ok(KeyArg::Expression(Box::new(value.clone()))),
+        };
     };
     let span = text.span();
+    if text.value().contains("format!") {
+        let message = Message::new("this key is literal text, and not the expression in it");
+        return Err(Problem::new(
+            span,
+            message.help("write it without the quotes: `key = format!(…)`"),
+        ));
+    }
     match Template::parse(&text.value()) {
         Ok(value) => Ok(KeyArg::Template(At { value, span })),
         Err(messages) => Err(Problem::Value(
@@ -86,6 +96,44 @@ fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
                 .collect(),
         )),
     }
+}
+
+/// Expressions that can be no key, with what to write instead.
+fn no_key(value: &Expr) -> Option<Message> {
+    match value {
+        Expr::Paren(inside) => no_key(&inside.expr),
+        Expr::Tuple(_) => Some(Message::new("a tuple is not a key").help(
+            "for one key of several values write a template, `key = \"<a>:<b>\"`; for several keys an array, \
+             `key = [a, b]`",
+        )),
+        Expr::Closure(_) => Some(Message::new("`key` is a value, and not a function").help(
+            "the arguments can be used as they are: write the closure's body, or a template such as \"order:<id>\"",
+        )),
+        Expr::Binary(sum) => concatenation(sum),
+        _ => None,
+    }
+}
+
+/// `"order:" + id`
+fn concatenation(sum: &syn::ExprBinary) -> Option<Message> {
+    let left = match &*sum.left {
+        Expr::Binary(left) => return concatenation(left),
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => text.value(),
+        _ => return None,
+    };
+    let inserted = match &*sum.right {
+        Expr::Path(path) => path.path.get_ident().map(Ident::to_string),
+        _ => None,
+    };
+    let inserted = inserted.unwrap_or_else(|| "id".to_owned());
+    Some(
+        Message::new("a key is not put together with an operator").help(format!(
+            "insert the value into the template: \"{left}<{inserted}>\""
+        )),
+    )
 }
 
 pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
@@ -149,6 +197,17 @@ pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
 pub(crate) fn wait(option: &RawOption) -> Result<Length, Problem> {
     let example = format!("{} = \"10s\"", option.name);
     let value = required(option, &example)?;
+    if let Expr::Unary(syn::ExprUnary {
+        op: syn::UnOp::Neg(_),
+        ..
+    }) = value
+    {
+        let message = Message::new(format!("`{}` cannot be negative", option.name));
+        return Err(Problem::new(
+            value.span(),
+            message.help(format!("write one such as `{example}`")),
+        ));
+    }
     let Expr::Lit(literal) = value else {
         return Ok(Length::Expression(Box::new(value.clone())));
     };
@@ -306,6 +365,29 @@ pub(crate) fn pool(option: &RawOption) -> Result<PoolArg, Problem> {
         other => return Ok(PoolArg::Expression(Box::new(other.clone()))),
     };
     let help = "write the name that `install_as` was given, or an expression such as `self.locks`";
+    Err(Problem::new(value.span(), Message::new(what).help(help)))
+}
+
+/// The path at which the function finds `leasehold`.
+pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
+    const EXAMPLE: &str = "crate = shop::leasehold";
+    let value = required(option, EXAMPLE)?;
+    let (what, help) = match value {
+        Expr::Path(path) if path.qself.is_none() && path.attrs.is_empty() => {
+            return Ok(path.path.clone());
+        }
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if text.parse_with(syn::Path::parse_mod_style).is_ok() => (
+            "the path of `crate` is written without quotes",
+            format!("did you mean `crate = {}`?", text.value()),
+        ),
+        _ => (
+            "`crate` is the path at which `leasehold` is found",
+            format!("write `{EXAMPLE}`"),
+        ),
+    };
     Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 

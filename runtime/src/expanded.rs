@@ -3,11 +3,17 @@
 
 use std::fmt::Display;
 
-use crate::error::LockError;
+pub use crate::error::LockError;
 pub use crate::key::Key;
 pub use crate::lock::call::{Call, Outcome};
 pub use crate::lock::call_site::Site;
 pub use core;
+
+/// The last argument of each function here whose bound is a trait of this module.
+///
+/// Its type is a parameter of the trait that rustc does not know yet when it finds the bound
+/// unfulfilled. So rustc does not suggest the trait, which is private, for the user's signature.
+pub fn hint() {}
 
 /// A value that can stand in a key: everything that is `Display`.
 #[diagnostic::on_unimplemented(
@@ -16,19 +22,37 @@ pub use core;
     note = "insert a field or a method that is: `<order.id>`, `<req.tenant()>`",
     note = "of an `Option` decide before the call what `None` locks"
 )]
-pub trait KeyPart: Display {}
+pub trait KeyPart<Hint>: Display {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Display + ?Sized> KeyPart for T {}
+impl<T: Display + ?Sized, Hint> KeyPart<Hint> for T {}
 
-/// Appends the value of the placeholder `<name>` to a key.
-pub fn key_part<T: KeyPart + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
+/// Appends the value of the placeholder `<name>` to a key. The result can be assigned to.
+pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
+where
+    T: KeyPart<Hint> + ?Sized,
+{
+    key.part(name, value);
+    // It has no size, so nothing is allocated.
+    Box::leak(Box::new(()))
+}
+
+/// As [`key_value`], for a type parameter: rustc then suggests the bound `Display` for it.
+pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &T) {
     key.part(name, value);
 }
 
-/// A key given as an expression.
-pub fn key<T: KeyPart + ?Sized>(value: &T) -> Key {
-    Key::expression(value)
+/// A key given as an expression that does not depend on `arguments`.
+pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
+where
+    T: KeyPart<Hint> + ?Sized,
+{
+    Key::expression(value, arguments)
+}
+
+/// A key given as an argument whose type is a type parameter.
+pub fn generic_key<T: Display + ?Sized>(value: &T) -> Key {
+    Key::expression(value, &[])
 }
 
 /// What an annotated function returns if it could not run inside its lock.
@@ -37,14 +61,14 @@ pub fn key<T: KeyPart + ?Sized>(value: &T) -> Key {
     label = "the lock can fail, and this type has no way to say so",
     note = "return a `Result` whose error implements `From<leasehold::LockError>`, or add `on_error = |error| …`"
 )]
-pub trait FromLockError {
+pub trait FromLockError<Hint> {
     /// The value for `error`.
-    fn from_lock_error(error: LockError) -> Self;
+    fn from_lock_error(error: LockError, hint: Hint) -> Self;
 }
 
 #[diagnostic::do_not_recommend]
-impl<T, E: From<LockError>> FromLockError for Result<T, E> {
-    fn from_lock_error(error: LockError) -> Self {
+impl<T, E: From<LockError>, Hint> FromLockError<Hint> for Result<T, E> {
+    fn from_lock_error(error: LockError, _: Hint) -> Self {
         Err(E::from(error))
     }
 }

@@ -61,12 +61,22 @@ impl Key {
         }
     }
 
-    /// A key given as an expression, taken as it is.
-    pub fn expression(value: &(impl fmt::Display + ?Sized)) -> Self {
+    /// A key given as an expression, taken as it is. Its text does not depend on `arguments`, so a
+    /// placeholder for one of them is a mistake: nothing would fill it.
+    pub fn expression(
+        value: &(impl fmt::Display + ?Sized),
+        arguments: &'static [&'static str],
+    ) -> Self {
         let mut key = Self::new();
         let written = write!(Limited(&mut key.text), "{value}");
         if written.is_err() && key.text.len() <= MAX_LEN {
             key.error = Some("its `Display` returned an error".to_owned());
+        } else if let Some(placeholder) = unfilled(&key.text, arguments) {
+            key.error = Some(format!(
+                "nothing fills the placeholder `<{placeholder}>` in an expression, and all calls would share \
+                 one lock; write the template into the attribute as a string literal: `key = \"{}\"`",
+                key.text
+            ));
         }
         key
     }
@@ -102,6 +112,21 @@ impl Key {
             None => check(self.text),
         }
     }
+}
+
+/// The first `<…>` in a text that begins with one of these names.
+fn unfilled<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
+    if names.is_empty() || !text.contains('<') {
+        return None;
+    }
+    let inside = text
+        .split('<')
+        .skip(1)
+        .filter_map(|part| part.split_once('>'));
+    inside.map(|(inside, _)| inside).find(|inside| {
+        let root = inside.split('.').next().unwrap_or_default();
+        names.contains(&root)
+    })
 }
 
 /// Refuses a key that is empty, too long, or could be leasehold's own.
@@ -224,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_limits_hold_for_templates_and_expressions() {
-        let expression = |text: &str| Key::expression(text).finish();
+        let expression = |text: &str| Key::expression(text, &[]).finish();
         assert!(expression(&"x".repeat(MAX_LEN)).is_ok());
         assert!(expression(&"x".repeat(MAX_LEN + 1)).is_err());
         assert!(expression("").is_err());
@@ -242,6 +267,40 @@ mod tests {
         assert_eq!(expression("as it is: {ok}").unwrap(), "as it is: {ok}");
         // 200 characters that each become three.
         assert!(build(":", &[":".repeat(200)]).is_err());
+    }
+
+    /// Fails if a template in a constant is one lock for all calls.
+    #[test]
+    fn a_placeholder_that_nothing_fills_is_refused() {
+        let key = |text: &str| Key::expression(text, &["self", "id"]).finish();
+        for (text, placeholder) in [
+            ("order:<id>", "<id>"),
+            ("<a>:<id.number>:x", "<id.number>"),
+            ("<self.region>", "<self.region>"),
+            ("<<id>>", "<id>"),
+        ] {
+            let error = key(text).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{placeholder}`")),
+                "{text}: {error}"
+            );
+            assert!(
+                error.contains(&format!("`key = \"{text}\"`")),
+                "{text}: {error}"
+            );
+        }
+        for text in [
+            "order",
+            "<order>",
+            "<idea>",
+            "id",
+            "a<id",
+            "a < b > c",
+            "id>",
+        ] {
+            assert_eq!(key(text).unwrap(), text);
+        }
+        assert!(Key::expression("order:<id>", &[]).finish().is_ok());
     }
 
     #[test]
@@ -283,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_display_that_fails_is_an_invalid_key() {
-        assert!(Key::expression(&Faulty).finish().is_err());
+        assert!(Key::expression(&Faulty, &[]).finish().is_err());
         let mut key = Key::new();
         key.literal("k:");
         key.part("value", &Faulty);

@@ -25,13 +25,13 @@ type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
     label = "no `Result`",
     note = "return a `Result`, or leave `hold` out"
 )]
-pub trait Outcome {
+pub trait Outcome<Hint> {
     /// Whether the lock stays after this value.
     fn is_ok(&self) -> bool;
 }
 
 #[diagnostic::do_not_recommend]
-impl<T, E> Outcome for Result<T, E> {
+impl<T, E, Hint> Outcome<Hint> for Result<T, E> {
     fn is_ok(&self) -> bool {
         self.is_ok()
     }
@@ -183,9 +183,13 @@ impl Call {
     }
 
     /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
-    pub async fn run_holding<F>(self, body: Pin<&mut Option<F>>) -> Result<F::Output, LockError>
+    pub async fn run_holding<F, Hint>(
+        self,
+        body: Pin<&mut Option<F>>,
+        _: Hint,
+    ) -> Result<F::Output, LockError>
     where
-        F: Future<Output: Outcome>,
+        F: Future<Output: Outcome<Hint>>,
     {
         let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
         run_inside(self.take().await?, body, on_lost, keep).await
@@ -206,16 +210,16 @@ impl Call {
     }
 
     /// As [`run_detached`](Self::run_detached), and the lock stays for a while after `Ok`.
-    pub fn run_detached_holding<F>(self, body: F) -> Detached<F::Output>
+    pub fn run_detached_holding<F, Hint>(self, body: F, _: Hint) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
-        F::Output: Outcome + Send + 'static,
+        F::Output: Outcome<Hint> + Send + 'static,
     {
         let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
         Box::pin(run_detached(self.take(), body, on_lost, keep))
     }
 
-    fn keep<T: Outcome>(&self) -> Option<Keep<T>> {
+    fn keep<T: Outcome<Hint>, Hint>(&self) -> Option<Keep<T>> {
         let hold = self.parts.settings.hold?;
         let good = T::is_ok;
         Some(Keep { hold, good })

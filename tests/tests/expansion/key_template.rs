@@ -40,7 +40,7 @@ async fn paths(order: Order) -> Result<String, LockError> {
     Ok(lock.key().to_owned())
 }
 
-#[distributed_lock(key = r#"a<<b>"{tag}"#, ttl = "1s", guard = lock)]
+#[distributed_lock(key = r#"a<<b>>"{tag}"#, ttl = "1s", guard = lock)]
 async fn literal(tags: u8) -> Result<String, LockError> {
     let _ = tags;
     Ok(lock.key().to_owned())

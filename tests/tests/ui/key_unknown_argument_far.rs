@@ -1,6 +1,6 @@
 use leasehold::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:<REGION>", ttl = "10s")]
+#[distributed_lock(key = "order:<warehouse>", ttl = "10s")]
 async fn create(id: u64) -> Result<(), LockError> {
     Ok(())
 }

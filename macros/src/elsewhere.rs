@@ -1,0 +1,213 @@
+//! What other lock libraries call our options, and what they have that needs none here.
+
+/// What an unknown name most likely stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// One of our options.
+    Option(&'static str),
+    /// The name means one option in some libraries, and a different one in the rest.
+    Options(&'static [&'static str], &'static str),
+    /// No option; what to do instead.
+    Advice(&'static str),
+}
+
+/// Our option, and its names elsewhere without `_` and in small letters.
+const OPTIONS: [(&str, &[&str]); 12] = [
+    (
+        "key",
+        &[
+            "keys", "name", "id", "resource", "lockname", "lockkey", "lockid", "mutex",
+        ],
+    ),
+    (
+        "ttl",
+        &[
+            "lease",
+            "leasetime",
+            "leaseduration",
+            "expire",
+            "expires",
+            "expiry",
+            "expiresin",
+            "expireafter",
+            "expiration",
+            "duration",
+            "px",
+            "ex",
+            "validity",
+            "lifetime",
+            "maxage",
+            "lockttl",
+            "lockatmostfor",
+            "lockatmost",
+        ],
+    ),
+    (
+        "wait",
+        &[
+            "waittime",
+            "waitfor",
+            "waittimeout",
+            "maxwait",
+            "acquiretimeout",
+            "blockingtimeout",
+            "blocking",
+            "block",
+            "retry",
+            "retries",
+            "retrycount",
+            "retrydelay",
+            "trylock",
+            "acquire",
+        ],
+    ),
+    (
+        "watchdog",
+        &[
+            "autorenew",
+            "autoextend",
+            "autorefresh",
+            "renew",
+            "renewal",
+            "refresh",
+            "extend",
+            "keepalive",
+            "heartbeat",
+        ],
+    ),
+    (
+        "hold",
+        &[
+            "lockatleastfor",
+            "lockatleast",
+            "cooldown",
+            "debounce",
+            "minhold",
+            "atleast",
+        ],
+    ),
+    (
+        "shared",
+        &["read", "readonly", "reader", "readlock", "rwlock"],
+    ),
+    (
+        "permits",
+        &[
+            "maxholders",
+            "limit",
+            "semaphore",
+            "capacity",
+            "concurrency",
+            "maxconcurrent",
+            "slots",
+        ],
+    ),
+    ("reentrant", &["recursive", "nested"]),
+    (
+        "on_error",
+        &[
+            "fallback",
+            "onfail",
+            "onfailure",
+            "oncontended",
+            "error",
+            "maperr",
+            "otherwise",
+        ],
+    ),
+    ("detach", &["spawn", "background"]),
+    ("guard", &["handle", "lock", "bind", "as"]),
+    (
+        "pool",
+        &[
+            "store",
+            "backend",
+            "client",
+            "connection",
+            "conn",
+            "redis",
+            "manager",
+            "provider",
+        ],
+    ),
+];
+
+const TTL_OR_WAIT: &str =
+    "`ttl` is how long the lock outlives a holder that dies, `wait` is how long to queue for it";
+
+/// Names without an option of ours, and the advice for each.
+const ADVICE: [(&[&str], &str); 6] = [
+    (
+        &["condition", "when", "if", "unless", "skipif", "only"],
+        "there is no condition: branch in a function that calls this one",
+    ),
+    (
+        &["unit", "timeunit", "units"],
+        "the unit is a part of each duration: `ttl = \"10s\"`",
+    ),
+    (
+        &["prefix", "namespace", "keyprefix"],
+        "the prefix of all keys is the pool's: `LockPool::builder().namespace(\"shop\")`",
+    ),
+    (
+        &[
+            "exclusive",
+            "write",
+            "writer",
+            "writelock",
+            "nonblocking",
+            "skip",
+            "failfast",
+        ],
+        "leave it out: a lock is exclusive and is tried once, unless `shared`, `permits` or `wait` say otherwise",
+    ),
+    (
+        &["fair", "fifo", "queue"],
+        "leave it out: calls with a `wait` queue in their order",
+    ),
+    (
+        &["token", "owner", "uuid", "value"],
+        "leave it out: each call has a token of its own; what is locked is the `key`",
+    ),
+];
+
+/// The meaning of a name that is no option.
+pub(crate) fn meaning(name: &str) -> Option<Meaning> {
+    let plain = name.replace('_', "").to_lowercase();
+    let is = |other: &&str| **other == *plain;
+    if ["timeout", "locktimeout", "timeoutms", "maxtime"]
+        .iter()
+        .any(is)
+    {
+        return Some(Meaning::Options(&["ttl", "wait"], TTL_OR_WAIT));
+    }
+    let ours = OPTIONS.iter().find(|(_, others)| others.iter().any(is));
+    let advice = || ADVICE.iter().find(|(others, _)| others.iter().any(is));
+    ours.map(|(ours, _)| Meaning::Option(ours))
+        .or_else(|| advice().map(|(_, advice)| Meaning::Advice(advice)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_name_are_one() {
+        for name in ["lockAtMostFor", "lock_at_most_for", "LOCK_AT_MOST_FOR"] {
+            assert_eq!(meaning(name), Some(Meaning::Option("ttl")), "{name}");
+        }
+        assert_eq!(meaning("colour"), None);
+    }
+
+    /// Fails if a name is in two lists: the later entry would never be found.
+    #[test]
+    fn each_name_has_one_meaning() {
+        let ours = OPTIONS.iter().flat_map(|(_, names)| names.iter());
+        let advice = ADVICE.iter().flat_map(|(names, _)| names.iter());
+        let mut names: Vec<&str> = ours.chain(advice).copied().collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

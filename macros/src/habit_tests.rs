@@ -1,0 +1,140 @@
+use super::*;
+
+/// What is said of a text in a function with the arguments `self`, `id` and `order`.
+fn said(text: &str, inserted: &[&str]) -> Vec<String> {
+    let names = Names {
+        arguments: vec!["self", "id", "order"],
+        inserted: inserted.to_vec(),
+    };
+    let text = Text {
+        text,
+        continues: !inserted.is_empty(),
+    };
+    let messages = find(text, &names).into_iter();
+    messages
+        .map(|message| format!("{} / {}", message.what, message.help.unwrap_or_default()))
+        .collect()
+}
+
+/// Fails if a key that was filled in another tool's way is one lock for all calls.
+#[test]
+fn the_placeholder_to_write_is_said() {
+    for (text, written, meant) in [
+        ("order:$id", "`$id`", "`<id>`"),
+        ("order:${id}", "`${id}`", "`<id>`"),
+        ("order:$(id)", "`$(id)`", "`<id>`"),
+        ("order:#id", "`#id`", "`<id>`"),
+        ("order:#{id}", "`#{id}`", "`<id>`"),
+        ("order:%{id}", "`%{id}`", "`<id>`"),
+        ("order:@{id}", "`@{id}`", "`<id>`"),
+        ("order:%(id)s", "`%(id)s`", "`<id>`"),
+        ("order:%id%", "`%id`", "`<id>`"),
+        ("order:{{id}}", "`{{id}}`", "`<id>`"),
+        ("order:{{ order.id }}", "`{{ order.id }}`", "`<order.id>`"),
+        ("order:{id}", "`{id}`", "`{<id>}`"),
+        ("order:{ id }", "`{ id }`", "`{<id>}`"),
+        ("order:{id:?}", "`{id:?}`", "`{<id>}`"),
+        ("order:[id]", "`[id]`", "`<id>`"),
+        ("order:[[id]]", "`[[id]]`", "`<id>`"),
+        ("order:(id)", "`(id)`", "`<id>`"),
+        ("order:\\(id)", "`(id)`", "`<id>`"),
+        ("order:*id", "`*id`", "`<id>`"),
+        ("order:&id", "`&id`", "`<id>`"),
+        ("order:@id", "`@id`", "`<id>`"),
+        ("order@id", "`@id`", "`<id>`"),
+        ("order/:id", "`:id`", "`<id>`"),
+        ("order::id", "`:id`", "`<id>`"),
+        (":id", "`:id`", "`<id>`"),
+        ("order:#order.id", "`#order.id`", "`<order.id>`"),
+        ("order:#self.id", "`#self.id`", "`<self.id>`"),
+        ("order:<id>", "`<<id>>`", "`<id>`"),
+        ("order:id", "`id`", "`<id>`"),
+        ("order/order.id", "`order.id`", "`<order.id>`"),
+        ("id", "`id`", "`<id>`"),
+        ("order:%s", "`%s`", "`<id>`"),
+        ("order:%08d", "`%08d`", "`<id>`"),
+        ("order:%1$s", "`%1$s`", "`<id>`"),
+        ("day:%Y", "`%Y`", "`<id>`"),
+        ("order:?", "`?`", "`<id>`"),
+        ("order:$1", "`$1`", "`<id>`"),
+        ("order:{}", "`{}`", "`<id>`"),
+        ("order:{0}", "`{0}`", "`<id>`"),
+        ("order:{:?}", "`{:?}`", "`<id>`"),
+        ("order:${}", "`${}`", "`<id>`"),
+        ("order:${oder}", "`${oder}`", "`<order>`"),
+        ("order:{{number}}", "`number` is no argument", "`<id>`"),
+    ] {
+        let said = said(text, &[]);
+        assert_eq!(said.len(), 1, "{text}: {said:?}");
+        assert!(said[0].contains(written), "{text}: {said:?}");
+        assert!(said[0].contains(meant), "{text}: {said:?}");
+    }
+}
+
+/// Fails if a key that is meant as it stands is refused.
+#[test]
+fn constants_are_left_alone() {
+    for text in [
+        "cache:50%",
+        "50%-off",
+        "a%20b",
+        "a%3d",
+        "jobs:#1",
+        "C#",
+        "report::daily",
+        "a/:b",
+        "user@example.org",
+        "stock:order",
+        "order",
+        "reprice:order:all",
+        "{shop}:jobs",
+        "{order:all}",
+        "{id.}",
+        "#{shop}",
+        "price:$100",
+        "what?",
+        "a?b=c",
+        "orders:*",
+        "(all)",
+        "list[0]",
+        "f(x)",
+        "$tenant",
+        "<order2>",
+        "ids",
+        "grid:order_id2",
+    ] {
+        assert_eq!(said(text, &[]), Vec::<String>::new(), "{text}");
+    }
+}
+
+/// Fails if text that only names what a placeholder inserts is refused.
+#[test]
+fn an_inserted_argument_can_be_named() {
+    for text in ["id:", ":id", "::id", "#id:", "@id", "[id]", "order:$1"] {
+        assert_eq!(said(text, &["id"]), Vec::<String>::new(), "{text}");
+    }
+    for text in ["${id}", "{id}", "{}", "%s", ":?", "#order", "${order}"] {
+        assert_eq!(said(text, &["id"]).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_function_without_arguments_has_no_positions() {
+    let names = Names {
+        arguments: Vec::new(),
+        inserted: Vec::new(),
+    };
+    let said = |text| {
+        let text = Text {
+            text,
+            continues: false,
+        };
+        find(text, &names).len()
+    };
+    for text in ["a:?", "a:$1", "{0}", "id", "a:{id}", "a:$id"] {
+        assert_eq!(said(text), 0, "{text}");
+    }
+    for text in ["a:{}", "a:%s", "${ENV}:jobs"] {
+        assert_eq!(said(text), 1, "{text}");
+    }
+}

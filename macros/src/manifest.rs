@@ -1,0 +1,120 @@
+//! Under which name the user's crate depends on `leasehold`: a plain rename in its `Cargo.toml` is
+//! followed. The manifest is read line by line, since a parser would cost several dependencies.
+
+use std::env;
+use std::path::PathBuf;
+
+const PACKAGE: &str = "leasehold";
+
+/// What a manifest says of the dependency on `leasehold`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Dependency {
+    /// Under its own name; also assumed where there is no manifest to read.
+    Plain,
+    Renamed(String),
+    /// Not mentioned: renamed in the workspace, or re-exported by another crate.
+    Missing,
+}
+
+/// What the manifest of the crate that is being compiled says.
+pub(crate) fn dependency() -> Dependency {
+    let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| name == PACKAGE);
+    let text = path().and_then(|path| std::fs::read_to_string(path).ok());
+    match text {
+        Some(text) if !is_itself => read(&text),
+        _ => Dependency::Plain,
+    }
+}
+
+fn path() -> Option<PathBuf> {
+    let folder =
+        || env::var_os("CARGO_MANIFEST_DIR").map(|dir| PathBuf::from(dir).join("Cargo.toml"));
+    let path = env::var_os("CARGO_MANIFEST_PATH")
+        .map(PathBuf::from)
+        .or_else(folder)?;
+    path.ends_with("Cargo.toml").then_some(path)
+}
+
+fn read(manifest: &str) -> Dependency {
+    let mut found = Dependency::Missing;
+    let mut section = "";
+    for line in manifest.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.split(']').next().unwrap_or_default().trim();
+        }
+        match entry(section, line) {
+            Some(name) if name == PACKAGE => return Dependency::Plain,
+            Some(name) => found = Dependency::Renamed(name.replace('-', "_")),
+            None => {}
+        }
+    }
+    found
+}
+
+/// The name under which this line depends on `leasehold`, if it does.
+fn entry<'a>(section: &'a str, line: &'a str) -> Option<&'a str> {
+    if section.starts_with("workspace") {
+        return None;
+    }
+    let renames = || {
+        let plain = line.replace([' ', '\t', '\''], "").replace('"', "");
+        plain
+            .split(['{', ',', '}'])
+            .any(|part| part == format!("package={PACKAGE}"))
+    };
+    let unquote = |name: &'a str| name.trim().trim_matches(['"', '\'']);
+    if let Some((_, name)) = section.rsplit_once("dependencies.") {
+        let name = unquote(name);
+        return (name == PACKAGE || renames()).then_some(name);
+    }
+    if !section.ends_with("dependencies") {
+        return None;
+    }
+    let name = unquote(line.split(['=', '.']).next().unwrap_or_default());
+    (name == PACKAGE || renames()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_own_name() {
+        for manifest in [
+            "[dependencies]\nleasehold = \"0.1\"",
+            "[dependencies]\ntokio = \"1\"\nleasehold.workspace = true",
+            "[dev-dependencies]\n\"leasehold\" = { path = \"../runtime\" }",
+            "[target.'cfg(unix)'.dependencies]\nleasehold = \"0.1\"",
+            "[dependencies.leasehold]\nversion = \"0.1\"",
+            "[dependencies]\nlock = { package = \"leasehold\", version = \"0.1\" }\nleasehold = \"0.2\"",
+        ] {
+            assert_eq!(read(manifest), Dependency::Plain, "{manifest}");
+        }
+    }
+
+    #[test]
+    fn a_rename() {
+        for manifest in [
+            "[dependencies]\nmy-lock = { version = \"0.1\", package = \"leasehold\" }",
+            "[dependencies]\nmy-lock={package='leasehold',version='0.1'}",
+            "[dependencies.my-lock]\nversion = \"0.1\"\npackage = \"leasehold\"",
+            "[target.\"cfg(unix)\".dependencies.my-lock]\npackage = \"leasehold\"",
+        ] {
+            let renamed = Dependency::Renamed("my_lock".to_owned());
+            assert_eq!(read(manifest), renamed, "{manifest}");
+        }
+    }
+
+    #[test]
+    fn no_mention() {
+        for manifest in [
+            "[package]\nname = \"shop\"\n[dependencies]\nlock.workspace = true",
+            "[dependencies]\nleasehold-macros = \"0.1\"",
+            "[dependencies]\n# leasehold = \"0.1\"",
+            "[features]\nleasehold = []",
+            "[workspace.dependencies]\nlock = { package = \"leasehold\", version = \"0.1\" }",
+        ] {
+            assert_eq!(read(manifest), Dependency::Missing, "{manifest}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `%s`, `%d`, `%1$s`, `%Y`: conversions of `printf` and `strftime`, which a key does not know.
+
+const CONVERSIONS: &str = "sdiuvfxXoqcgepTYmH@";
+
+/// The conversion at the start of `rest`.
+pub(crate) fn conversion(rest: &str) -> Option<&str> {
+    let after = rest.strip_prefix('%')?;
+    let flags = after
+        .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '#' | '.' | '$' | 'l' | 'h' | 'z'))
+        .unwrap_or(after.len());
+    let conversion = after[flags..].chars().next()?;
+    let length = 1 + flags + conversion.len_utf8();
+    let ends = !rest[length..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    (CONVERSIONS.contains(conversion) && ends && !is_encoded(after)).then(|| &rest[..length])
+}
+
+/// `%3d` is a percent-encoded `=`, and `%02d` is no encoded character that a key could mean.
+fn is_encoded(after: &str) -> bool {
+    let Some(digits) = after.get(..2) else {
+        return false;
+    };
+    u8::from_str_radix(digits, 16).is_ok_and(|byte| byte >= b' ')
+}

@@ -1,0 +1,126 @@
+//! The parts that every shape of function has: what stands around its body, the names that its
+//! parameters bind, and what it returns.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
+use syn::spanned::Spanned as _;
+use syn::visit::Visit;
+use syn::{Attribute, FnArg, Pat, Signature, Type};
+
+use crate::kind::Kind;
+use crate::tokens;
+
+/// Tokens before and after a hole, and the delimiters of the hole.
+pub(crate) struct Frame {
+    pub(crate) before: TokenStream,
+    pub(crate) delimiter: Delimiter,
+    pub(crate) span: Span,
+    pub(crate) after: TokenStream,
+}
+
+impl Frame {
+    pub(crate) fn around(group: &Group, before: TokenStream, after: TokenStream) -> Self {
+        Self {
+            before,
+            delimiter: group.delimiter(),
+            span: group.span(),
+            after,
+        }
+    }
+
+    pub(crate) fn fill(&self, inside: TokenStream) -> TokenStream {
+        let mut group = Group::new(self.delimiter, inside);
+        group.set_span(self.span);
+        let (before, after) = (&self.before, &self.after);
+        quote::quote!(#before #group #after)
+    }
+}
+
+/// A name that a parameter binds.
+#[derive(Clone)]
+pub(crate) struct Binding {
+    pub(crate) ident: Ident,
+    /// `self`, `id`: as the user writes it in a key.
+    pub(crate) name: String,
+    /// The `#[cfg]` of its parameter.
+    pub(crate) cfg: Vec<Attribute>,
+    /// The kind of its type, where the parameter is a name with a type.
+    pub(crate) kind: Kind,
+}
+
+impl Binding {
+    pub(crate) fn new(ident: Ident, cfg: Vec<Attribute>) -> Self {
+        let name = tokens::plain(&ident);
+        let name = if name == "__self" {
+            "self".to_owned()
+        } else {
+            name
+        };
+        Self {
+            ident,
+            name,
+            cfg,
+            kind: Kind::default(),
+        }
+    }
+}
+
+/// What the function returns.
+pub(crate) enum Returns {
+    /// `-> !`
+    Never(Span),
+    /// A type, with `_` in the place of every `impl Trait`.
+    Type(TokenStream),
+}
+
+impl Returns {
+    pub(crate) fn of(ty: &Type) -> Self {
+        match ty {
+            Type::Never(never) => Self::Never(never.span()),
+            other => Self::Type(tokens::infer_impl_trait(other)),
+        }
+    }
+}
+
+/// The names that the parameters bind, `self` first.
+pub(crate) fn bindings(signature: &Signature) -> Vec<Binding> {
+    let mut all = Vec::new();
+    for parameter in &signature.inputs {
+        match parameter {
+            FnArg::Receiver(receiver) => {
+                let ident = Ident::new("self", receiver.self_token.span());
+                all.push(Binding::new(ident, Vec::new()));
+            }
+            FnArg::Typed(parameter) => {
+                let mut names = pattern(&parameter.pat, &parameter.attrs);
+                if let (Pat::Ident(_), [name]) = (&*parameter.pat, names.as_mut_slice()) {
+                    name.kind = Kind::of(&parameter.ty, &signature.generics);
+                }
+                all.extend(names);
+            }
+        }
+    }
+    all
+}
+
+/// The names that a pattern binds.
+pub(crate) fn pattern(pattern: &Pat, attributes: &[Attribute]) -> Vec<Binding> {
+    struct Names(Vec<Ident>);
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+            self.0.push(pattern.ident.clone());
+            syn::visit::visit_pat_ident(self, pattern);
+        }
+    }
+    let cfg: Vec<Attribute> = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"))
+        .cloned()
+        .collect();
+    let mut names = Names(Vec::new());
+    names.visit_pat(pattern);
+    names
+        .0
+        .into_iter()
+        .map(|ident| Binding::new(ident, cfg.clone()))
+        .collect()
+}
