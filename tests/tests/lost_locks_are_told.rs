@@ -1,4 +1,4 @@
-//! A release that finds the lock gone is told. A file of its own: it listens to all that the
+//! A release that finds the lock gone is told. A program of its own: it listens to all that the
 //! process logs and counts.
 
 use std::fmt::{Debug, Write as _};

@@ -1,4 +1,4 @@
-//! A pool that gives no locks any more is replaced. A file of its own: what is installed belongs to
+//! A pool that gives no locks any more is replaced. A program of its own: what is installed belongs to
 //! the process.
 
 use std::sync::{Arc, Barrier};

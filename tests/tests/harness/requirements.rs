@@ -6,9 +6,11 @@ use std::time::Duration;
 use leasehold_tests::chaos::REQUIREMENTS;
 use leasehold_tests::chaos::ground::{Ground, Size, Store};
 use leasehold_tests::random::Random;
+use leasehold_tests::room::{self, Places};
 
 /// Plays the requirement of this number whose text has this word.
 fn play(number: u8, word: &str, store: Store) {
+    let _places = places(number);
     let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
     let ground = Ground {
         program: env!("CARGO_BIN_EXE_chaos").into(),
@@ -31,6 +33,14 @@ fn play(number: u8, word: &str, store: Store) {
         "seed {seed}: {failures}\n{}",
         outcome.numbers()
     );
+}
+
+/// Those that measure how long calls take, or give them little time, are not played beside others.
+fn places(number: u8) -> Places {
+    match number {
+        13 | 18 | 22 => room::alone(),
+        _ => room::enter(),
+    }
 }
 
 macro_rules! requirements {

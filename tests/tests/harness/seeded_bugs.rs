@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use leasehold_tests::chaos::seeded::{CASES, Case, ELSEWHERE, Elsewhere, UNCHECKED};
+use leasehold_tests::room;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_chaos");
 
 fn play(bug: &str) {
     let case = CASES.iter().find(|case| case.bug == bug);
     let case = case.expect("the bug has a scenario");
+    let _place = room::enter();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
     let (bad, good) = std::thread::scope(|scope| {
         let bad = scope.spawn(|| case.play(Path::new(PROGRAM), &folder, true));

@@ -9,6 +9,7 @@ use leasehold::LockPool;
 use leasehold_tests::brand::{Brand, REDIS_8, VALKEY};
 use leasehold_tests::cluster::{MASTERS, Setup};
 use leasehold_tests::random::Random;
+use leasehold_tests::room;
 use leasehold_tests::server::ServerOptions;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -21,6 +22,7 @@ fn program(brand: &'static Brand) -> &'static Path {
 
 /// Fails if a script, a command or an answer is not what it is on the system's Redis.
 async fn conforms(brand: &'static Brand) {
+    let _place = room::enter();
     let options = ServerOptions::new().program(program(brand));
     let server = options.append_only().start();
     assert!(brand.is(&server), "another version than {brand:?}");
@@ -41,6 +43,7 @@ async fn conforms(brand: &'static Brand) {
 
 /// Fails if slots, redirects or a slot on its way are told in another form.
 async fn conforms_in_a_cluster(brand: &'static Brand) {
+    let _place = room::enter();
     let cluster = Setup::new().program(program(brand)).start();
     conformance(&cluster.url()).await;
     conformance_of_queues(&cluster.url()).await;
@@ -61,6 +64,7 @@ async fn conforms_in_a_cluster(brand: &'static Brand) {
 
 /// Fails if a share of a requirement of the fault harness is not met.
 fn withstands(brand: &'static Brand, arguments: &str) {
+    let _place = room::enter();
     let name = format!("brands-{arguments}").replace(|c: char| !c.is_alphanumeric(), "-");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut harness = Command::new(env!("CARGO_BIN_EXE_chaos"));

@@ -8,7 +8,7 @@ use leasehold_tests::wait;
 use redis::{Connection, RedisResult, cmd};
 
 /// How long a client waits for an answer, be there one or none.
-const SHORT: Duration = Duration::from_millis(400);
+const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
 fn client(url: &str) -> Connection {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::LockPool;
 use leasehold_tests::blocked::Blocked;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
@@ -93,7 +94,7 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
     let pool = idle.block_on(pool(&server));
     // From now on that runtime listens, and does nothing more.
     idle.block_on(pair(&pool, "first"));
-    let mut took = Duration::ZERO;
+    let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
     for _ in 0..5 {
         // The keeper looks no more when nothing is under way.
         thread::sleep(Duration::from_millis(200));
@@ -107,7 +108,7 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
             took += low.join().expect("no panic");
         });
     }
-    assert!(took < SLOW, "{took:?}");
+    assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
 /// Fails if a call is taken up that a usual thread has given up after a thread of low priority began
@@ -170,7 +171,7 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
             .collect();
         // Both are in full swing.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let blocked = Blocked::all(&other);
+        let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
         tokio::time::sleep(BLOCKED).await;
         drop(blocked);
         ours_end.store(true, Ordering::SeqCst);
@@ -178,7 +179,7 @@ async fn nobody_waits_for_a_runtime_that_is_blocked() {
         for task in ours {
             longest = longest.max(task.await.expect("no panic"));
         }
-        slow += usize::from(SLOW < longest);
+        slow += usize::from(SLOW + excuse.so_far() < longest);
     }
     // The machine may have stood still once.
     assert!(slow <= 1, "{slow} of 5 times");
@@ -269,14 +270,15 @@ fn short_runtimes_share_a_pool() {
     let pool = small().block_on(pool(&server));
     let mut slow = 0;
     for number in 0..800 {
-        let began = Instant::now();
+        let (began, excuse) = (Instant::now(), Excuse::begin());
         small().block_on(async {
             for _ in 0..5 {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
         // Whoever waits for the keeper to look waits for a second.
-        slow += usize::from(Duration::from_millis(500) < began.elapsed());
+        let most = Duration::from_millis(500) + excuse.so_far();
+        slow += usize::from(most < began.elapsed());
     }
     assert!(slow < 8, "{slow} of 800");
 }

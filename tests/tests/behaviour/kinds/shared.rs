@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::on_both_stores;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
@@ -188,7 +189,7 @@ async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
         .expect("its turn");
     let waited = taken.elapsed();
     assert!(waited >= short * 9 / 10, "{waited:?}: it was still inside");
-    assert!(waited < short + Duration::from_secs(2), "{waited:?}");
+    assert!(waited < TTL / 2, "{waited:?}: as if its lease were longer");
     writer.release().await.expect("still held");
 }
 
@@ -230,9 +231,10 @@ async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &S
     let pool = store.pool().await;
     let reader = read(&pool, "k").acquire().await.expect("free");
     let writer = wait::started(write(&pool, "k").wait(LONG).acquire()).await;
-    let started = Instant::now();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
     contended(read(&pool, "k").acquire().await);
-    assert!(started.elapsed() < Duration::from_millis(500), "at once");
+    let most = Duration::from_millis(500) + excuse.so_far();
+    assert!(started.elapsed() < most, "at once");
     reader.release().await.expect("still held");
     let writer = writer.await.expect("its turn");
     writer.release().await.expect("still held");

@@ -1,8 +1,9 @@
 //! When all is over, nothing of ours is left on the server but the fence counter.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::LockError;
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
@@ -64,9 +65,15 @@ async fn of_calls_that_give_up_when_their_turn_comes() {
             line.join(&last, "last").await;
             held.release().await.expect("still held");
             tokio::time::sleep(Duration::from_micros(50) * round).await;
+            let (left, excuse) = (Instant::now(), Excuse::begin());
             drop(given_up);
-            let got = wait::within("it is handed on", CLAIM, line.served()).await;
+            let got = wait::within("it is handed on", LONG, line.served()).await;
             assert_eq!(got, ["last"]);
+            let took = left.elapsed();
+            assert!(
+                took < CLAIM + excuse.so_far(),
+                "{took:?}: kept for those that left"
+            );
         }
     }
     nothing_is_left(&server).await;
