@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Fence;
+use crate::fence::Fence;
 
 /// Why a lock was not taken, or was taken and lost.
 ///

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::LockError;
-use crate::seeded::seeded;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
 
 /// The longest key, in bytes, without the namespace.
 pub(crate) const MAX_LEN: usize = 512;

@@ -1,31 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod call;
-mod check;
-mod clock;
-mod counted;
-mod detach;
+mod base;
+mod check_report;
 mod engine;
 mod error;
 mod fence;
-mod few;
-mod full_key;
-mod gate;
-mod guard;
-mod hold;
-mod installed;
 mod interop;
 mod key;
-mod lease;
-mod locks;
-mod path;
+mod lock;
 mod pool;
 mod replicas;
-mod reporter;
-mod request;
-mod seeded;
-mod site;
 #[cfg_attr(
     not(feature = "redis"),
     allow(
@@ -37,26 +22,26 @@ mod site;
     )
 )]
 mod store;
-mod sync;
-mod take;
-mod taken;
-mod token;
+#[cfg(any(test, feature = "__test"))]
+mod testing;
 
 #[doc(hidden)]
-#[path = "private.rs"]
+#[path = "expanded.rs"]
 pub mod __private;
 
 #[cfg(feature = "__test")]
 #[doc(hidden)]
-pub mod __test;
+pub use testing::probe as __test;
 
-pub use check::{CheckReport, Finding, Severity};
+pub use check_report::{CheckReport, Finding, Severity};
+pub use engine::core::drain::ShutdownReport;
 pub use error::{LockError, StoreError};
 pub use fence::Fence;
-pub use guard::{LockGuard, LockHandle};
-pub use installed::{init, init_from_env, pool, shutdown};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
-pub use pool::{LockPool, LockPoolBuilder, ShutdownReport};
+pub use lock::guard::{LockGuard, LockHandle};
+pub use lock::request::LockRequest;
+pub use pool::LockPool;
+pub use pool::builder::LockPoolBuilder;
+pub use pool::installed::{init, init_from_env, pool, shutdown};
 pub use replicas::Replicas;
-pub use request::LockRequest;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::LockError;
+use crate::error::LockError;
 
 /// How many of the server's replicas must have confirmed an acquisition or a renewal before it counts; see
 /// [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).

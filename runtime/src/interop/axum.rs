@@ -3,7 +3,7 @@
 use axum_core::body::Body;
 use axum_core::response::{IntoResponse, Response};
 
-use crate::LockError;
+use crate::error::LockError;
 
 /// 409 for contention, with `Retry-After`: until the present lease ends, or one second where that is not known; 503 where
 /// the lock service cannot serve; 400 for a value that makes no key; 500 for a lease that was lost, because the work may have been
@@ -47,7 +47,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::StoreError;
+    use crate::error::StoreError;
 
     #[test]
     fn contention_is_409_with_retry_after_in_whole_seconds() {

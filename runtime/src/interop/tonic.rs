@@ -2,7 +2,7 @@
 
 use tonic::{Code, Status};
 
-use crate::LockError;
+use crate::error::LockError;
 
 /// `ABORTED` for contention, which clients may retry; `UNAVAILABLE` where the lock service cannot serve; `INVALID_ARGUMENT` for
 /// a value that makes no key; `UNKNOWN` for a lease that was lost, because the work may have been done in part; `INTERNAL` for a

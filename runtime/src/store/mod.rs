@@ -1,34 +1,28 @@
 //! Lock stores: the one interface that a store implements, and the stores.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::full_key::FullKey;
-use crate::token::Token;
-use crate::{Fence, LockError};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::error::LockError;
+use crate::fence::Fence;
 
+#[cfg(feature = "redis")]
+mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
 pub(crate) mod memory;
+pub(crate) mod options;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
-
-#[cfg(feature = "redis")]
-mod aside;
-mod target;
-
-#[cfg(any(test, feature = "__test"))]
-pub(crate) mod conformance;
-#[cfg(feature = "__test")]
-pub(crate) mod interleave;
-#[cfg(feature = "__test")]
-mod nothing;
-
-pub(crate) use target::{Options, Target};
+pub(crate) mod target;
 
 /// Where locks are kept.
 ///
@@ -62,6 +56,10 @@ pub(crate) trait LockStore: Send {
         None
     }
 }
+
+/// A store that is being connected.
+pub(crate) type Connecting =
+    Pin<Box<dyn Future<Output = Result<Box<dyn LockStore>, LockError>> + Send>>;
 
 /// A socket that answers come on.
 pub(crate) trait Socket: Send + Sync {
@@ -111,7 +109,7 @@ pub(crate) enum Op {
         /// Whether this process wants a place in the key's queue if another has the key.
         queue: bool,
         /// So many fences after the first are kept for calls to which the key is passed on.
-        spare: u32,
+        reserved_fences: u32,
     },
     /// Take all of these keys or none, each as [`Op::Acquire`] does: without a place in its queue, and with no fences kept. Answered
     /// with [`Reply::AcquiredAll`], [`Reply::HeldAmong`] or [`Reply::Apart`].
@@ -163,14 +161,14 @@ impl Op {
     /// What an acquire or a release asks for beside lock and token. Those that agree on it are put in fewer words.
     #[cfg(feature = "redis")]
     pub(crate) fn conditions(&self) -> Conditions {
-        let (time, function, flag, spare) = match self {
+        let (time, function, flag, reserved_fences) = match self {
             Self::Acquire {
                 ttl,
                 function,
                 queue,
-                spare,
+                reserved_fences,
                 ..
-            } => (Some(*ttl), *function, *queue, *spare),
+            } => (Some(*ttl), *function, *queue, *reserved_fences),
             Self::Release {
                 keep, makes_way, ..
             } => (*keep, "", *makes_way, 0),
@@ -180,7 +178,7 @@ impl Op {
             time,
             function,
             flag,
-            spare,
+            reserved_fences,
         }
     }
 }
@@ -193,7 +191,7 @@ pub(crate) struct Conditions {
     function: &'static str,
     /// Whether an acquire queues, or a release makes way.
     flag: bool,
-    spare: u32,
+    reserved_fences: u32,
 }
 
 /// For so long a key is left free for clients that know no queue. One that tries every 250 ms finds
@@ -221,7 +219,7 @@ pub(crate) enum Reply {
     Acquired {
         fence: Option<Fence>,
         /// So many fences after it are kept for this token.
-        spare: u32,
+        reserved_fences: u32,
         /// Whether other processes queue for the key, where the store has queues.
         wanted: Option<bool>,
     },

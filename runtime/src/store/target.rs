@@ -1,16 +1,25 @@
 //! Which store a URL names.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::time::Duration;
 
-use super::memory::{MemoryStore, Space};
-use crate::check::{CheckReport, Finding};
-use crate::clock::Clock;
-use crate::engine::Connecting;
-use crate::reporter;
-use crate::{LockError, Replicas};
+use super::Connecting;
+#[cfg(feature = "redis")]
+use super::cluster;
+use super::memory::MemoryStore;
+use super::memory::space::Space;
+use super::options::Options;
+#[cfg(feature = "redis")]
+use super::redis::master_address::MasterAddress;
+#[cfg(feature = "redis")]
+use super::redis::store::RedisStore;
+#[cfg(feature = "redis")]
+use super::redlock;
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::check_report::{CheckReport, Finding};
+use crate::error::LockError;
+#[cfg(feature = "redis")]
+use crate::replicas::Replicas;
 
 /// The stores that a URL can name.
 const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port` or `memory://`";
@@ -23,99 +32,46 @@ pub(crate) enum Target {
     #[cfg(feature = "__test")]
     Nothing,
     #[cfg(feature = "redis")]
-    Redis(Box<super::redis::Origin>, Option<Replicas>),
+    Redis(Box<MasterAddress>, Option<Replicas>),
     #[cfg(feature = "redis")]
-    Cluster(Box<super::cluster::Address>),
+    Cluster(Box<cluster::address::Address>),
     #[cfg(feature = "redis")]
-    Redlock(Box<super::redlock::Address>),
+    Redlock(Box<redlock::address::Address>),
 }
 
-/// How to connect.
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub(crate) clock: Clock,
-    pub(crate) io_timeout: Duration,
-    pub(crate) namespace: String,
-    /// After how long of unbroken use a key is left free for clients that know no queue; zero for
-    /// never.
-    pub(crate) make_way_after: Duration,
-    /// What the builder said; a URL may say it too.
-    pub(crate) replicas: Option<Replicas>,
-    /// The most replicas that were ever seen at once.
-    pub(crate) replicas_seen: Arc<AtomicU32>,
+/// `origin` with the certificates of the builder.
+#[cfg(feature = "redis")]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(
+        clippy::unnecessary_wraps,
+        unused_variables,
+        reason = "without TLS there are no certificates"
+    )
+)]
+fn secured(origin: MasterAddress, options: &Options) -> Result<MasterAddress, LockError> {
     #[cfg(feature = "tls")]
-    pub(crate) tls: super::redis::Tls,
+    let origin = origin.with_tls(&options.tls)?;
+    Ok(origin)
 }
 
-impl Options {
-    /// The defaults, but for how long to wait for an answer.
-    pub(crate) fn new(io_timeout: Duration) -> Self {
-        Self {
-            clock: Clock::System,
-            io_timeout,
-            namespace: "lock".to_owned(),
-            make_way_after: Duration::ZERO,
-            replicas: None,
-            replicas_seen: Arc::default(),
-            #[cfg(feature = "tls")]
-            tls: super::redis::Tls::default(),
-        }
-    }
-
-    /// `origin` with the certificates of the builder.
-    #[cfg(feature = "redis")]
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(
-            clippy::unused_self,
-            clippy::unnecessary_wraps,
-            reason = "without TLS there are no certificates"
-        )
-    )]
-    fn secure(&self, origin: super::redis::Origin) -> Result<super::redis::Origin, LockError> {
-        #[cfg(feature = "tls")]
-        let origin = origin.with_tls(&self.tls)?;
-        Ok(origin)
-    }
-
-    /// `address` with the certificates of the builder.
-    #[cfg(feature = "redis")]
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(
-            clippy::unused_self,
-            clippy::unnecessary_wraps,
-            reason = "without TLS there are no certificates"
-        )
-    )]
-    fn secure_cluster(
-        &self,
-        address: super::cluster::Address,
-    ) -> Result<super::cluster::Address, LockError> {
-        #[cfg(feature = "tls")]
-        let address = address.with_tls(&self.tls)?;
-        Ok(address)
-    }
-
-    /// Refuses what makes no sense for a quorum.
-    #[cfg(feature = "redis")]
-    fn for_independent_nodes(&self) -> Result<(), LockError> {
-        #[cfg(feature = "tls")]
-        self.tls.refuse()?;
-        if self.replicas.is_some() {
-            return Err(LockError::config(
-                "the nodes of `redlock://` are independent, so `replicas` makes no sense there; leave it out",
-            ));
-        }
-        Ok(())
-    }
-
-    /// With what a URL asks for where the builder did not say it.
-    #[cfg(feature = "redis")]
-    fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {
-        self.replicas = self.replicas.or(replicas);
-        self
-    }
+/// `address` with the certificates of the builder.
+#[cfg(feature = "redis")]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(
+        clippy::unnecessary_wraps,
+        unused_variables,
+        reason = "without TLS there are no certificates"
+    )
+)]
+fn secured_cluster(
+    address: cluster::address::Address,
+    options: &Options,
+) -> Result<cluster::address::Address, LockError> {
+    #[cfg(feature = "tls")]
+    let address = address.with_tls(&options.tls)?;
+    Ok(address)
 }
 
 impl Target {
@@ -144,14 +100,14 @@ impl Target {
     #[cfg(feature = "redis")]
     fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        let (origin, replicas) = super::redis::Origin::parse(url)?;
+        let (origin, replicas) = MasterAddress::parse(url)?;
         Ok(Self::Redis(Box::new(origin), replicas))
     }
 
     #[cfg(feature = "redis")]
     fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
         refuse_without_tls(scheme)?;
-        super::cluster::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
+        cluster::address::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
     }
 
     #[cfg(not(feature = "redis"))]
@@ -161,7 +117,7 @@ impl Target {
 
     #[cfg(feature = "redis")]
     fn redlock(url: &str) -> Result<Self, LockError> {
-        super::redlock::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
+        redlock::address::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
     }
 
     #[cfg(not(feature = "redis"))]
@@ -199,27 +155,27 @@ impl Target {
                 Ok(Box::new(MemoryStore::new(space)) as _)
             }),
             #[cfg(feature = "__test")]
-            Self::Nothing => {
-                Box::pin(async { Ok(Box::new(super::nothing::NoStore::default()) as _) })
-            }
+            Self::Nothing => Box::pin(async {
+                Ok(Box::new(crate::testing::null_store::NoStore::default()) as _)
+            }),
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
-                let origin = options.secure(*origin)?;
-                let store = super::redis::RedisStore::connect(origin, &options).await?;
+                let origin = secured(*origin, &options)?;
+                let store = RedisStore::connect(origin, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Cluster(address) => Box::pin(async move {
                 let options = options.or_replicas(address.replicas);
-                let address = options.secure_cluster(*address)?;
-                let store = super::cluster::ClusterStore::connect(address, &options).await?;
+                let address = secured_cluster(*address, &options)?;
+                let store = cluster::store::ClusterStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => Box::pin(async move {
                 options.for_independent_nodes()?;
-                let store = super::redlock::RedlockStore::connect(*address, &options).await?;
+                let store = redlock::store::RedlockStore::connect(*address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
         }
@@ -242,26 +198,24 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redis(origin, replicas) => {
                 let options = options.or_replicas(replicas);
-                let origin = options.secure(*origin)?;
-                super::aside::run(
-                    async move { super::redis::RedisStore::check(origin, &options).await },
-                )
-                .await
+                let origin = secured(*origin, &options)?;
+                super::background::run(async move { RedisStore::check(origin, &options).await })
+                    .await
             }
             #[cfg(feature = "redis")]
             Self::Cluster(address) => {
                 let options = options.or_replicas(address.replicas);
-                let address = options.secure_cluster(*address)?;
-                super::aside::run(async move {
-                    super::cluster::ClusterStore::check(address, &options).await
+                let address = secured_cluster(*address, &options)?;
+                super::background::run(async move {
+                    cluster::store::ClusterStore::check(address, &options).await
                 })
                 .await
             }
             #[cfg(feature = "redis")]
             Self::Redlock(address) => {
                 options.for_independent_nodes()?;
-                super::aside::run(async move {
-                    super::redlock::RedlockStore::check(*address, &options).await
+                super::background::run(async move {
+                    redlock::store::RedlockStore::check(*address, &options).await
                 })
                 .await
             }

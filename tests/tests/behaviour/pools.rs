@@ -222,10 +222,10 @@ async fn ten_thousand_locks_are_released_in_two_seconds() {
             return;
         }
     }
-    panic!("each time some were left");
+    panic!("each time some were left, or it took longer");
 }
 
-/// Holds 10,000 locks and shuts their pool down; whether none was left when the time was over.
+/// Holds 10,000 locks and shuts their pool down; whether none was left, and in time.
 async fn all_are_released_in_two_seconds() -> bool {
     const HELD: usize = 10_000;
     let server = Server::start();
@@ -238,8 +238,7 @@ async fn all_are_released_in_two_seconds() -> bool {
     let report = pool.shutdown(Duration::from_secs(2)).await;
     let took = started.elapsed();
     dropping.join().expect("no panic");
-    let most = Duration::from_millis(2_300) + excuse.so_far();
-    assert!(took < most, "{took:?}");
+    let in_time = took < Duration::from_millis(2_300) + excuse.so_far();
     let unreleased = report.still_held + report.unconfirmed;
     assert!(report.released + unreleased <= HELD, "{report:?}");
     if unreleased == 0 {
@@ -247,7 +246,7 @@ async fn all_are_released_in_two_seconds() -> bool {
         assert_eq!(left, 0, "{report:?} after {took:?}");
     }
     println!("{report:?} after {took:?}");
-    unreleased == 0
+    unreleased == 0 && in_time
 }
 
 /// Takes so many locks, in a hundred tasks.

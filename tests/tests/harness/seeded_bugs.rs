@@ -35,16 +35,16 @@ fn tests_elsewhere_are_run_with_their_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     for elsewhere in ELSEWHERE {
         let files = match elsewhere.program {
-            "leasehold" => vec![tests.join("../runtime/src/seeded.rs")],
+            "leasehold" => vec![tests.join("../runtime/src/testing/seeded_bugs.rs")],
             "models" => vec![tests.join("../runtime/src/engine/driver/model.rs")],
             program => files(&tests.join("tests").join(program)),
         };
         let names = [elsewhere.bug, elsewhere.test].map(|name| format!("\"{name}\""));
-        let named = files.iter().any(|file| {
+        let found = files.iter().any(|file| {
             let text = fs::read_to_string(file).expect("the program's source");
             names.iter().all(|name| text.contains(name))
         });
-        assert!(named, "{}: no file has {names:?}", elsewhere.program);
+        assert!(found, "{}: no file has {names:?}", elsewhere.program);
     }
 }
 
@@ -52,9 +52,12 @@ fn tests_elsewhere_are_run_with_their_bugs() {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the program's folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let nested = paths.map(|path| match path.is_dir() {
-        true => files(&path),
-        false => vec![path],
+    let nested = paths.map(|path| {
+        if path.is_dir() {
+            files(&path)
+        } else {
+            vec![path]
+        }
     });
     nested.flatten().collect()
 }

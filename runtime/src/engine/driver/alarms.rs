@@ -8,7 +8,7 @@ use std::mem;
 
 use tokio::sync::oneshot;
 
-use crate::clock::Instant;
+use crate::base::clock::Instant;
 
 /// Callers to wake.
 #[derive(Debug, Default)]

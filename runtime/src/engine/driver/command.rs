@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::ListenerId;
-use crate::clock::Instant;
-use crate::engine::shutdown::ShutdownReport;
-use crate::engine::slot::Slot;
-use crate::engine::ticket::{Order, TicketId};
+use super::lanes::ListenerId;
+use crate::base::clock::Instant;
+use crate::engine::core::drain::ShutdownReport;
+use crate::engine::core::ticket::{Acquire, TicketId};
+use crate::engine::lease_cell::LeaseCell;
 
 /// What callers and listeners ask of the engine.
 pub(crate) enum Command {
     Acquire {
         id: TicketId,
-        order: Order,
-        slot: Arc<Slot>,
+        acquire: Acquire,
+        cell: Arc<LeaseCell>,
     },
     /// The locks of one call, at once.
     AcquireAll {
-        orders: Vec<(TicketId, Order, Arc<Slot>)>,
+        acquires: Vec<(TicketId, Acquire, Arc<LeaseCell>)>,
         /// How long the call queues if they cannot be had now.
         wait: Duration,
     },

@@ -10,8 +10,8 @@
 use std::mem;
 
 use super::command::Command;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
+use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
 
 #[derive(Default)]
 pub(super) struct Deferred {

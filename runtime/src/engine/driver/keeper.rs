@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Engine;
-use super::machine::Machine;
+use super::handle::Engine;
 use super::shared::Shared;
-use super::stir::Stir;
+use super::state::EngineState;
+use super::store_waker::StoreWaker;
 use super::timer::Timer;
-use crate::clock::Clock;
-use crate::engine::core::Limits;
+use crate::base::clock::Clock;
+use crate::engine::core::signal::Limits;
 use crate::store::LockStore;
 
 /// The engine's own task.
@@ -31,9 +31,9 @@ impl Keeper {
         listeners: bool,
         own_thread: bool,
     ) -> (Self, Engine) {
-        let stir = Arc::new(Stir::default());
-        let machine = Machine::new(store, limits, clock, listeners, Arc::clone(&stir));
-        let shared = Arc::new(Shared::new(machine, stir));
+        let store_waker = Arc::new(StoreWaker::default());
+        let state = EngineState::new(store, limits, clock, listeners, Arc::clone(&store_waker));
+        let shared = Arc::new(Shared::new(state, store_waker));
         if own_thread {
             shared.kept_here();
         }
@@ -48,7 +48,7 @@ impl Keeper {
     /// Runs until all callers are gone and everything is released.
     pub(super) async fn run(mut self) {
         // The store may have events from before the engine was there.
-        self.shared.stir.hand_over();
+        self.shared.store_waker.hand_over();
         poll_fn(|cx| self.poll(cx)).await;
     }
 
@@ -60,19 +60,19 @@ impl Keeper {
         } = self;
         loop {
             // Registered first: what stirs after the look at `is_called` wakes it.
-            shared.stir.register(cx.waker());
-            let called = shared.stir.is_called();
+            shared.store_waker.register(cx.waker());
+            let called = shared.store_waker.is_called();
             if *own_thread {
                 shared.kept_here();
             }
-            let mut machine = shared.machine();
-            shared.turn(&mut machine, called);
-            let over = machine.is_over();
-            let waits = timer.set(machine.sleep(), cx).is_pending();
-            machine.keeper_sleeps(timer.at());
-            let news = machine.take_news();
-            drop(machine);
-            shared.keeper_tells(news);
+            let mut state = shared.state();
+            shared.turn(&mut state, called);
+            let over = state.is_over();
+            let waits = timer.set(state.sleep(), cx).is_pending();
+            state.keeper_sleeps(timer.at());
+            let notifications = state.take_notifications();
+            drop(state);
+            shared.keeper_tells(notifications);
             if over {
                 return Poll::Ready(());
             }

@@ -1,8 +1,8 @@
 //! Models: the lanes, the keeper and the callers under the scheduler of `shuttle`, which tries
 //! random orders in which threads can run. `scripts/models` runs them and says how many orders.
 //!
-//! The machine, its mutex, the lanes and the atomics of [`stir`](super::stir) and of
-//! [`slot`](crate::engine::slot) are the product's. The keeper's loop and the callers' code are
+//! The machine, its mutex, the lanes and the atomics of [`store_waker`](super::store_waker) and of
+//! [`cell`](crate::engine::lease_cell) are the product's. The keeper's loop and the callers' code are
 //! copied. The server, its socket, the clock and the runtimes are the model's. Where time stands
 //! still a wake-up that is lost ends in a deadlock, which `shuttle` finds. Where it passes, the
 //! keeper has to mend what a runtime that is blocked leaves lying.
@@ -20,21 +20,22 @@ use shuttle::rand::Rng;
 use shuttle::sync::{Condvar, Mutex, MutexGuard};
 use shuttle::thread::{self, JoinHandle};
 
-use super::Engine;
 use super::command::Command;
-use super::lane::{self, WATCH};
-use super::machine::Machine;
+use super::handle::Engine;
+use super::lanes::WATCH;
+use super::listener;
 use super::shared::Shared;
-use super::stir::Stir;
-use crate::clock::Clock;
-use crate::engine::core::Limits;
-use crate::engine::fixtures::LONG;
-use crate::engine::slot::Slot;
-use crate::engine::ticket::Order;
-use crate::full_key::FullKey;
-use crate::lease::Terms;
+use super::state::EngineState;
+use super::store_waker::StoreWaker;
+use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
+use crate::base::lease_terms::Terms;
+use crate::base::token::{Nonce, Token};
+use crate::engine::core::signal::Limits;
+use crate::engine::core::ticket::Acquire;
+use crate::engine::lease_cell::LeaseCell;
 use crate::store::{Listen, LockStore, Op, OpId, Reply, Request, Socket, StoreEvent};
-use crate::token::{Nonce, Token};
+use crate::testing::fixtures::LONG;
 
 /// Orders that each model tries, but for `LEASEHOLD_MODEL_RUNS`.
 const RUNS: usize = 2_000;
@@ -55,7 +56,7 @@ struct State {
     replies: VecDeque<(OpId, Reply)>,
     held: HashMap<String, Token>,
     /// Grows with each reply. A listener keeps the number that it saw last.
-    news: u64,
+    notifications: u64,
     /// Whether a listener hears of replies.
     listener: bool,
     heard: bool,
@@ -82,7 +83,7 @@ impl Server {
             };
             let reply = state.answer(request.op);
             state.replies.push_back((request.id, reply));
-            state.news += 1;
+            state.notifications += 1;
             let wakers = mem::take(&mut state.wakers);
             drop(state);
             for waker in wakers {
@@ -106,7 +107,7 @@ impl State {
                 }
                 Reply::Acquired {
                     fence: None,
-                    spare: 0,
+                    reserved_fences: 0,
                     wanted: None,
                 }
             }
@@ -167,7 +168,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         let mut state = self.server.state();
         state.closed = true;
-        state.news += 1;
+        state.notifications += 1;
         let wakers = mem::take(&mut state.wakers);
         drop(state);
         for waker in wakers {
@@ -203,11 +204,11 @@ struct Ear {
 impl Listen for Ear {
     fn poll_heard(&mut self, cx: &mut Context<'_>, read: &mut dyn FnMut()) -> Poll<io::Result<()>> {
         let mut state = self.server.state();
-        if state.news == self.seen {
+        if state.notifications == self.seen {
             state.wakers.push(cx.waker().clone());
             return Poll::Pending;
         }
-        self.seen = state.news;
+        self.seen = state.notifications;
         drop(state);
         read();
         Poll::Ready(Ok(()))
@@ -262,18 +263,18 @@ fn advance(by: Duration) {
 fn keep(shared: &Shared, clock: Clock, server: &Server, time: Time) {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
-    shared.stir.hand_over();
+    shared.store_waker.hand_over();
     loop {
-        shared.stir.register(&waker);
-        let called = shared.stir.is_called();
-        let mut machine = shared.machine();
-        shared.turn(&mut machine, called);
-        let (over, sleep) = (machine.is_over(), machine.sleep());
+        shared.store_waker.register(&waker);
+        let called = shared.store_waker.is_called();
+        let mut state = shared.state();
+        shared.turn(&mut state, called);
+        let (over, sleep) = (state.is_over(), state.sleep());
         let until = clock.now() + sleep;
-        machine.keeper_sleeps(until);
-        let news = machine.take_news();
-        drop(machine);
-        shared.keeper_tells(news);
+        state.keeper_sleeps(until);
+        let notifications = state.take_notifications();
+        drop(state);
+        shared.keeper_tells(notifications);
         if over {
             return shared.stop();
         }
@@ -332,7 +333,7 @@ impl World {
         let begun = self.engine.shared.take_up(command, || Some(()));
         let begun = begun.expect("it works");
         for (id, socket) in begun.into_iter().flat_map(|((), begun)| begun) {
-            let listening = lane::listen(&self.engine.shared, id, &socket);
+            let listening = listener::listen(&self.engine.shared, id, &socket);
             let (fate, server) = (self.fate, Arc::clone(&self.server));
             let running = thread::spawn(move || run(listening, fate, &server));
             self.runtimes().push(running);
@@ -346,26 +347,26 @@ impl World {
     /// Takes and releases a lock, or gives up on the way.
     fn call(self: &Arc<Self>, key: &str) {
         let id = self.engine.next_ticket();
-        let slot = Slot::new(FullKey::from(key), self.engine.clock());
+        let cell = LeaseCell::new(FullKey::from(key), self.engine.clock());
         self.send(Command::Acquire {
             id,
-            order: order(key),
-            slot: Arc::clone(&slot),
+            acquire: acquire(key),
+            cell: Arc::clone(&cell),
         });
         if shuttle::rand::thread_rng().gen_ratio(1, 4) {
             return self.send(Command::Abandon(id));
         }
-        let granted = block_on(poll_fn(|cx| slot.poll_granted(cx)));
+        let granted = block_on(poll_fn(|cx| cell.poll_granted(cx)));
         granted.expect("there is time enough");
-        slot.close();
+        cell.close();
         self.send(Command::Release { id, keep: None });
-        block_on(poll_fn(|cx| slot.poll_released(cx)));
+        block_on(poll_fn(|cx| cell.poll_released(cx)));
     }
 }
 
 /// An order for the lock of this name.
-fn order(name: &str) -> Order {
-    Order {
+fn acquire(name: &str) -> Acquire {
+    Acquire {
         key: name.into(),
         token: Token::random(Nonce::new()),
         function: "",
@@ -420,10 +421,16 @@ fn model(fate: Fate, time: Time, callers: Callers) {
         unsent: Vec::new(),
         told: false,
     };
-    let stir = Arc::new(Stir::default());
+    let store_waker = Arc::new(StoreWaker::default());
     let limits = Limits::of_tests(LONG, 100);
-    let machine = Machine::new(Box::new(store), limits, clock, true, Arc::clone(&stir));
-    let shared = Arc::new(Shared::new(machine, stir));
+    let state = EngineState::new(
+        Box::new(store),
+        limits,
+        clock,
+        true,
+        Arc::clone(&store_waker),
+    );
+    let shared = Arc::new(Shared::new(state, store_waker));
     let world = Arc::new(World {
         engine: Engine::new(Arc::clone(&shared), clock),
         server: Arc::clone(&server),
@@ -529,7 +536,7 @@ fn models_find_their_bugs() {
         ("DeferredOvertaken", MIXED),
         ("DeferredUnheard", MIXED),
     ] {
-        crate::seeded::assert_found(bug, &format!("engine::driver::model::{model}"));
+        crate::testing::seeded_bugs::assert_found(bug, &format!("engine::driver::model::{model}"));
         println!("{bug}: found by {model}");
     }
 }

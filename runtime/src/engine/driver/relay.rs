@@ -13,12 +13,11 @@
 use std::mem;
 use std::sync::{Arc, OnceLock};
 
-use super::news::News;
-use super::shared::tell;
-use super::stir::Stir;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::thread::{self, Thread};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use super::notifications::{Notifications, tell};
+use super::store_waker::StoreWaker;
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
+use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
+use crate::base::sync::{thread, thread::Thread};
 
 /// What leads to the relay, before it is started too.
 #[derive(Default)]
@@ -39,17 +38,17 @@ struct Tasks {
     /// Whether the keeper is to be woken.
     calls: AtomicBool,
     /// What the keeper has to tell. No thread of low priority takes this mutex.
-    news: Mutex<Vec<News>>,
+    notifications: Mutex<Vec<Notifications>>,
     ended: AtomicBool,
 }
 
 impl Relay {
     /// Starts the relay, with this thread's priority, unless that was done or tried before. Only the
     /// keeper does, and not under the engine's mutex.
-    pub(super) fn start(&self, stir: &Arc<Stir>) {
+    pub(super) fn start(&self, store_waker: &Arc<StoreWaker>) {
         self.threads.get_or_init(|| {
-            let (tasks, stir) = (Arc::clone(&self.tasks), Arc::clone(stir));
-            let caller = spawn("leasehold-call", move || tasks.call(&stir))?;
+            let (tasks, store_waker) = (Arc::clone(&self.tasks), Arc::clone(store_waker));
+            let caller = spawn("leasehold-call", move || tasks.call(&store_waker))?;
             let tasks = Arc::clone(&self.tasks);
             let Some(teller) = spawn("leasehold-tell", move || tasks.tell()) else {
                 self.tasks.ended.store(true, Ordering::SeqCst);
@@ -75,13 +74,13 @@ impl Relay {
     }
 
     /// The keeper has something to tell.
-    pub(super) fn tell(&self, news: Option<News>) {
-        match (self.threads(), news) {
-            (Some(threads), Some(news)) => {
-                self.tasks.news().push(news);
+    pub(super) fn tell(&self, notifications: Option<Notifications>) {
+        match (self.threads(), notifications) {
+            (Some(threads), Some(notifications)) => {
+                self.tasks.notifications().push(notifications);
                 threads.teller.unpark();
             }
-            (_, news) => tell(news),
+            (_, notifications) => tell(notifications),
         }
     }
 
@@ -101,10 +100,10 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Option<Thread> {
 }
 
 impl Tasks {
-    fn call(&self, stir: &Stir) {
+    fn call(&self, store_waker: &StoreWaker) {
         while !self.ended.load(Ordering::SeqCst) {
             if self.calls.swap(false, Ordering::SeqCst) {
-                stir.wake_keeper();
+                store_waker.wake_keeper();
             }
             thread::park();
         }
@@ -114,9 +113,9 @@ impl Tasks {
         loop {
             // Looked at first: what is left before the end is told.
             let ended = self.ended.load(Ordering::SeqCst);
-            let news = mem::take(&mut *self.news());
-            for news in news {
-                tell(Some(news));
+            let notifications = mem::take(&mut *self.notifications());
+            for notifications in notifications {
+                tell(Some(notifications));
             }
             if ended {
                 return;
@@ -125,7 +124,9 @@ impl Tasks {
         }
     }
 
-    fn news(&self) -> MutexGuard<'_, Vec<News>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    fn notifications(&self) -> MutexGuard<'_, Vec<Notifications>> {
+        self.notifications
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,25 +3,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-
 use super::command::Command;
 use super::deferred::{Deferred, Locked};
-use super::lane::{self, Begun, ListenerId};
-use super::machine::Machine;
-use super::news::News;
+use super::lanes::{Begun, ListenerId};
+use super::notifications::{Notifications, tell};
 use super::priority::KeptPriority;
 use super::relay::Relay;
-use super::stir::Stir;
-use crate::seeded::seeded;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
-use crate::{LockError, StoreError};
+use super::state::{EngineState, Heard};
+use super::store_waker::StoreWaker;
+use crate::base::seeded::seeded;
+use crate::base::sync::{Mutex, MutexGuard, PoisonError};
+use crate::base::sync::{atomic::AtomicBool, atomic::Ordering};
+use crate::error::{LockError, StoreError};
 
 /// What the keeper, the callers and the listeners share.
 pub(super) struct Shared {
-    machine: Mutex<Machine>,
-    pub(super) stir: Arc<Stir>,
+    state: Mutex<EngineState>,
+    pub(super) store_waker: Arc<StoreWaker>,
     /// What threads of lower priority than the keeper's ask, as they never take the mutex.
     deferred: Deferred,
     relay: Relay,
@@ -30,41 +28,16 @@ pub(super) struct Shared {
     stopped: AtomicBool,
 }
 
-/// What a listener has heard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Another hears of answers from now on.
-    InVain,
-    /// At most one task was told.
-    One,
-    /// Several were told, and what they ask gathers until they have had their turn.
-    Several,
-}
-
 impl Shared {
-    pub(super) fn new(machine: Machine, stir: Arc<Stir>) -> Self {
+    pub(super) fn new(state: EngineState, store_waker: Arc<StoreWaker>) -> Self {
         Self {
-            machine: Mutex::new(machine),
-            stir,
+            state: Mutex::new(state),
+            store_waker,
             deferred: Deferred::default(),
             relay: Relay::default(),
             priority: KeptPriority::default(),
             stopped: AtomicBool::new(false),
         }
-    }
-
-    /// Takes up a caller's command, unless the engine has stopped.
-    pub(super) fn send(self: &Arc<Self>, command: Command) -> Result<(), LockError> {
-        if self.is_outranked() {
-            return self.defer(command);
-        }
-        let runtime = || Handle::try_current().ok();
-        if let Some((runtime, begun)) = self.take_up(command, runtime)? {
-            for (id, socket) in begun {
-                runtime.spawn(lane::listen(self, id, &socket));
-            }
-        }
-        Ok(())
     }
 
     /// Takes up a caller's command, unless the engine has stopped. Returns the listeners to spawn, if
@@ -76,31 +49,31 @@ impl Shared {
         runtime: impl FnOnce() -> Option<R>,
     ) -> Result<Option<(R, Begun)>, LockError> {
         let earlier = self.deferred.lock().filter(|_| !seeded!(DeferredOvertaken));
-        let mut machine = self.machine();
-        if machine.is_stopped() {
+        let mut state = self.state();
+        if state.is_stopped() {
             return Err(stopped());
         }
         let earlier = earlier.map(Locked::take).unwrap_or_default();
-        self.take_up_all(&mut machine, earlier.into_iter().chain([command]));
-        let begun = self.worked(&mut machine, |machine| {
-            let runtime = machine.wants_listeners().then(runtime)??;
-            Some((runtime, machine.lanes().begin()))
+        self.take_up_all(&mut state, earlier.into_iter().chain([command]));
+        let begun = self.worked(&mut state, |state| {
+            let runtime = state.wants_listeners().then(runtime)??;
+            Some((runtime, state.lanes().begin()))
         });
-        self.leave(machine);
+        self.leave(state);
         Ok(begun.flatten())
     }
 
     /// Takes up all of these, or tells their calls that the engine has stopped.
-    fn take_up_all(&self, machine: &mut Machine, mut commands: impl Iterator<Item = Command>) {
-        let done = self.worked(machine, |machine| machine.take_up(&mut commands));
+    fn take_up_all(&self, state: &mut EngineState, mut commands: impl Iterator<Item = Command>) {
+        let done = self.worked(state, |state| state.take_up(&mut commands));
         if done.is_none() {
-            machine.refuse(commands);
-            machine.stop(&stopped());
+            state.refuse(commands);
+            state.stop(&stopped());
         }
     }
 
     /// Whether the present thread must not take the mutex.
-    fn is_outranked(&self) -> bool {
+    pub(super) fn is_outranked(&self) -> bool {
         self.priority.outranks_this_thread()
     }
 
@@ -110,7 +83,7 @@ impl Shared {
             return Err(stopped());
         }
         if !seeded!(DeferredUnheard) && !self.relay.calls_keeper() {
-            self.stir.wake_keeper();
+            self.store_waker.wake_keeper();
         }
         Ok(())
     }
@@ -121,24 +94,24 @@ impl Shared {
     }
 
     /// The keeper works the machine, after what was left to it.
-    pub(super) fn turn(&self, machine: &mut Machine, called: bool) {
+    pub(super) fn turn(&self, state: &mut EngineState, called: bool) {
         // What is deferred to an engine that has stopped is refused when the keeper ends.
-        if machine.is_stopped() {
+        if state.is_stopped() {
             return;
         }
         let deferred = self.deferred.try_take();
         if !deferred.is_empty() {
-            self.take_up_all(machine, deferred.into_iter());
+            self.take_up_all(state, deferred.into_iter());
         }
-        machine.turn(called);
+        state.turn(called);
     }
 
     /// The keeper tells what there is to tell, after the machine has been given up.
-    pub(super) fn keeper_tells(&self, news: Option<News>) {
+    pub(super) fn keeper_tells(&self, notifications: Option<Notifications>) {
         if self.deferred.was_used() {
-            self.relay.start(&self.stir);
+            self.relay.start(&self.store_waker);
         }
-        self.relay.tell(news);
+        self.relay.tell(notifications);
     }
 
     /// A listener hears that something has come.
@@ -148,9 +121,9 @@ impl Shared {
             self.say(Command::ListenerOutranked(listener));
             return Heard::InVain;
         }
-        let mut machine = self.machine();
-        let heard = self.worked(&mut machine, |machine| machine.hear(listener));
-        self.leave(machine);
+        let mut state = self.state();
+        let heard = self.worked(&mut state, |state| state.hear(listener));
+        self.leave(state);
         heard.unwrap_or(Heard::InVain)
     }
 
@@ -160,9 +133,9 @@ impl Shared {
             // The keeper sends what has been gathered, in its time.
             return;
         }
-        let mut machine = self.machine();
-        self.worked(&mut machine, Machine::gathered);
-        self.leave(machine);
+        let mut state = self.state();
+        self.worked(&mut state, EngineState::gathered);
+        self.leave(state);
     }
 
     /// A listener has ended.
@@ -188,19 +161,19 @@ impl Shared {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, EngineState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the machine up, and tells what there is to tell.
-    fn leave(&self, mut machine: MutexGuard<'_, Machine>) {
-        let wakes_keeper = machine.needs_keeper();
-        let news = machine.take_news();
-        drop(machine);
+    fn leave(&self, mut state: MutexGuard<'_, EngineState>) {
+        let wakes_keeper = state.needs_keeper();
+        let notifications = state.take_notifications();
+        drop(state);
         if wakes_keeper {
-            self.stir.wake_keeper();
+            self.store_waker.wake_keeper();
         }
-        tell(news);
+        tell(notifications);
     }
 
     /// The runtime that the keeper ran on is gone, or the engine panicked: no call may wait for it
@@ -208,33 +181,30 @@ impl Shared {
     pub(super) fn stop(&self) {
         // Before the mutex, as `take_up` has both in this order.
         let deferred = self.deferred.close();
-        let mut machine = self.machine();
+        let mut state = self.state();
         self.stopped.store(true, Ordering::SeqCst);
-        machine.refuse(deferred.into_iter());
-        machine.stop(&stopped());
-        let news = machine.take_news();
-        drop(machine);
-        tell(news);
+        state.refuse(deferred.into_iter());
+        state.stop(&stopped());
+        let notifications = state.take_notifications();
+        drop(state);
+        tell(notifications);
         self.relay.end();
     }
 
     /// Works the machine. A mistake of the engine's does not end a caller's thread: the engine
     /// stops.
-    fn worked<T>(&self, machine: &mut Machine, work: impl FnOnce(&mut Machine) -> T) -> Option<T> {
-        let done = catch_unwind(AssertUnwindSafe(|| work(machine)));
+    fn worked<T>(
+        &self,
+        state: &mut EngineState,
+        work: impl FnOnce(&mut EngineState) -> T,
+    ) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| work(state)));
         if done.is_err() {
             // At once: what is half done is not to be gone on with.
             self.stopped.store(true, Ordering::SeqCst);
-            machine.stop(&stopped());
+            state.stop(&stopped());
         }
         done.ok()
-    }
-}
-
-/// Tells what there is to tell, after the machine has been given up.
-pub(super) fn tell(news: Option<News>) {
-    if let Some(news) = news {
-        news.tell();
     }
 }
 

@@ -1,17 +1,14 @@
 //! Where an engine runs.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use tokio::sync::oneshot;
 
-use super::Engine;
+use super::handle::Engine;
 use super::keeper::Keeper;
-use crate::LockError;
-use crate::clock::Clock;
-use crate::engine::core::Limits;
-use crate::reporter;
-use crate::store::LockStore;
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::engine::core::signal::Limits;
+use crate::error::LockError;
+use crate::store::Connecting;
 
 /// Where an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +20,6 @@ pub(crate) enum Place {
     /// As a task of the runtime that connects the pool. For tests with paused time.
     CurrentRuntime,
 }
-
-/// A store that is being connected.
-pub(crate) type Connecting =
-    Pin<Box<dyn Future<Output = Result<Box<dyn LockStore>, LockError>> + Send>>;
 
 /// Connects the store where the engine will run, and starts the engine.
 pub(crate) async fn start(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
-use crate::clock::{Clock, Instant};
+use crate::base::clock::{Clock, Instant};
 
 /// Wakes the engine's task when something is due.
 pub(super) struct Timer {

@@ -11,9 +11,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::lane::WATCH;
-use crate::clock::Instant;
-use crate::seeded::seeded;
+use super::lanes::WATCH;
+use crate::base::clock::Instant;
+use crate::base::seeded::seeded;
 use crate::store::{OpId, Request};
 
 /// So many batches are under way at most while answers come.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
-use crate::clock::Instant;
-use crate::engine::core::Signal;
-use crate::engine::ticket::{Order, Share, TicketId, Watchdog};
-use crate::full_key::FullKey;
-use crate::lease::Terms;
-use crate::token::Token;
-use crate::{Fence, LockError};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::lease_terms::Terms;
+use crate::base::token::Token;
+use crate::engine::core::signal::Signal;
+use crate::engine::core::ticket::{Acquire, Share, TicketId, Watchdog};
+use crate::error::LockError;
+use crate::fence::Fence;
 
 impl World {
     pub(super) fn call(&mut self, node: usize) {
@@ -31,7 +32,7 @@ impl World {
         let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
         let reads = self.random.one_in(4);
         let token = Token::fixed(u128::from(self.random.next()));
-        let order = Order {
+        let acquire = Acquire {
             key: key.clone(),
             token,
             function: "simulation",
@@ -57,7 +58,7 @@ impl World {
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
-        node_state.core.acquire(id, order, self.now);
+        node_state.core.acquire(id, acquire, self.now);
         if self.random.one_in(6) {
             // The future is dropped, at whatever stage.
             let at = self.now + self.random.millis(0, 400);

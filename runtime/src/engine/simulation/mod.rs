@@ -3,18 +3,18 @@
 //! Everything comes from a seed: nothing here reads a clock or opens a socket. A failing seed is printed; run it alone
 //! with `LEASEHOLD_SEED=<seed> cargo test -p leasehold simulation`.
 
+mod acquire_all;
 mod callers;
+mod make_way;
 mod network;
 mod random;
 mod server;
-mod together;
-mod ways;
 mod world;
 
 use std::env;
 
-use crate::seeded::Bug;
-use world::{Outcome, World};
+use self::world::{Outcome, World};
+use crate::testing::seeded_bugs::Bug;
 
 fn seeds(count: u64) -> Vec<u64> {
     match env::var("LEASEHOLD_SEED") {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::world::{Caller, Happening, Message, State, World};
+use crate::base::token::Token;
+use crate::error::{LockError, StoreError};
 use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
-use crate::token::Token;
-use crate::{LockError, StoreError};
 
 impl World {
     pub(super) fn send(&mut self, node: usize, request: Request) {

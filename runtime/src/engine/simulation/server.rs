@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::world::{Caller, Entry, Holder, Message, SERVER_TTL_PER_MILLE, State, World};
-use crate::Fence;
-use crate::full_key::FullKey;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::store::{CLAIM, FORGOTTEN, Op, Renewal, Reply};
-use crate::token::Token;
 
 impl World {
     pub(super) fn serve(&mut self, node: usize, op: &Op) -> Reply {
@@ -76,7 +76,7 @@ impl World {
             token,
             ttl,
             queue,
-            spare,
+            reserved_fences,
             ..
         } = op
         else {
@@ -89,13 +89,13 @@ impl World {
                 Holder::Token {
                     token: held,
                     fence,
-                    spare,
+                    reserved_fences,
                 } if held == *token => {
                     entry.expires = now + on_server(*ttl);
                     let fence = Some(fence);
                     return Reply::Acquired {
                         fence,
-                        spare,
+                        reserved_fences,
                         wanted,
                     };
                 }
@@ -112,12 +112,12 @@ impl World {
         }
         self.check_free(key, *token, false);
         let fence = Fence::new(self.last_fence + 1);
-        self.last_fence += 1 + u64::from(*spare);
+        self.last_fence += 1 + u64::from(*reserved_fences);
         let entry = Entry {
             holder: Holder::Token {
                 token: *token,
                 fence,
-                spare: *spare,
+                reserved_fences: *reserved_fences,
             },
             node,
             expires: now + on_server(*ttl),
@@ -127,7 +127,7 @@ impl World {
         assert!(before < Some(fence));
         Reply::Acquired {
             fence: Some(fence),
-            spare: *spare,
+            reserved_fences: *reserved_fences,
             wanted,
         }
     }
@@ -182,7 +182,7 @@ impl World {
         self.invite(key, next);
         Reply::Acquired {
             fence: Some(Fence::new(self.last_fence)),
-            spare: 0,
+            reserved_fences: 0,
             wanted: Some(next.is_some()),
         }
     }

@@ -4,16 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use super::make_way::Use;
 use super::random::Random;
-use super::ways::Use;
-use crate::Fence;
-use crate::clock::Instant;
-use crate::engine::core::{Core, Limits};
-use crate::engine::ticket::TicketId;
-use crate::full_key::{FullKey, KeyMap};
-use crate::seeded::Bug;
+use crate::base::clock::Instant;
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::token::Token;
+use crate::engine::core::Core;
+use crate::engine::core::signal::Limits;
+use crate::engine::core::ticket::TicketId;
+use crate::fence::Fence;
 use crate::store::{Failure, OpId, Reply, Request};
-use crate::token::Token;
+use crate::testing::seeded_bugs::Bug;
 
 pub(super) const CORES: usize = 3;
 pub(super) const KEYS: u64 = 2;
@@ -90,7 +91,7 @@ pub(super) enum Holder {
     Token {
         token: Token,
         fence: Fence,
-        spare: u32,
+        reserved_fences: u32,
     },
     /// Handed to the node, which has not confirmed.
     Handed,

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use crate::error::LockError;
+use crate::replicas::Replicas;
+use crate::store::redis::url_options;
+use crate::store::redis::wire::server::Server;
 #[cfg(feature = "tls")]
-use crate::store::redis::Tls;
-use crate::store::redis::{Server, query};
-use crate::{LockError, Replicas};
+use crate::store::redis::wire::tls::Tls;
 
 /// Some nodes of a cluster; the others are found through them. Shows without credentials.
 #[derive(Clone)]
@@ -19,7 +21,7 @@ pub(crate) struct Address {
 impl Address {
     /// No error text contains the URL, because it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let (base, mut query) = query::split(url);
+        let (base, mut query) = url_options::split(url);
         let replicas = query.take("replicas").map(str::parse).transpose()?;
         query.finish(&["replicas"], &[])?;
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));

@@ -1,6 +1,6 @@
 //! Which node has which slot.
 
-use crate::store::redis::slot::SLOTS;
+use crate::store::redis::commands::hash_slot::SLOTS;
 
 /// The number of a node among all that were ever seen.
 pub(super) type NodeId = usize;

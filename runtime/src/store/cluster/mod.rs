@@ -4,16 +4,13 @@
 //! what they say of slots that are elsewhere; [`map`] says who has which slot, [`topology`] asks the cluster for it, [`nodes`] are the
 //! connections. [`store`] carries it out, [`address`] reads the URL, [`checkup`] looks for what is wrong.
 
-mod address;
-mod checkup;
+pub(crate) mod address;
+mod check;
 mod map;
 mod nodes;
 mod router;
 #[cfg(test)]
 mod router_tests;
-mod store;
+mod split_renewals;
+pub(crate) mod store;
 mod topology;
-mod whole;
-
-pub(crate) use address::Address;
-pub(crate) use store::ClusterStore;

@@ -10,8 +10,13 @@ use tokio::time::Instant;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint};
-use crate::store::redis::{Endpoint, Manner, Names, Origin, Redirect, RedisStore, Server, Told};
-use crate::store::target::Options;
+use crate::store::options::Options;
+use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::commands::redirect::{Endpoint, Redirect, RequestFlags};
+use crate::store::redis::master_address::MasterAddress;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::server::Server;
+use crate::store::redis::wire::socket::Told;
 use crate::store::{LockStore, OpId, Request, Socket, StoreEvent};
 
 /// A node without slots is forgotten when it was not used for so long. One that slots are on their way to is asked now and then.
@@ -20,7 +25,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 struct Node {
     endpoint: Endpoint,
     store: Option<RedisStore>,
-    outbox: Vec<(Request, Manner)>,
+    outbox: Vec<(Request, RequestFlags)>,
     /// So many requests have not been answered.
     unanswered: usize,
     last_used: Instant,
@@ -43,7 +48,7 @@ impl Node {
 pub(super) struct Access {
     /// A node like all others: credentials, and whether with TLS.
     pub(super) like: Server,
-    pub(super) names: Names,
+    pub(super) names: KeyNames,
     pub(super) options: Options,
 }
 
@@ -54,7 +59,11 @@ impl Access {
     }
 
     /// What is needed to connect to `endpoint` as a node that has `slot`.
-    pub(super) fn seat(&self, endpoint: &Endpoint, slot: u16) -> (Origin, Names, Options) {
+    pub(super) fn seat(
+        &self,
+        endpoint: &Endpoint,
+        slot: u16,
+    ) -> (MasterAddress, KeyNames, Options) {
         // `all` means each master's own replicas.
         let options = Options {
             replicas_seen: Arc::default(),
@@ -213,13 +222,13 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::store::redis::query;
+    use crate::store::redis::url_options;
 
     fn nodes() -> Nodes {
-        let (base, query) = query::split("redis://127.0.0.1:1");
+        let (base, query) = url_options::split("redis://127.0.0.1:1");
         Nodes::new(Access {
             like: Server::parse(base, &query).expect("a URL"),
-            names: Names::new("lock"),
+            names: KeyNames::new("lock"),
             options: Options::new(Duration::from_millis(100)),
         })
     }

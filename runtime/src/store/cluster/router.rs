@@ -5,12 +5,13 @@ use std::mem;
 use std::time::Duration;
 
 use super::map::{Map, NodeId};
-use super::whole::{Part, Wholes};
-use crate::clock::Instant;
-use crate::full_key::FullKey;
-use crate::store::redis::{Manner, reply, slot};
+use super::split_renewals::{Part, Wholes};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::store::redis::commands::redirect::RequestFlags;
+use crate::store::redis::commands::{hash_slot, reply};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
-use crate::token::Token;
 
 /// So often a request is sent on without a pause. Where nodes disagree for longer, it fails and is tried again later.
 const MOST_HOPS: u32 = 5;
@@ -20,7 +21,7 @@ const MOST_HOPS: u32 = 5;
 pub(super) struct Directed {
     pub(super) node: NodeId,
     pub(super) request: Request,
-    pub(super) manner: Manner,
+    pub(super) manner: RequestFlags,
 }
 
 /// A node's hint where a slot is.
@@ -36,7 +37,7 @@ pub(super) struct Hint {
 struct Errand {
     request: Request,
     slot: u16,
-    manner: Manner,
+    manner: RequestFlags,
     hops: u32,
     /// Its removal was sent, so it must not be sent again behind that.
     given_up: bool,
@@ -48,7 +49,7 @@ impl Errand {
         Self {
             request,
             slot,
-            manner: Manner::default(),
+            manner: RequestFlags::default(),
             hops: 0,
             given_up: false,
             part,
@@ -141,7 +142,7 @@ impl Router {
             }
             Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Leave { key } => key,
         };
-        let slot = slot::of(key);
+        let slot = hash_slot::of(key);
         self.start(Errand::new(request, slot, None));
     }
 
@@ -149,7 +150,7 @@ impl Router {
     fn renew(&mut self, request: Request, renewals: &[Renewal], now: Instant) {
         let mut by_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (place, renewal) in renewals.iter().enumerate() {
-            let places = by_slot.entry(slot::of(&renewal.key)).or_default();
+            let places = by_slot.entry(hash_slot::of(&renewal.key)).or_default();
             places.push(place);
         }
         if let Some((slot, _)) = by_slot.first_key_value().filter(|_| by_slot.len() == 1) {
@@ -223,10 +224,10 @@ impl Router {
                 self.take_apart(errand, now);
             }
             (None, "TRYAGAIN", Op::Stay(_)) if !errand.manner.without_queue && owner.is_some() => {
-                errand.manner = Manner {
+                errand.manner = RequestFlags {
                     without_queue: true,
                     asking: false,
-                    ..Manner::default()
+                    ..RequestFlags::default()
                 };
                 self.start(errand);
             }
@@ -331,7 +332,7 @@ impl Router {
     pub(super) fn heard(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
             StoreEvent::Turn(key) | StoreEvent::Wanted(key) => {
-                self.map.owner(slot::of(key)) == Some(node)
+                self.map.owner(hash_slot::of(key)) == Some(node)
             }
             // All leases are renewed then, so a node that comes and goes without a slot should not cause it.
             StoreEvent::Connected => self.map.names(node),
@@ -347,8 +348,8 @@ impl Router {
 fn together(keys: &[(FullKey, Token)]) -> Option<&FullKey> {
     let mut keys = keys.iter().map(|(key, _)| key);
     let first = keys.next()?;
-    let home = slot::of(first);
-    keys.all(|key| slot::of(key) == home).then_some(first)
+    let home = hash_slot::of(first);
+    keys.all(|key| hash_slot::of(key) == home).then_some(first)
 }
 
 fn nobody(slot: u16) -> Failure {

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use super::map::{Map, NodeId};
 use super::router::{Directed, Hint, Router};
-use crate::clock::Instant;
-use crate::full_key::FullKey;
-use crate::store::redis::{Manner, reply, slot};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::store::redis::commands::redirect::RequestFlags;
+use crate::store::redis::commands::{hash_slot, reply};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
-use crate::token::{Nonce, Token};
 
 const START: Instant = Instant::from_nanos(0);
 const PATIENCE: Duration = Duration::from_millis(200);
-const ASKING: Manner = Manner {
+const ASKING: RequestFlags = RequestFlags {
     asking: true,
     without_queue: false,
     alone: false,
@@ -21,7 +22,7 @@ const ASKING: Manner = Manner {
 /// A router whose slots are shared among three nodes by their remainder.
 fn router() -> Router {
     let mut map = Map::new();
-    for slot in 0..slot::SLOTS {
+    for slot in 0..hash_slot::SLOTS {
         map.set(slot, owner(slot));
     }
     let mut router = Router::new();
@@ -53,7 +54,7 @@ fn acquire(text: &str) -> Op {
         ttl: Duration::from_secs(2),
         function: "test",
         queue: false,
-        spare: 0,
+        reserved_fences: 0,
     }
 }
 
@@ -112,7 +113,7 @@ fn answer(router: &mut Router) -> (u64, Result<Reply, Failure>) {
 #[test]
 fn moved_is_learned_and_followed() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, acquire("k"));
     assert_eq!(sent(&mut router).node, owner(slot));
@@ -123,7 +124,7 @@ fn moved_is_learned_and_followed() {
         START,
     );
     let again = sent(&mut router);
-    assert_eq!((again.node, again.manner), (new, Manner::default()));
+    assert_eq!((again.node, again.manner), (new, RequestFlags::default()));
     assert!(router.take_stale(), "the map is to be read");
     submit(&mut router, 2, acquire("k"));
     assert_eq!(sent(&mut router).node, new, "it was learned");
@@ -133,7 +134,7 @@ fn moved_is_learned_and_followed() {
 #[test]
 fn ask_is_followed_once() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, Op::Renew(renewals(&["k"])));
     sent(&mut router);
@@ -147,13 +148,16 @@ fn ask_is_followed_once() {
     assert_eq!(kept, [true]);
     submit(&mut router, 2, Op::Renew(renewals(&["k"])));
     let next = sent(&mut router);
-    assert_eq!((next.node, next.manner), (owner(slot), Manner::default()));
+    assert_eq!(
+        (next.node, next.manner),
+        (owner(slot), RequestFlags::default())
+    );
 }
 
 #[test]
 fn nodes_that_disagree_end_in_an_error() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     submit(&mut router, 1, acquire("k"));
     let mut hops = 0;
     while let Some(directed) = router.take_outbox().pop() {
@@ -178,7 +182,7 @@ fn nodes_that_disagree_end_in_an_error() {
 #[test]
 fn an_acquire_that_is_undone_is_not_sent_again() {
     let mut router = router();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     let new = owner(slot) + 10;
     submit(&mut router, 1, acquire("k"));
     submit(&mut router, 2, release("k", &[1]));
@@ -234,7 +238,7 @@ fn renewals_are_split_by_slot_and_put_together() {
         let Op::Renew(renewals) = &part.request.op else {
             panic!("a renewal");
         };
-        assert_eq!(part.node, owner(slot::of(&renewals[0].key)));
+        assert_eq!(part.node, owner(hash_slot::of(&renewals[0].key)));
         let kept = renewals.iter().map(|one| &*one.key != "{b}1").collect();
         router.answer(part.request.id, Ok(Reply::Renewed(kept)), None, START);
     }
@@ -272,7 +276,7 @@ fn a_silent_node_costs_its_own_leases_only() {
 #[test]
 fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     let mut router = router();
-    let slot = slot::of("{s}1");
+    let slot = hash_slot::of("{s}1");
     submit(&mut router, 1, Op::Stay(renewals(&["{s}1", "{s}2"])));
     let both = sent(&mut router);
     router.answer(both.request.id, refused("TRYAGAIN"), None, START);
@@ -281,10 +285,10 @@ fn leases_of_one_slot_are_renewed_one_by_one_on_its_way() {
     for part in parts {
         router.answer(part.request.id, refused("TRYAGAIN"), None, START);
         let bare = sent(&mut router);
-        let expected = Manner {
+        let expected = RequestFlags {
             asking: false,
             without_queue: true,
-            ..Manner::default()
+            ..RequestFlags::default()
         };
         assert_eq!((bare.node, bare.manner), (owner(slot), expected));
         router.answer(
@@ -320,7 +324,7 @@ fn messages_count_from_the_node_that_has_the_key() {
 fn a_new_map_is_told_to_those_in_trouble() {
     let mut router = router();
     let mut map = router.map().clone();
-    let slot = slot::of("k");
+    let slot = hash_slot::of("k");
     map.set(slot, 9);
     submit(&mut router, 1, acquire("k"));
     sent(&mut router);

@@ -9,17 +9,20 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::address::Address;
-use super::checkup;
+use super::check;
 use super::map::Map;
 use super::nodes::{Access, Nodes};
 use super::router::Router;
 use super::topology::Topology;
-use crate::clock::Clock;
-use crate::reporter;
-use crate::store::redis::{Names, RedisStore, Server};
-use crate::store::target::Options;
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::store::options::Options;
+use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
-use crate::{CheckReport, LockError};
 
 /// How often the map is read although nothing says that it has changed.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -50,7 +53,7 @@ pub(crate) struct ClusterStore {
     /// Whether something said since that reading began that the map is wrong.
     doubted: bool,
     /// The epoch of the map.
-    epoch: u64,
+    generation: u64,
     /// How often it was read in vain since all was well.
     vain: u32,
     /// How many were asked so far: the next time it is others' turn.
@@ -68,7 +71,7 @@ impl ClusterStore {
         let topology = topology.map_err(|failure| failure.error)?;
         let access = Access {
             like,
-            names: Names::of(options),
+            names: KeyNames::of(options),
             options: options.clone(),
         };
         let mut store = Self {
@@ -81,13 +84,13 @@ impl ClusterStore {
             reading: None,
             last_read: Instant::now(),
             doubted: false,
-            epoch: 0,
+            generation: 0,
             vain: 0,
             asked: 0,
             timer: Box::pin(sleep(Duration::ZERO)),
             unsent: false,
         };
-        for finding in checkup::whole(&topology) {
+        for finding in check::whole(&topology) {
             reporter::log(move || tracing::warn!(code = finding.code, "{finding}"));
         }
         store.meet(&topology).await?;
@@ -100,7 +103,7 @@ impl ClusterStore {
         address: Address,
         options: &Options,
     ) -> Result<CheckReport, LockError> {
-        checkup::check(address, options).await
+        check::check(address, options).await
     }
 
     /// Connects to the masters of `topology`.
@@ -141,7 +144,7 @@ impl ClusterStore {
                 map.set(slot, node);
             }
         }
-        self.epoch = topology.epoch();
+        self.generation = topology.generation();
         self.nodes.follow(&map);
         self.router.learn(map);
         let replicas = topology.replicas.iter();
@@ -181,7 +184,7 @@ impl ClusterStore {
 
     fn read(&mut self, read: Result<Topology, Failure>) {
         let well = match read {
-            Ok(topology) if topology.is_older_than(self.epoch) && self.vain < OLDER => false,
+            Ok(topology) if topology.is_older_than(self.generation) && self.vain < OLDER => false,
             // A node that knows of nobody has just left the cluster, or not yet come.
             Ok(topology) if !topology.masters.is_empty() => {
                 self.learn(&topology);

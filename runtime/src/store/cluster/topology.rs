@@ -7,8 +7,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::redis::slot::SLOTS;
-use crate::store::redis::{Endpoint, Info, Server, reply};
+use crate::store::redis::commands::hash_slot::SLOTS;
+use crate::store::redis::commands::redirect::Endpoint;
+use crate::store::redis::commands::reply;
+use crate::store::redis::server_info::Info;
+use crate::store::redis::wire::server::Server;
 use crate::store::{Failure, Retry};
 
 /// Once a node has answered, the others have this long: one of them may be the first to know of a fail-over.
@@ -23,7 +26,7 @@ pub(super) struct Topology {
     /// Whether the node takes the cluster to be able to serve; unknown where it may not be asked.
     pub(super) serves: Option<bool>,
     /// Grows with each fail-over; zero where the node does not tell it.
-    epoch: u64,
+    generation: u64,
 }
 
 impl Topology {
@@ -56,7 +59,7 @@ impl Topology {
             serves: info
                 .and_then(|info| info.field("cluster_state"))
                 .map(|state| state == "ok"),
-            epoch: info
+            generation: info
                 .and_then(|info| info.number("cluster_current_epoch"))
                 .unwrap_or(0),
         })
@@ -87,16 +90,16 @@ impl Topology {
     }
 
     fn rank(&self) -> (bool, u64) {
-        (self.serves == Some(true), self.epoch)
+        (self.serves == Some(true), self.generation)
     }
 
     /// Whether this is what a node says that missed a fail-over which was seen already.
-    pub(super) fn is_older_than(&self, epoch: u64) -> bool {
-        self.epoch != 0 && self.epoch < epoch
+    pub(super) fn is_older_than(&self, generation: u64) -> bool {
+        self.generation != 0 && self.generation < generation
     }
 
-    pub(super) fn epoch(&self) -> u64 {
-        self.epoch
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// How many slots nobody has.
@@ -231,9 +234,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_serves_and_is_newer_counts() {
-        let said = |serves, epoch| Topology {
+        let said = |serves, generation| Topology {
             serves,
-            epoch,
+            generation,
             ..Topology::default()
         };
         assert!(said(Some(true), 1).rank() > said(Some(false), 2).rank());

@@ -1,15 +1,15 @@
-//! What a [`Space`](super::Space) keeps: the locks, the queues, and a mailbox for each pool.
+//! What a [`Space`](super::space::Space) keeps: the locks, the queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
-use crate::Fence;
-use crate::clock::Instant;
-use crate::counted::CountedMap;
-use crate::full_key::{FullKey, KeyMap};
+use crate::base::clock::Instant;
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::id_map::IdMap;
+use crate::base::token::Token;
+use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
-use crate::token::Token;
 
 /// At least so many acquisitions go by between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
@@ -23,7 +23,7 @@ pub(super) struct Entries {
     by_key: KeyMap<Entry>,
     /// The pools that queue for a key.
     queues: KeyMap<VecDeque<PoolId>>,
-    pub(super) pools: CountedMap<PoolId, Mailbox>,
+    pub(super) pools: IdMap<PoolId, Mailbox>,
     pub(super) last_pool: u64,
     last_fence: u64,
     since_sweep: usize,
@@ -49,7 +49,7 @@ enum State {
     Held {
         token: Token,
         fence: Fence,
-        spare: u32,
+        reserved_fences: u32,
     },
     /// Handed to the pool, which has not confirmed yet.
     Handed,
@@ -92,7 +92,7 @@ pub(super) struct Wish<'a> {
     pub(super) token: Token,
     pub(super) ttl: Duration,
     pub(super) queue: bool,
-    pub(super) spare: u32,
+    pub(super) reserved_fences: u32,
 }
 
 /// A join's part that an acquire has not: how many shares there may be.
@@ -107,19 +107,19 @@ impl Entries {
             self.hand_on(key, now);
         }
         let wanted = Some(self.queues.contains_key(key));
-        let (token, spare) = (wish.token, wish.spare);
+        let (token, reserved_fences) = (wish.token, wish.reserved_fences);
         if let Some(entry) = self.live(key, now) {
             match entry.state {
                 State::Held {
                     token: held,
                     fence,
-                    spare,
+                    reserved_fences,
                 } if held == token => {
                     entry.expires = now + wish.ttl;
                     let fence = Some(fence);
                     return Reply::Acquired {
                         fence,
-                        spare,
+                        reserved_fences,
                         wanted,
                     };
                 }
@@ -127,12 +127,12 @@ impl Entries {
                 _ => return self.refuse(pool, wish, now),
             }
         }
-        let fence = self.next_fence(spare);
+        let fence = self.next_fence(reserved_fences);
         let entry = Entry {
             state: State::Held {
                 token,
                 fence,
-                spare,
+                reserved_fences,
             },
             pool,
             expires: now + wish.ttl,
@@ -141,7 +141,7 @@ impl Entries {
         let fence = Some(fence);
         Reply::Acquired {
             fence,
-            spare,
+            reserved_fences,
             wanted,
         }
     }
@@ -220,7 +220,7 @@ impl Entries {
         self.invite(key);
         Reply::Acquired {
             fence: Some(self.next_fence(0)),
-            spare: 0,
+            reserved_fences: 0,
             wanted: Some(self.queues.contains_key(key)),
         }
     }
@@ -404,13 +404,13 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// The first of `1 + spare` fences.
-    fn next_fence(&mut self, spare: u32) -> Fence {
+    /// The first of `1 + reserved_fences` fences.
+    fn next_fence(&mut self, reserved_fences: u32) -> Fence {
         let micros = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
         let fence = micros.max(self.last_fence + 1);
-        self.last_fence = fence + u64::from(spare);
+        self.last_fence = fence + u64::from(reserved_fences);
         Fence::new(fence)
     }
 
@@ -428,7 +428,7 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Nonce;
+    use crate::base::token::Nonce;
 
     #[test]
     fn expired_entries_are_swept() {
@@ -442,7 +442,7 @@ mod tests {
                 token: Token::random(Nonce::new()),
                 ttl: Duration::from_millis(100),
                 queue: false,
-                spare: 0,
+                reserved_fences: 0,
             };
             entries.acquire(PoolId(1), &wish, now);
         }

@@ -1,46 +1,16 @@
 //! Locks in this process: `memory://`.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use self::entries::{Entries, Limit, Mailbox, PoolId, Wish};
+use self::space::Space;
 use super::{LockStore, Op, Reply, Request, StoreEvent};
-use crate::clock::{Clock, Instant};
+use crate::base::clock::Instant;
 
 mod entries;
-
-/// One process's locks of one name. Pools that share the name exclude each other.
-#[derive(Debug)]
-pub(crate) struct Space {
-    clock: Clock,
-    entries: Mutex<Entries>,
-}
-
-impl Space {
-    /// A space that nobody else sees.
-    pub(crate) fn private(clock: Clock) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            entries: Mutex::default(),
-        })
-    }
-
-    /// The space that all pools of this process with this URL share.
-    pub(crate) fn shared(name: &str) -> Arc<Self> {
-        static SPACES: Mutex<Option<HashMap<String, Arc<Space>>>> = Mutex::new(None);
-        let mut spaces = SPACES.lock().unwrap_or_else(PoisonError::into_inner);
-        let space = spaces
-            .get_or_insert_default()
-            .entry(name.to_owned())
-            .or_insert_with(|| Self::private(Clock::System));
-        Arc::clone(space)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(crate) mod space;
 
 /// One pool's access to a [`Space`].
 #[derive(Debug)]
@@ -73,7 +43,7 @@ impl MemoryStore {
                 token,
                 ttl,
                 queue,
-                spare,
+                reserved_fences,
                 ..
             } => {
                 let wish = Wish {
@@ -81,7 +51,7 @@ impl MemoryStore {
                     token,
                     ttl,
                     queue,
-                    spare,
+                    reserved_fences,
                 };
                 entries.acquire(pool, &wish, now)
             }
@@ -91,7 +61,7 @@ impl MemoryStore {
                     token: *token,
                     ttl,
                     queue: false,
-                    spare: 0,
+                    reserved_fences: 0,
                 });
                 let wishes: Vec<_> = wishes.collect();
                 entries.acquire_all(pool, &wishes, now)
@@ -117,7 +87,7 @@ impl MemoryStore {
                     token,
                     ttl,
                     queue,
-                    spare: 0,
+                    reserved_fences: 0,
                 };
                 entries.join(pool, &wish, Limit(limit), now)
             }
@@ -177,7 +147,8 @@ impl Drop for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::{self, Promises};
+    use crate::base::clock::Clock;
+    use crate::testing::conformance::{self, Promises};
 
     #[tokio::test]
     async fn conforms() {

@@ -12,15 +12,16 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{AsyncConnectionConfig, Pipeline, Value, cmd};
 use tokio::time::{Instant, timeout_at};
 
-use super::introduction;
-use super::pump;
-use super::query::{self, Query};
-use super::redirect::Endpoint;
-use super::reply;
-use super::server::{Link, Server};
+use super::commands::redirect::Endpoint;
+use super::commands::reply;
+use super::url_options::{self, UrlOptions};
+use super::wire::connect::OpenedConnection;
+use super::wire::introduction;
+use super::wire::open;
+use super::wire::server::Server;
 #[cfg(feature = "tls")]
-use super::tls::Tls;
-use crate::LockError;
+use super::wire::tls::Tls;
+use crate::error::LockError;
 use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
@@ -44,7 +45,7 @@ pub(crate) struct Sentinels {
 struct Named {
     endpoint: Endpoint,
     /// Grows with each fail-over; zero where the Sentinel does not tell it.
-    epoch: u64,
+    generation: u64,
 }
 
 /// What one Sentinel said.
@@ -63,7 +64,11 @@ impl Sentinels {
 
     /// Reads `[user:password@]host[:port],…/master`, what follows the scheme, and the options behind the `?`. With `rediss`
     /// the Sentinels and the master are spoken to over TLS.
-    pub(super) fn parse(scheme: &str, base: &str, mut query: Query<'_>) -> Result<Self, LockError> {
+    pub(super) fn parse(
+        scheme: &str,
+        base: &str,
+        mut query: UrlOptions<'_>,
+    ) -> Result<Self, LockError> {
         let (authority, master) = base.split_once('/').unwrap_or((base, ""));
         let (credentials, hosts) = match authority.rsplit_once('@') {
             Some((credentials, hosts)) => (credentials, hosts),
@@ -100,7 +105,7 @@ impl Sentinels {
     }
 
     /// Connects to the master within `limit`. What the Sentinels name must say itself that it is one.
-    pub(super) async fn connect(&self, limit: Duration) -> Result<Link, Failure> {
+    pub(super) async fn connect(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
         let started = Instant::now();
         let endpoint = self.find(started + limit / 2).await?;
         let server = self.like.elsewhere(&endpoint);
@@ -141,7 +146,10 @@ impl Sentinels {
             match said {
                 Ok(Answer::Named(named)) => {
                     answers += 1;
-                    if newest.as_ref().is_none_or(|best| best.epoch < named.epoch) {
+                    if newest
+                        .as_ref()
+                        .is_none_or(|best| best.generation < named.generation)
+                    {
                         newest = Some(named);
                     }
                 }
@@ -163,12 +171,12 @@ impl Sentinels {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
-        let (mut connection, mut pump) = Box::pin(pump::open(node, &settings, config))
+        let (mut connection, mut io_driver) = Box::pin(open::open(node, &settings, config))
             .await
             .map_err(|error| reply::broken(&error))?;
         let questions = introduction::introduced(&questions(&self.master));
         let asked = connection.send_packed_commands(&questions, 0, questions.len());
-        let answers = pump.drive(asked).await;
+        let answers = io_driver.drive(asked).await;
         let mut answers = answers.map_err(|error| reply::broken(&error))?;
         answers.drain(..1.min(answers.len()));
         read(answers)
@@ -258,10 +266,10 @@ fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
         return Err(no_sentinel());
     };
     let state = answers.next();
-    let epoch = state.and_then(|state| field(&state, "config-epoch")?.parse().ok());
+    let generation = state.and_then(|state| field(&state, "config-epoch")?.parse().ok());
     Ok(Answer::Named(Named {
         endpoint: Endpoint { host, port },
-        epoch: epoch.unwrap_or(0),
+        generation: generation.unwrap_or(0),
     }))
 }
 
@@ -301,12 +309,12 @@ fn no_sentinel() -> Failure {
 
 /// Read as a single server is.
 fn server(url: &str) -> Result<Server, LockError> {
-    let (base, query) = query::split(url);
+    let (base, query) = url_options::split(url);
     Server::parse(base, &query).map_err(|_| misread())
 }
 
 /// `user:password` for the Sentinels themselves.
-fn own_credentials(query: &mut Query<'_>) -> String {
+fn own_credentials(query: &mut UrlOptions<'_>) -> String {
     let user = query.take("sentinel_user").unwrap_or_default();
     match query.take("sentinel_password") {
         Some(password) => format!("{user}:{password}@"),
@@ -350,11 +358,11 @@ impl fmt::Display for Sentinels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::query;
     use super::*;
+    use crate::store::redis::url_options;
 
     fn parse(rest: &str) -> Result<Sentinels, LockError> {
-        let (base, query) = query::split(rest);
+        let (base, query) = url_options::split(rest);
         Sentinels::parse("redis", base, query)
     }
 

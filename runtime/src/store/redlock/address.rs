@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::ballot::NodeSet;
-use super::panel::Settings;
-use crate::LockError;
-use crate::lease::{MAX_TTL, MIN_TTL};
-use crate::store::redis::Origin;
+use super::core::Settings;
+use super::question::NodeSet;
+use crate::base::lease_terms::{MAX_TTL, MIN_TTL};
+use crate::error::LockError;
+use crate::store::redis::master_address::MasterAddress;
 
 const FORM: &str = "redlock://host:port,host:port,host:port";
 
@@ -20,7 +20,7 @@ const NODE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Durat
 /// The nodes of a quorum. Shows without credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(super) nodes: Vec<Origin>,
+    pub(super) nodes: Vec<MasterAddress>,
     pub(super) settings: Settings,
 }
 
@@ -68,7 +68,7 @@ impl Address {
     }
 }
 
-fn nodes(hosts: &str, db: &str) -> Result<Vec<Origin>, LockError> {
+fn nodes(hosts: &str, db: &str) -> Result<Vec<MasterAddress>, LockError> {
     let shared = hosts.split(',').next().and_then(credentials);
     let node = |host: &str| {
         if host.is_empty() {
@@ -77,8 +77,8 @@ fn nodes(hosts: &str, db: &str) -> Result<Vec<Origin>, LockError> {
             )));
         }
         let parsed = match (credentials(host), shared) {
-            (None, Some(shared)) => Origin::parse(&format!("redis://{shared}@{host}/{db}")),
-            _ => Origin::parse(&format!("redis://{host}/{db}")),
+            (None, Some(shared)) => MasterAddress::parse(&format!("redis://{shared}@{host}/{db}")),
+            _ => MasterAddress::parse(&format!("redis://{host}/{db}")),
         };
         let parsed = parsed.map(|(origin, _)| origin);
         parsed.map_err(|_| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::redis::Info;
+use crate::store::redis::server_info::Info;
 
 /// Who a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

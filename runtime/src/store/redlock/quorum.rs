@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::seeded::seeded;
+use crate::base::seeded::seeded;
 
 /// What one node says to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,20 +9,24 @@ use futures_util::future::join_all;
 use tokio::time::{Instant as TokioInstant, Sleep, sleep};
 
 use super::address::Address;
+use super::core::QuorumCore;
+use super::eligibility::Met;
 use super::identity::Identity;
-use super::panel::Panel;
 use super::quorum::majority;
-use super::standing::Met;
-use crate::LockError;
-use crate::check::{CheckReport, Finding};
-use crate::clock::{Clock, Instant};
-use crate::reporter;
-use crate::store::redis::{Epoch, Names, RedisStore, Told};
-use crate::store::{Failure, LockStore, Options, Request, Retry, Socket, StoreEvent};
+use crate::base::clock::{Clock, Instant};
+use crate::base::reporter;
+use crate::check_report::{CheckReport, Finding};
+use crate::error::LockError;
+use crate::store::options::Options;
+use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::connection::Generation;
+use crate::store::redis::wire::socket::Told;
+use crate::store::{Failure, LockStore, Request, Retry, Socket, StoreEvent};
 
 /// Locks on a quorum of independent servers.
 pub(crate) struct RedlockStore {
-    panel: Panel,
+    core: QuorumCore,
     nodes: Vec<Node>,
     clock: Clock,
     timer: Pin<Box<Sleep>>,
@@ -35,7 +39,7 @@ struct Node {
     name: String,
     store: RedisStore,
     /// The connection that the panel was told of last.
-    met: Epoch,
+    met: Generation,
 }
 
 impl RedlockStore {
@@ -65,7 +69,7 @@ impl RedlockStore {
         });
         let mut store = Self {
             nodes: nodes.collect(),
-            panel: Panel::new(names, address.settings),
+            core: QuorumCore::new(names, address.settings),
             clock: options.clock,
             timer: Box::pin(sleep(Duration::ZERO)),
             told: Told::default(),
@@ -113,12 +117,12 @@ impl RedlockStore {
     fn examine(&self) -> Result<(), LockError> {
         let now = self.clock.now();
         for (node, Node { name, .. }) in self.nodes.iter().enumerate() {
-            if let Some(why) = self.panel.unfit(node) {
+            if let Some(why) = self.core.unfit(node) {
                 return Err(LockError::config(format!(
                     "{name} cannot be a node of `redlock://`: {why}"
                 )));
             }
-            if let Some(left) = self.panel.quarantined(node, now) {
+            if let Some(left) = self.core.quarantined(node, now) {
                 let name = name.clone();
                 reporter::log(move || {
                     tracing::warn!(
@@ -135,12 +139,13 @@ impl RedlockStore {
     /// Tells the panel if there is another connection to the node than it knows.
     fn meet(&mut self, node: usize) {
         let Node { name, store, met } = &mut self.nodes[node];
-        let Some((epoch, info)) = store.peer().filter(|(epoch, _)| epoch != met) else {
+        let Some((generation, info)) = store.peer().filter(|(generation, _)| generation != met)
+        else {
             return;
         };
-        *met = epoch;
+        *met = generation;
         let identity = info.and_then(Identity::read).unwrap_or_default();
-        if self.panel.meet(node, &identity, self.clock.now()) == Met::Restarted {
+        if self.core.meet(node, &identity, self.clock.now()) == Met::Restarted {
             let name = name.clone();
             reporter::log(move || {
                 tracing::warn!(
@@ -149,7 +154,7 @@ impl RedlockStore {
                 );
             });
         }
-        if let Some(why) = self.panel.unfit(node) {
+        if let Some(why) = self.core.unfit(node) {
             let (name, why) = (name.clone(), why.to_string());
             reporter::log(move || tracing::error!(node = %name, "does not vote: {why}"));
         }
@@ -159,7 +164,7 @@ impl RedlockStore {
     fn flush(&mut self) -> bool {
         let mut sent = false;
         for (number, node) in self.nodes.iter_mut().enumerate() {
-            let mut batch = self.panel.take_outbox(number);
+            let mut batch = self.core.take_outbox(number);
             if !batch.is_empty() {
                 node.store.submit(&mut batch);
                 sent = true;
@@ -178,8 +183,8 @@ impl RedlockStore {
                 self.meet(node);
                 let now = self.clock.now();
                 match event {
-                    StoreEvent::Reply(id, result) => self.panel.answer(node, id, &result, now),
-                    StoreEvent::Connected => self.panel.connected(node, now),
+                    StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
+                    StoreEvent::Connected => self.core.connected(node, now),
                     // No node is asked for a place in its queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                 }
@@ -191,12 +196,12 @@ impl RedlockStore {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(due) = self.panel.next_due() else {
+        let Some(due) = self.core.next_due() else {
             return false;
         };
         let now = self.clock.now();
         if due <= now {
-            self.panel.tick(now);
+            self.core.tick(now);
             return true;
         }
         let next = TokioInstant::now() + due.since(now);
@@ -213,7 +218,7 @@ impl LockStore for RedlockStore {
         self.unsent = true;
         let now: Instant = self.clock.now();
         for request in batch.drain(..) {
-            self.panel.submit(request, now);
+            self.core.submit(request, now);
         }
         self.flush();
     }
@@ -227,7 +232,7 @@ impl LockStore for RedlockStore {
         // What was answered earlier does not keep anything from being sent.
         loop {
             if !std::mem::take(&mut self.unsent)
-                && let Some(event) = self.panel.next_event()
+                && let Some(event) = self.core.next_event()
             {
                 return Poll::Ready(event);
             }
@@ -235,14 +240,14 @@ impl LockStore for RedlockStore {
             let due = self.poll_timer(cx);
             let sent = self.flush();
             if !(heard || due || sent) {
-                return self.panel.next_event().map_or(Poll::Pending, Poll::Ready);
+                return self.core.next_event().map_or(Poll::Pending, Poll::Ready);
             }
         }
     }
 }
 
-fn on_a_node(options: &Options) -> Names {
-    Names::of(options).without_companions()
+fn on_a_node(options: &Options) -> KeyNames {
+    KeyNames::of(options).without_companions()
 }
 
 /// Whether a quorum can be reached, and nothing stands in the way that only a person can mend.
@@ -266,7 +271,7 @@ fn reachable(names: &[String], results: Vec<Result<(), Failure>>) -> Result<(), 
         return Ok(());
     }
     let told: Vec<_> = failures.iter().map(Failure::text).collect();
-    Err(super::ballot::no_quorum(
+    Err(super::question::no_quorum(
         failures.len(),
         nodes,
         &format!("; {}", told.join("; ")),

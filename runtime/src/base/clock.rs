@@ -1,0 +1,130 @@
+//! The clock that leases are counted on.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A point in time: nanoseconds on a monotonic clock that counts suspend, but not what a hypervisor
+/// pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Instant(u64);
+
+impl Instant {
+    /// Before every reading of a clock.
+    pub(crate) const ZERO: Self = Self(0);
+
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(span)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(span)))
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Clock {
+    /// The machine's clock, `CLOCK_BOOTTIME` on Linux: it runs on while the machine sleeps, as the
+    /// server's does. About 20 ns to read.
+    System,
+    /// The clock of the caller's tokio runtime, so that tests can pause it.
+    Tokio(tokio::time::Instant),
+}
+
+impl Clock {
+    pub(crate) fn tokio() -> Self {
+        Self::Tokio(tokio::time::Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Instant {
+        match self {
+            Self::System => Instant(system_nanos()),
+            // One second ahead, so that no reading is `Instant::ZERO`.
+            Self::Tokio(start) => Instant(nanos(start.elapsed())) + Duration::from_secs(1),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn system_nanos() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // Apple's monotonic clock counts sleep; the BSDs have nothing better to offer.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+
+    let now = clock_gettime(CLOCK);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(not(unix))]
+fn system_nanos() -> u64 {
+    use std::sync::OnceLock;
+
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    let start = START.get_or_init(std::time::Instant::now);
+    nanos(start.elapsed() + Duration::from_secs(1))
+}
+
+/// The earlier of two that there may be.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        let early = Instant::from_nanos(5);
+        assert_eq!(early - Duration::from_secs(1), Instant::ZERO);
+        assert_eq!(early.since(Instant::from_nanos(9)), Duration::ZERO);
+        assert_eq!((early + Duration::MAX).as_nanos(), u64::MAX);
+    }
+
+    #[test]
+    fn the_system_clock_moves_forward() {
+        let before = Clock::System.now();
+        let after = Clock::System.now();
+        assert!(Instant::ZERO < before && before <= after);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_runtime_drives_the_tokio_clock() {
+        let clock = Clock::tokio();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(clock.now().since(before), Duration::from_secs(7));
+    }
+}

@@ -1,0 +1,14 @@
+//! What every other room uses, and what uses none of them.
+
+pub(crate) mod clock;
+#[cfg(feature = "metrics")]
+pub(crate) mod counts;
+pub(crate) mod full_key;
+pub(crate) mod id_map;
+pub(crate) mod jitter;
+pub(crate) mod lease_terms;
+pub(crate) mod one_or_many;
+pub(crate) mod reporter;
+pub(crate) mod seeded;
+pub(crate) mod sync;
+pub(crate) mod token;

@@ -1,0 +1,22 @@
+//! The places of seeded bugs: one macro, which is `false` outside of tests.
+
+/// Whether a test has switched a bug on, for one core or, without a core, for the process; outside of
+/// tests `false`, known to the compiler.
+macro_rules! seeded {
+    ($bug:ident) => {{
+        #[cfg(any(test, all(feature = "__test", debug_assertions)))]
+        let on =
+            crate::testing::seeded_bugs::active() == Some(crate::testing::seeded_bugs::Bug::$bug);
+        #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
+        let on = false;
+        on
+    }};
+    ($core:expr, $bug:ident) => {{
+        #[cfg(any(test, all(feature = "__test", debug_assertions)))]
+        let on = $core.bug == Some(crate::testing::seeded_bugs::Bug::$bug);
+        #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
+        let on = false;
+        on
+    }};
+}
+pub(crate) use seeded;

@@ -1,0 +1,150 @@
+//! What a look at the lock store has found.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+#[cfg(feature = "redis")]
+use crate::base::reporter;
+
+/// What [`LockPool::check`](crate::LockPool::check) has found. Shows as one line for each finding, without a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// The store, without its password.
+    pub store: String,
+    /// What is wrong or could become so, errors first.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that is wrong with a lock store, or could become so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// A short constant for logs and tests: `role`, `cluster`, `cluster-state`, `coverage`, `node`, `version`, `permission`, `replicas`, `eviction`, `persistence`,
+    /// `turns`, `plain-text`, `one-process`, `unchecked`, or the code of what the server answered, such as `OOM`.
+    pub code: &'static str,
+    /// What it means, and what to do.
+    pub text: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Locks work, and something can break their promise or could not be looked at.
+    Warning,
+    /// Locks do not work now.
+    Error,
+}
+
+impl CheckReport {
+    pub(crate) fn new(store: String, mut findings: Vec<Finding>) -> Self {
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        Self { store, findings }
+    }
+
+    /// Whether locks can be taken now: nothing found is an error. What a readiness probe asks.
+    pub fn is_ready(&self) -> bool {
+        let mut severities = self.findings.iter().map(|finding| finding.severity);
+        severities.all(|severity| severity < Severity::Error)
+    }
+
+    /// The finding with this code.
+    pub fn find(&self, code: &str) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.code == code)
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn log(&self) {
+        for finding in &self.findings {
+            let (server, finding) = (self.store.clone(), finding.clone());
+            reporter::log(move || {
+                tracing::warn!(
+                    %server,
+                    code = finding.code,
+                    "{}: {}", finding.severity, finding.text
+                );
+            });
+        }
+    }
+}
+
+impl Finding {
+    pub(crate) fn warning(code: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            code,
+            text: text.into(),
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn error(code: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            ..Self::warning(code, text)
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Finding {
+    /// As found on one node of several.
+    pub(crate) fn at(self, node: &str) -> Self {
+        Self {
+            text: format!("{node}: {}", self.text),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.findings.is_empty() {
+            return write!(f, "{}: nothing found", self.store);
+        }
+        for (number, finding) in self.findings.iter().enumerate() {
+            let end = if number == 0 { "" } else { "\n" };
+            write!(f, "{end}{}: {finding}", self.store)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.severity, self.code, self.text)
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_leave_a_store_ready_and_errors_do_not() {
+        let warning = Finding::warning("one", "w");
+        let error = Finding {
+            severity: Severity::Error,
+            ..Finding::warning("two", "e")
+        };
+        let report = CheckReport::new("s".to_owned(), vec![warning.clone()]);
+        assert!(report.is_ready());
+        assert_eq!(report.to_string(), "s: warning (one): w");
+        let report = CheckReport::new("s".to_owned(), vec![warning, error]);
+        assert!(!report.is_ready());
+        assert_eq!(report.findings[0].code, "two", "errors come first");
+        assert!(report.find("one").is_some() && report.find("three").is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! Several locks at once.
+
+use super::*;
+
+fn all(core: &mut Core, wait: Duration, now: Instant) -> [TicketId; 2] {
+    let ids = [TicketId(1), TicketId(2)];
+    let acquires = ids.map(|id| {
+        let acquire = Acquire {
+            key: format!("key {}", id.0).into(),
+            ..acquire(id.0, ONE_TRY)
+        };
+        (id, acquire)
+    });
+    core.acquire_all(acquires.into(), wait, now);
+    ids
+}
+
+#[track_caller]
+fn asked_for_all(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] if matches!(request.op, Op::AcquireAll { .. }) => request.id,
+        other => panic!("one acquire of all was expected: {other:?}"),
+    }
+}
+
+fn both() -> Reply {
+    let one = |fence| Reply::Acquired {
+        fence: Some(Fence::new(fence)),
+        reserved_fences: 0,
+        wanted: Some(false),
+    };
+    Reply::AcquiredAll(vec![one(1), one(2)])
+}
+
+fn outcomes(core: &mut Core) -> Vec<String> {
+    let outcome = |signal| match signal {
+        Signal::Granted { ticket, .. } => format!("granted {}", ticket.0),
+        Signal::Failed(ticket, LockError::Contended { key, .. }) => {
+            format!("contended {} {key}", ticket.0)
+        }
+        Signal::Apart(ticket) => format!("apart {}", ticket.0),
+        other => format!("{other:?}"),
+    };
+    core.take_signals().into_iter().map(outcome).collect()
+}
+
+/// Fails if the leases of one request end at different times, or not that long after it was sent.
+#[test]
+fn one_request_and_one_deadline() {
+    let mut core = core();
+    let ids = all(&mut core, ONE_TRY, START);
+    let op = asked_for_all(&mut core, START);
+    let late = START + Duration::from_millis(300);
+    core.reply(op, Ok(both()), late);
+    let expected = Terms::new(TTL).expect("a usual ttl").hard(START);
+    let signals = core.take_signals();
+    let ends = signals.iter().filter_map(|signal| match signal {
+        Signal::Granted { deadline, .. } => Some(*deadline),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [expected; 2]);
+    for id in ids {
+        core.release(id, None, late);
+    }
+    assert_eq!(releases(&core.take_requests(late)), 2);
+}
+
+/// Fails if a call that does not queue goes on after the answer, or one that does is refused by it.
+#[test]
+fn one_that_is_held_keeps_all_from_being_taken() {
+    let answer = || {
+        let left = Some(TTL);
+        Ok(Reply::HeldAmong { at: 1, left })
+    };
+    let mut core = core();
+    all(&mut core, ONE_TRY, START);
+    let op = asked_for_all(&mut core, START);
+    core.reply(op, answer(), START);
+    let mut told = outcomes(&mut core);
+    told.sort();
+    assert_eq!(told, ["apart 1", "contended 2 key 2"]);
+    assert!(core.is_idle() && silent(&mut core, START));
+
+    all(&mut core, HOUR, START);
+    let op = asked_for_all(&mut core, START);
+    core.reply(op, answer(), START);
+    assert_eq!(outcomes(&mut core), ["apart 1", "apart 2"]);
+    assert!(core.is_idle() && silent(&mut core, START));
+}
+
+/// Fails if a call overtakes others of its own process.
+#[test]
+fn where_somebody_has_one_or_waits_for_it_nothing_is_asked() {
+    for answered in [false, true] {
+        let mut core = core();
+        let other = Acquire {
+            key: "key 2".into(),
+            ..acquire(7, HOUR)
+        };
+        core.acquire(TicketId(7), other, START);
+        let op = asked(&mut core, START);
+        if answered {
+            core.reply(op, taken(1), START);
+            core.take_signals();
+        }
+        all(&mut core, HOUR, START);
+        assert_eq!(outcomes(&mut core), ["apart 1", "apart 2"]);
+        assert!(silent(&mut core, START));
+    }
+}
+
+/// Fails if a call that comes meanwhile asks beside the request that is on its way, or never.
+#[test]
+fn who_comes_meanwhile_is_behind() {
+    let mut core = core();
+    let ids = all(&mut core, ONE_TRY, START);
+    let op = asked_for_all(&mut core, START);
+    let behind = Acquire {
+        key: "key 2".into(),
+        ..acquire(7, HOUR)
+    };
+    core.acquire(TicketId(7), behind, START);
+    assert!(silent(&mut core, START));
+    core.reply(op, Ok(both()), START);
+    assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
+    assert!(silent(&mut core, START));
+    core.release(ids[1], None, START);
+    let requests = core.take_requests(START);
+    let asks = |request: &Request| matches!(request.op, Op::Acquire { .. });
+    assert!(requests.iter().any(asks), "{requests:?}");
+}
+
+/// Fails if a lost answer is not asked for again, under other tokens, or until the call is refused by itself.
+#[test]
+fn after_a_failure_the_same_tokens_ask_again() {
+    let mut core = core();
+    let ids = all(&mut core, ONE_TRY, START);
+    let op = asked_for_all(&mut core, START);
+    core.reply(op, Err(no_script()), START);
+    let requests = core.take_requests(START);
+    let tokens = requests.iter().map(|request| match &request.op {
+        Op::Acquire { token, queue, .. } => (*token, *queue),
+        other => panic!("{other:?}"),
+    });
+    let expected = ids.map(|id| (Token::fixed(id.0.into()), false));
+    assert_eq!(tokens.collect::<Vec<_>>(), expected);
+    for (request, fence) in requests.iter().zip(1..) {
+        core.reply(request.id, taken(fence), START);
+    }
+    assert_eq!(outcomes(&mut core), ["granted 1", "granted 2"]);
+}
+
+/// Fails if what an abandoned request may have taken is not removed, or is while its answer says that there is nothing.
+#[test]
+fn an_abandoned_request_is_undone() {
+    let mut core = core();
+    let ids = all(&mut core, ONE_TRY, START);
+    let op = asked_for_all(&mut core, START);
+    for id in ids {
+        core.abandon(id, START);
+    }
+    let requests = core.take_requests(START);
+    let undone = requests.iter().map(|request| match &request.op {
+        Op::Release { token, after, .. } => (*token, after.clone()),
+        other => panic!("{other:?}"),
+    });
+    let expected = ids.map(|id| (Token::fixed(id.0.into()), vec![op]));
+    assert_eq!(undone.collect::<Vec<_>>(), expected);
+    core.reply(op, Ok(both()), START);
+    assert!(outcomes(&mut core).is_empty(), "nobody is there any more");
+    for request in &requests {
+        let (found, ordered) = (true, true);
+        core.reply(request.id, Ok(Reply::Released { found, ordered }), START);
+    }
+    assert!(core.is_idle());
+}
+
+/// Fails if the budget is not one, or a late answer is believed.
+#[test]
+fn the_budget_ends_for_all() {
+    let wait = Duration::from_millis(50);
+    let mut core = core();
+    all(&mut core, wait, START);
+    let op = asked_for_all(&mut core, START);
+    let late = START + wait;
+    core.tick(late);
+    let failed = core.take_signals();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert_eq!(releases(&core.take_requests(late)), 2);
+    core.reply(op, Ok(both()), late);
+    assert!(outcomes(&mut core).is_empty());
+}

@@ -1,0 +1,252 @@
+//! Releases that find the lock gone.
+
+use super::*;
+use crate::engine::core::ticket::Removal;
+
+/// A lock that is held, taken as `acquire` says.
+fn held_as(core: &mut Core, acquire: Acquire) -> TicketId {
+    let id = TicketId(1);
+    core.acquire(id, acquire, START);
+    let op = asked(core, START);
+    core.reply(op, taken(7), START);
+    core.take_signals();
+    id
+}
+
+fn share(share: Share) -> Acquire {
+    Acquire {
+        share: Some(share),
+        ..acquire(1, ONE_TRY)
+    }
+}
+
+/// The one removal that leaves now.
+#[track_caller]
+fn removal(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] if matches!(request.op, Op::Release { .. } | Op::Part { .. }) => request.id,
+        other => panic!("one removal was expected: {other:?}"),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn missed() -> Result<Reply, Failure> {
+    Ok(Reply::Released {
+        found: false,
+        ordered: true,
+    })
+}
+
+fn broken() -> Failure {
+    Failure {
+        executed: true,
+        retry: Retry::Later,
+        ..no_script()
+    }
+}
+
+/// What has become of the releases that were told of.
+fn ends(core: &mut Core) -> Vec<Removal> {
+    let removal = |signal| match signal {
+        Signal::Released { removal, .. } => Some(removal),
+        _ => None,
+    };
+    core.take_signals()
+        .into_iter()
+        .filter_map(removal)
+        .collect()
+}
+
+/// Fails if the answer is dropped: whole locks, shares and places, with a caller that waits and
+/// without.
+#[test]
+fn a_first_certain_answer_that_the_lock_is_gone_is_told() {
+    let permit = share(Share::Permit(3));
+    for acquire in [acquire(1, ONE_TRY), share(Share::Reader), permit] {
+        for awaited in [true, false] {
+            let mut core = core();
+            let id = held_as(&mut core, acquire.clone());
+            if awaited {
+                core.release(id, None, START);
+            } else {
+                core.abandon(id, START);
+            }
+            let op = removal(&mut core, START);
+            core.reply(op, missed(), START);
+            assert_eq!(ends(&mut core), [Removal::Gone], "{acquire:?} {awaited}");
+            assert!(core.is_idle(), "there is nothing more to remove");
+        }
+    }
+}
+
+/// Fails if a lock that was to be kept, or that had been downgraded, is not missed.
+#[test]
+fn a_kept_lock_and_a_downgraded_one_are_missed_as_well() {
+    let mut kept = core();
+    let id = held_as(&mut kept, acquire(1, ONE_TRY));
+    kept.release(id, Some(TTL), START);
+    let op = removal(&mut kept, START);
+    kept.reply(op, missed(), START);
+    assert_eq!(ends(&mut kept), [Removal::Gone]);
+
+    let mut shared = core();
+    let id = held_as(&mut shared, acquire(1, ONE_TRY));
+    shared.downgrade(id, START);
+    let [stay] = &shared.take_requests(START)[..] else {
+        panic!("a downgrade is one request");
+    };
+    shared.reply(stay.id, Ok(Reply::Renewed(vec![true])), START);
+    shared.take_signals();
+    shared.release(id, None, START);
+    let op = removal(&mut shared, START);
+    shared.reply(op, missed(), START);
+    assert_eq!(ends(&mut shared), [Removal::Gone]);
+}
+
+/// Fails if a removal that may have been carried out by an earlier try tells of a loss.
+#[test]
+fn what_an_earlier_try_may_have_removed_is_not_missed() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    core.release(id, None, START);
+    let op = removal(&mut core, START);
+    core.reply(op, Err(broken()), START);
+    let later = START + IO_TIMEOUT;
+    core.tick(later);
+    let op = removal(&mut core, later);
+    core.reply(op, missed(), later);
+    let told = ends(&mut core);
+    assert!(!told.contains(&Removal::Gone), "{told:?}");
+    assert!(core.is_idle());
+}
+
+/// Fails if the order of two answers decides: the second try may have been carried out first.
+#[test]
+fn of_two_tries_under_way_neither_tells_of_a_loss() {
+    for first_answers in [true, false] {
+        let mut core = core();
+        let id = held_as(&mut core, acquire(1, ONE_TRY));
+        core.release(id, None, START);
+        let first = removal(&mut core, START);
+        core.connected(START);
+        core.tick(START);
+        let second = removal(&mut core, START);
+        let op = if first_answers { first } else { second };
+        core.reply(op, missed(), START);
+        assert_eq!(ends(&mut core), [Removal::Confirmed], "{first_answers}");
+    }
+}
+
+/// Fails if a try that the server has refused keeps the next from being certain.
+#[test]
+fn what_a_refused_try_cannot_have_removed_is_missed() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    core.release(id, None, START);
+    let op = removal(&mut core, START);
+    core.reply(op, Err(no_script()), START);
+    core.tick(START);
+    let op = removal(&mut core, START);
+    core.reply(op, missed(), START);
+    assert_eq!(ends(&mut core), [Removal::Gone]);
+}
+
+/// Fails if a loss that has been told is told again, and so counted twice.
+#[test]
+fn a_loss_that_is_known_is_told_once() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    let end = START + TTL;
+    core.tick(end);
+    assert_eq!(core.take_signals(), [Signal::Lost(id)]);
+    core.release(id, None, end);
+    let op = removal(&mut core, end);
+    core.reply(op, missed(), end);
+    assert_eq!(ends(&mut core), [Removal::Confirmed]);
+}
+
+/// Fails if a call that never had the lock is told that it has lost it.
+#[test]
+fn an_abandoned_acquire_misses_nothing() {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.abandon(id, START);
+    let removing = removal(&mut core, START);
+    core.reply(op, held(TTL), START);
+    core.reply(removing, missed(), START);
+    let told = ends(&mut core);
+    assert!(!told.contains(&Removal::Gone), "{told:?}");
+}
+
+/// Fails if an acquire that is still open is forgotten: it may have set the key again, or not at
+/// all yet.
+#[test]
+fn with_an_acquire_open_nothing_is_certain() {
+    let mut core = core();
+    let id = enter(&mut core, 1, HOUR, START);
+    let first = asked(&mut core, START);
+    core.connected(START);
+    let second = asked(&mut core, START);
+    core.reply(second, taken(7), START);
+    core.take_signals();
+    core.release(id, None, START);
+    let op = removal(&mut core, START);
+    core.reply(op, missed(), START);
+    assert_eq!(ends(&mut core), [Removal::Confirmed]);
+    core.reply(first, held(TTL), START);
+}
+
+/// Fails if a removal that was on its way until the key had expired by itself tells of a loss: the section was inside its lease.
+#[test]
+fn what_may_have_expired_meanwhile_is_not_missed() {
+    for (answered, ended) in [
+        (START + TTL / 2, Removal::Gone),
+        (START + TTL, Removal::Confirmed),
+    ] {
+        let mut core = core();
+        let id = held_as(&mut core, acquire(1, ONE_TRY));
+        core.abandon(id, START);
+        let op = removal(&mut core, START);
+        core.reply(op, missed(), answered);
+        let told = ends(&mut core);
+        assert_eq!(told.contains(&Removal::Gone), ended == Removal::Gone);
+        assert!(core.is_idle());
+    }
+}
+
+/// Fails if an error from the middle of a script counts as a try that did nothing.
+#[test]
+fn what_an_error_for_good_may_have_removed_is_not_missed() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    core.release(id, None, START);
+    let op = removal(&mut core, START);
+    let refused = Failure {
+        retry: Retry::Never,
+        ..no_script()
+    };
+    core.reply(op, Err(refused), START);
+    let later = START + IO_TIMEOUT;
+    core.tick(later);
+    let op = removal(&mut core, later);
+    core.reply(op, missed(), later);
+    let told = ends(&mut core);
+    assert!(!told.contains(&Removal::Gone), "{told:?}");
+}
+
+/// Fails if a body that returns between a loss that was told early and the end of its lease keeps
+/// no lock.
+#[test]
+fn a_lock_is_kept_for_a_body_that_returns_late() {
+    let mut core = core();
+    let id = held_as(&mut core, acquire(1, ONE_TRY));
+    let end = START + TTL;
+    core.tick(end);
+    assert_eq!(core.take_signals(), [Signal::Lost(id)]);
+    core.release(id, Some(TTL), end);
+    match &core.take_requests(end)[..] {
+        [request] => assert!(matches!(request.op, Op::Release { keep: Some(_), .. })),
+        other => panic!("one removal was expected: {other:?}"),
+    }
+}

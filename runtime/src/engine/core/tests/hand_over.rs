@@ -1,0 +1,228 @@
+//! Passing a lock on, and the process's place in the store's queue.
+
+use std::time::Duration;
+
+use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, TTL, acquire, asked, core, enter, held, silent};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::engine::core::Core;
+use crate::engine::core::signal::Signal;
+use crate::engine::core::ticket::{TicketId, Watchdog};
+use crate::error::{LockError, StoreError};
+use crate::fence::Fence;
+use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
+
+const RESERVE: u32 = 20;
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn taken(wanted: bool) -> Result<Reply, Failure> {
+    Ok(Reply::Acquired {
+        fence: Some(Fence::new(100)),
+        reserved_fences: RESERVE,
+        wanted: Some(wanted),
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn queued() -> Result<Reply, Failure> {
+    Ok(Reply::Held {
+        left: Some(TTL),
+        queued: true,
+    })
+}
+
+fn lost_reply() -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("io", "the reply is lost"),
+        },
+        retry: Retry::Later,
+        executed: true,
+    }
+}
+
+/// The first of so many calls that wait holds the lock now.
+fn holding(core: &mut Core, calls: u64, wanted: bool) {
+    for number in 1..=calls {
+        enter(core, number, HOUR, START);
+    }
+    let op = asked(core, START);
+    core.reply(op, taken(wanted), START);
+    assert_eq!(granted(core), [(TicketId(1), 100)]);
+}
+
+/// Who was granted the lock now, with which fence.
+fn granted(core: &mut Core) -> Vec<(TicketId, u64)> {
+    let signals = core.take_signals();
+    let grants = signals.iter().filter_map(|signal| match signal {
+        Signal::Granted { ticket, fence, .. } => Some((*ticket, fence.map_or(0, Fence::get))),
+        _ => None,
+    });
+    grants.collect()
+}
+
+fn leaves(requests: &[Request]) -> usize {
+    let leave = |request: &&Request| matches!(request.op, Op::Leave { .. });
+    requests.iter().filter(leave).count()
+}
+
+/// Whether the lock of `number` goes to the next without a request.
+fn passes(core: &mut Core, number: u64, now: Instant) -> bool {
+    core.release(TicketId(number), None, now);
+    let next = granted(core) == [(TicketId(number + 1), 100 + number)];
+    next && core.take_requests(now).is_empty()
+}
+
+/// Fails if a turn ends although nobody waits, or goes on although somebody does, or outlives the reserve of fences.
+#[test]
+fn a_turn_is_as_long_as_others_allow() {
+    for (wanted_after, expected) in [(None, 20), (Some(0), 16), (Some(2), 18), (Some(10), 20)] {
+        let mut core = core();
+        holding(&mut core, 40, false);
+        let key: FullKey = "key".into();
+        let passed = (1..=40).take_while(|number| {
+            if wanted_after == Some(number - 1) {
+                core.key_wanted(&key, START);
+                // Told again, as each time that the other asks.
+                core.key_wanted(&key, START);
+            }
+            passes(&mut core, *number, START)
+        });
+        assert_eq!(passed.count(), expected, "wanted after {wanted_after:?}");
+    }
+}
+
+/// Fails if a lock is passed on with a lease that is half over, or while something is under way that could change it.
+#[test]
+fn what_is_not_settled_is_not_passed_on() {
+    // Half of the ttl, less what a lease ends before it.
+    let mut core = self::core();
+    holding(&mut core, 3, false);
+    assert!(passes(&mut core, 1, START + TTL / 3));
+    assert!(!passes(&mut core, 2, START + TTL / 2));
+
+    // An acquire whose reply is lost may be carried out later.
+    let mut core = self::core();
+    enter(&mut core, 1, HOUR, START);
+    enter(&mut core, 2, HOUR, START);
+    let op = asked(&mut core, START);
+    core.reply(op, Err(lost_reply()), START);
+    let again = core.next_due().expect("it asks again");
+    core.tick(again);
+    let op = asked(&mut core, again);
+    core.reply(op, taken(false), again);
+    assert_eq!(granted(&mut core).len(), 1);
+    assert!(!passes(&mut core, 1, again));
+
+    // A renewal is on its way.
+    let mut core = self::core();
+    let mut renewed = acquire(1, HOUR);
+    renewed.watchdog = Some(Watchdog {
+        interval: TTL / 3,
+        max_hold: None,
+    });
+    core.acquire(TicketId(1), renewed, START);
+    enter(&mut core, 2, HOUR, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(false), START);
+    assert_eq!(granted(&mut core).len(), 1);
+    core.tick(START + TTL / 3);
+    assert_eq!(core.take_requests(START + TTL / 3).len(), 1);
+    assert!(!passes(&mut core, 1, START + TTL / 3));
+}
+
+/// Fails if the time that the calls before it had the lock counts for a call.
+#[test]
+fn max_hold_is_each_calls_own() {
+    let mut core = core();
+    let limit = TTL / 2;
+    for number in [1, 2] {
+        let mut acquire = acquire(number, HOUR);
+        acquire.watchdog = Some(Watchdog {
+            interval: TTL / 3,
+            max_hold: Some(limit),
+        });
+        core.acquire(TicketId(number), acquire, START);
+    }
+    let op = asked(&mut core, START);
+    core.reply(op, taken(false), START);
+    assert_eq!(granted(&mut core).len(), 1);
+    let later = START + TTL / 4;
+    assert!(passes(&mut core, 1, later));
+    core.tick(START + TTL / 3);
+    let requests = core.take_requests(START + TTL / 3);
+    let renewed = Ok(Reply::Renewed(vec![true]));
+    core.reply(requests[0].id, renewed, START + TTL / 3);
+    core.take_signals();
+    core.tick(START + limit);
+    assert!(core.take_signals().is_empty(), "it has had it for less");
+    core.tick(later + limit);
+    assert_eq!(core.take_signals(), [Signal::Lost(TicketId(2))]);
+}
+
+/// A process that waits in the store's queue.
+fn waiting(core: &mut Core) -> TicketId {
+    let id = enter(core, 1, HOUR, START);
+    let op = asked(core, START);
+    core.reply(op, queued(), START);
+    assert!(silent(core, START));
+    id
+}
+
+/// Fails if a process that wants a lock no more keeps its place, or gives up one that it does not have, or if the engine ends
+/// before the store was told.
+#[test]
+fn a_place_is_given_up_once() {
+    let mut core = core();
+    let id = waiting(&mut core);
+    core.abandon(id, START);
+    let requests = core.take_requests(START);
+    assert_eq!((leaves(&requests), requests.len()), (1, 1));
+    assert!(!core.is_idle(), "the request is under way");
+    core.reply(requests[0].id, Ok(Reply::Left), START);
+    assert!(core.is_idle());
+
+    let mut core = self::core();
+    let id = waiting(&mut core);
+    core.called(&"key".into(), START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(false), START);
+    assert_eq!(granted(&mut core).len(), 1);
+    core.release(id, None, START);
+    let requests = core.take_requests(START);
+    assert_eq!((leaves(&requests), requests.len()), (0, 1), "it was served");
+
+    let mut core = self::core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.reply(op, held(TTL), START);
+    let refused = core.take_signals();
+    assert!(matches!(refused[..], [Signal::Failed(of, _)] if of == id));
+    assert!(silent(&mut core, START), "it never had a place");
+}
+
+/// Fails if a turn that nobody wants is kept from others.
+#[test]
+fn a_turn_that_nobody_wants_is_given_up() {
+    let mut core = core();
+    core.called(&"key".into(), START);
+    assert_eq!(leaves(&core.take_requests(START)), 1);
+}
+
+/// Fails if a turn is missed because the answer to an earlier question came after it.
+#[test]
+fn a_turn_that_crosses_an_answer() {
+    let mut core = core();
+    waiting(&mut core);
+    let look = core.next_due().expect("it looks from time to time");
+    assert!(look.since(START) < Duration::from_secs(1), "{look:?}");
+    core.tick(look);
+    let crossing: OpId = asked(&mut core, look);
+    core.called(&"key".into(), look);
+    assert!(silent(&mut core, look), "a question is on its way");
+    core.reply(crossing, queued(), look);
+    let op = asked(&mut core, look);
+    core.reply(op, taken(false), look);
+    assert_eq!(granted(&mut core).len(), 1);
+    assert!(look.since(START) < IO_TIMEOUT);
+}

@@ -1,0 +1,194 @@
+//! A key that is wanted all the time is left free for other clients now and then.
+
+use std::time::Duration;
+
+use super::{HOUR, IO_TIMEOUT, ONE_TRY, START, asked, enter, held, silent};
+use crate::base::clock::Instant;
+use crate::engine::core::Core;
+use crate::engine::core::signal::{Limits, Signal};
+use crate::engine::core::ticket::TicketId;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::store::{Failure, Op, OpId, PAUSE, Reply};
+
+const AFTER: Duration = Duration::from_secs(1);
+/// How long each call has the lock.
+const STAY: Duration = Duration::from_millis(50);
+
+fn core(make_way_after: Duration) -> Core {
+    let limits = Limits {
+        make_way_after,
+        ..Limits::of_tests(IO_TIMEOUT, 1_000)
+    };
+    Core::new(limits, 1).with_bug(None)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn taken(number: u64) -> Result<Reply, Failure> {
+    Ok(Reply::Acquired {
+        fence: Some(Fence::new(1_000 * number)),
+        reserved_fences: 4,
+        wanted: Some(false),
+    })
+}
+
+/// One process whose calls follow each other without a pause: what it asks for is given.
+struct Process {
+    core: Core,
+    now: Instant,
+    last: u64,
+    holder: Option<TicketId>,
+}
+
+impl Process {
+    fn new(make_way_after: Duration) -> Self {
+        let mut process = Self {
+            core: core(make_way_after),
+            now: START,
+            last: 0,
+            holder: None,
+        };
+        for _ in 0..4 {
+            process.come();
+        }
+        let op = asked(&mut process.core, START);
+        process.given(op);
+        process
+    }
+
+    fn come(&mut self) -> TicketId {
+        self.last += 1;
+        enter(&mut self.core, self.last, HOUR, self.now)
+    }
+
+    fn given(&mut self, op: OpId) {
+        self.core.reply(op, taken(self.last), self.now);
+        self.look();
+    }
+
+    /// Takes notice of who holds the lock now.
+    fn look(&mut self) {
+        for signal in self.core.take_signals() {
+            if let Signal::Granted { ticket, .. } = signal {
+                self.holder = Some(ticket);
+            }
+        }
+    }
+
+    /// Lets calls follow each other until the core asks for nothing after a release: for how long they had the key by then. Nothing if it
+    /// is never left free.
+    fn until_it_makes_way(&mut self) -> Option<Duration> {
+        let since = self.now;
+        for _ in 0..1_000 {
+            self.now = self.now + STAY;
+            self.come();
+            let holder = self.holder.take().expect("it is held");
+            self.core.release(holder, None, self.now);
+            self.look();
+            let mut made_way = false;
+            for request in self.core.take_requests(self.now) {
+                match request.op {
+                    Op::Release { makes_way, .. } => {
+                        made_way = makes_way;
+                        let ordered = true;
+                        let found = true;
+                        let released = Ok(Reply::Released { found, ordered });
+                        self.core.reply(request.id, released, self.now);
+                    }
+                    Op::Acquire { .. } => self.given(request.id),
+                    other => panic!("{other:?}"),
+                }
+            }
+            self.look();
+            if self.holder.is_none() {
+                assert!(made_way, "the store is not told");
+                return Some(self.now.since(since));
+            }
+        }
+        None
+    }
+
+    /// Lets time go by until the first asks.
+    fn asks_later(&mut self) -> OpId {
+        loop {
+            self.now = self.core.next_due().expect("it goes on").max(self.now);
+            self.core.tick(self.now);
+            if self.core.has_requests() {
+                return asked(&mut self.core, self.now);
+            }
+        }
+    }
+
+    /// The pause that begins now is over: the first asks.
+    fn goes_on(&mut self) -> OpId {
+        let begun = self.now;
+        let op = self.asks_later();
+        assert_eq!(self.now.since(begun), PAUSE);
+        op
+    }
+}
+
+/// Fails if a process keeps a key for longer, or makes more pauses.
+#[test]
+fn the_key_is_left_free_again_and_again() {
+    let mut process = Process::new(AFTER);
+    for _ in 0..3 {
+        assert_eq!(process.until_it_makes_way(), Some(AFTER));
+        let op = process.goes_on();
+        process.given(op);
+    }
+    // Another client has it.
+    assert_eq!(process.until_it_makes_way(), Some(AFTER));
+    let op = process.goes_on();
+    process.core.reply(op, held(STAY), process.now);
+    let op = process.asks_later();
+    process.given(op);
+    assert_eq!(process.until_it_makes_way(), Some(AFTER));
+}
+
+/// Fails if it is left free where there are no other clients.
+#[test]
+fn never_if_that_is_what_was_said() {
+    assert_eq!(Process::new(Duration::ZERO).until_it_makes_way(), None);
+}
+
+/// Fails if a call that comes in the pause takes the key, or is not told how long that is.
+#[test]
+fn nobody_of_this_process_takes_it_meanwhile() {
+    let mut process = Process::new(AFTER);
+    process.until_it_makes_way().expect("it makes way");
+    let begun = process.now;
+    process.now = begun + PAUSE / 2;
+    process.come();
+    assert!(silent(&mut process.core, process.now));
+    let single = enter(&mut process.core, 10_000, ONE_TRY, process.now);
+    match &process.core.take_signals()[..] {
+        [Signal::Failed(of, LockError::Contended { retry_after, .. })] if *of == single => {
+            assert_eq!(*retry_after, Some(PAUSE / 2));
+        }
+        other => panic!("{other:?}"),
+    }
+    process.core.connected(process.now);
+    process.core.called(&"key".into(), process.now);
+    assert!(silent(&mut process.core, process.now), "it is for others");
+    process.now = begun;
+    process.goes_on();
+}
+
+/// Fails if a key that stays for a while after its release counts as one that is left free.
+#[test]
+fn a_lock_that_is_kept_makes_no_way() {
+    let mut process = Process::new(AFTER);
+    let (first, keep) = (process.holder.take().expect("it is held"), 5 * STAY);
+    process.core.release(first, None, START);
+    process.look();
+    let second = process.holder.take().expect("it is handed on");
+    let now = START + 2 * AFTER;
+    process.core.release(second, Some(keep), now);
+    let requests = process.core.take_requests(now);
+    let kept = |op: &Op| matches!(op, Op::Release { makes_way: false, keep, .. } if keep.is_some());
+    assert!(
+        requests.iter().any(|request| kept(&request.op)),
+        "{requests:?}"
+    );
+}

@@ -1,0 +1,273 @@
+//! The core, driven by hand. Each test names the mistake that it would find.
+
+use std::time::Duration;
+
+use super::ticket::{Acquire, Share, TicketId};
+use super::{Core, Limits, Signal};
+use crate::base::clock::Instant;
+use crate::base::lease_terms::Terms;
+use crate::base::token::Token;
+use crate::error::{LockError, StoreError};
+use crate::fence::Fence;
+use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
+
+mod acquire_all;
+mod gone;
+mod hand_over;
+mod make_way;
+mod renew;
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
+const TTL: Duration = Duration::from_secs(10);
+const IO_TIMEOUT: Duration = Duration::from_secs(1);
+const ONE_TRY: Duration = Duration::ZERO;
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+fn core() -> Core {
+    let limits = Limits::of_tests(IO_TIMEOUT, 100);
+    Core::new(limits, 1).with_bug(None)
+}
+
+fn acquire(number: u64, wait: Duration) -> Acquire {
+    Acquire {
+        key: "key".into(),
+        token: Token::fixed(number.into()),
+        function: "test",
+        terms: Terms::new(TTL).expect("a usual ttl"),
+        watchdog: None,
+        wait,
+        share: None,
+    }
+}
+
+fn enter(core: &mut Core, number: u64, wait: Duration, now: Instant) -> TicketId {
+    let id = TicketId(number);
+    core.acquire(id, acquire(number, wait), now);
+    id
+}
+
+/// The one request that leaves now, which must be an acquire.
+#[track_caller]
+fn asked(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] if matches!(request.op, Op::Acquire { .. } | Op::Join { .. }) => request.id,
+        other => panic!("one acquire was expected: {other:?}"),
+    }
+}
+
+fn silent(core: &mut Core, now: Instant) -> bool {
+    core.take_requests(now).is_empty() && core.take_signals().is_empty()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn taken(fence: u64) -> Result<Reply, Failure> {
+    Ok(Reply::Acquired {
+        fence: Some(Fence::new(fence)),
+        reserved_fences: 0,
+        wanted: Some(false),
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn held(left: Duration) -> Result<Reply, Failure> {
+    Ok(Reply::Held {
+        left: Some(left),
+        queued: false,
+    })
+}
+
+fn no_script() -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("NOSCRIPT", "the scripts are gone"),
+        },
+        retry: Retry::Now,
+        executed: false,
+    }
+}
+
+fn is_contended(signal: &Signal, id: TicketId) -> bool {
+    matches!(signal, Signal::Failed(of, LockError::Contended { .. }) if *of == id)
+}
+
+fn is_granted(signal: &Signal, id: TicketId) -> bool {
+    matches!(signal, Signal::Granted { ticket, .. } if *ticket == id)
+}
+
+fn releases(requests: &[Request]) -> usize {
+    let release = |request: &&Request| matches!(request.op, Op::Release { .. });
+    requests.iter().filter(release).count()
+}
+
+/// Fails if a release ends with its caller.
+#[test]
+fn a_release_goes_on_without_its_caller() {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    core.release(id, None, START);
+    assert_eq!(releases(&core.take_requests(START)), 1);
+    core.abandon(id, START);
+    assert!(!core.is_idle());
+    let later = START + 2 * IO_TIMEOUT;
+    core.tick(later);
+    assert_eq!(releases(&core.take_requests(later)), 1, "unanswered");
+}
+
+/// Fails if a timer stays until its time when its ticket is long gone.
+#[test]
+fn timers_of_finished_tickets_do_not_pile_up() {
+    let mut core = core();
+    let mut now = START;
+    let mut most = 0;
+    let mut granted = 0;
+    enter(&mut core, 0, HOUR, now);
+    for number in 1..10_000 {
+        // One holds or asks, and one queues behind it with a budget of an hour.
+        enter(&mut core, number, HOUR, now);
+        core.tick(now);
+        for request in core.take_requests(now) {
+            let reply = match request.op {
+                Op::Acquire { .. } => taken(number),
+                Op::Leave { .. } => Ok(Reply::Left),
+                _ => Ok(Reply::Released {
+                    found: true,
+                    ordered: true,
+                }),
+            };
+            core.reply(request.id, reply, now);
+        }
+        for signal in core.take_signals() {
+            if let Signal::Granted { ticket, .. } = signal {
+                granted += 1;
+                core.release(ticket, None, now);
+            }
+        }
+        most = most.max(core.timers());
+        now = now + Duration::from_micros(10);
+    }
+    assert!(granted > 9_000, "only {granted} were served");
+    assert!(most < 200, "{most} timers");
+}
+
+/// Fails if an answer is believed because it came, however late.
+#[test]
+fn a_reply_after_the_budget_grants_nothing_and_is_undone() {
+    for wait in [Duration::from_millis(500), ONE_TRY] {
+        let mut core = core();
+        let id = enter(&mut core, 1, wait, START);
+        let op = asked(&mut core, START);
+        let budget = if wait.is_zero() { IO_TIMEOUT } else { wait };
+        let late = START + budget + Duration::from_millis(1);
+        // The reply and the end of the budget are found in the same moment, replies first.
+        core.reply(op, taken(1), late);
+        core.tick(late);
+        let signals = core.take_signals();
+        assert!(
+            matches!(&signals[..], [Signal::Failed(of, _)] if *of == id),
+            "{signals:?}"
+        );
+        assert_eq!(releases(&core.take_requests(late)), 1, "the key is removed");
+    }
+}
+
+/// Fails if a single try is refused by what an earlier answer said while a newer one is on its way.
+#[test]
+fn a_single_try_shares_the_answer_that_is_on_its_way() {
+    for (reply, free) in [(taken(1), true), (held(TTL), false)] {
+        let mut core = core();
+        let head = enter(&mut core, 1, HOUR, START);
+        let op = asked(&mut core, START);
+        core.reply(op, held(TTL), START);
+        let again = core.next_due().expect("the head looks again");
+        core.tick(again);
+        let op = asked(&mut core, again);
+
+        let single = enter(&mut core, 2, ONE_TRY, again);
+        assert!(silent(&mut core, again), "it waits for the head's answer");
+        core.reply(op, reply, again);
+        let signals = core.take_signals();
+        let count = |wanted: &dyn Fn(&Signal) -> bool| signals.iter().filter(|s| wanted(s)).count();
+        assert_eq!(count(&|s| is_contended(s, single)), 1, "{signals:?}");
+        assert_eq!(count(&|s| is_granted(s, head)), usize::from(free));
+        assert_eq!(core.take_requests(again).len(), 0, "one answer serves both");
+    }
+}
+
+/// Fails if each single try goes to the store although its answer is known.
+#[test]
+fn a_single_try_on_a_key_known_to_be_held_is_refused_at_once() {
+    let mut core = core();
+    enter(&mut core, 1, HOUR, START);
+    let op = asked(&mut core, START);
+    core.reply(op, held(TTL), START);
+    let soon = START + Duration::from_micros(10);
+    let single = enter(&mut core, 2, ONE_TRY, soon);
+    let signals = core.take_signals();
+    let [Signal::Failed(of, error)] = &signals[..] else {
+        panic!("{signals:?}");
+    };
+    assert_eq!(*of, single);
+    let left = error.retry_after().expect("it is known");
+    assert!(left <= TTL && left > TTL / 2, "{left:?}");
+    assert!(core.take_requests(soon).is_empty());
+}
+
+/// Fails if a server that forgets its scripts again and again is asked at the speed of the network.
+#[test]
+fn no_script_is_retried_at_once_only_once() {
+    let mut core = core();
+    let id = enter(&mut core, 1, HOUR, START);
+    let op = asked(&mut core, START);
+    core.reply(op, Err(no_script()), START);
+    let op = asked(&mut core, START);
+    core.reply(op, Err(no_script()), START);
+    assert!(silent(&mut core, START), "the second retry comes later");
+    let next = core.next_due().expect("it tries again");
+    assert!(next.since(START) >= Duration::from_millis(5), "too soon");
+    core.tick(next);
+    let op = asked(&mut core, next);
+    core.reply(op, taken(1), next);
+    assert!(core.take_signals().iter().any(|s| is_granted(s, id)));
+}
+
+/// Fails if a later shutdown's limit takes the place of an earlier one's.
+#[test]
+fn each_shutdown_has_its_own_limit() {
+    let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
+    for (first, second) in [(short, long), (long, short)] {
+        let mut core = core();
+        enter(&mut core, 1, ONE_TRY, START);
+        let op = asked(&mut core, START);
+        core.reply(op, taken(1), START);
+        core.take_signals();
+        core.shut_down(1, first, START);
+        core.shut_down(2, second, START);
+        let acquire = if first < second { [1, 2] } else { [2, 1] };
+        for (limit, expected) in [short, long].into_iter().zip(acquire) {
+            core.tick(START + limit - Duration::from_nanos(1));
+            assert!(core.take_signals().is_empty(), "before its time");
+            core.tick(START + limit);
+            let signals = core.take_signals();
+            let [Signal::ShutDown(number, report)] = &signals[..] else {
+                panic!("{signals:?}");
+            };
+            assert_eq!((*number, report.still_held), (expected, 1));
+        }
+    }
+}
+
+/// Fails if the queue of a lock that is shared, and that nobody waits for, is kept: there would be one for each key that was ever shared.
+#[test]
+fn a_share_that_nobody_waits_behind_leaves_no_queue() {
+    let mut core = core();
+    let acquire = Acquire {
+        share: Some(Share::Reader),
+        ..acquire(1, ONE_TRY)
+    };
+    core.acquire(TicketId(1), acquire, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    assert!(core.queues.is_empty() && core.tickets.len() == 1);
+}

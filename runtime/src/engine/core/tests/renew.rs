@@ -1,0 +1,153 @@
+//! Many leases that one request renews. Each test names the mistake that it would find.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::base::full_key::FullKey;
+use crate::engine::core::ticket::Watchdog;
+
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// Leases of as many keys, all counted from [`START`].
+fn holding() -> Core {
+    let mut core = core();
+    for number in 1..=3 {
+        let mut acquire = acquire(number, ONE_TRY);
+        acquire.key = format!("key {number}").into();
+        acquire.watchdog = Some(Watchdog {
+            interval: INTERVAL,
+            max_hold: None,
+        });
+        core.acquire(TicketId(number), acquire, START);
+    }
+    for request in core.take_requests(START) {
+        core.reply(request.id, taken(request.id.0), START);
+    }
+    assert_eq!(core.take_signals().len(), 3);
+    core
+}
+
+/// Goes on to when the core has something to do.
+fn go_on(core: &mut Core) -> Instant {
+    let due = core.next_due().expect("something is due");
+    core.tick(due);
+    due
+}
+
+/// Goes on to when the leases are renewed first.
+fn first_due(core: &mut Core) -> Instant {
+    loop {
+        // What was to be done had the store not granted them comes before.
+        let due = go_on(core);
+        if core.has_requests() {
+            return due;
+        }
+    }
+}
+
+/// The renewal that leaves now, of all leases.
+#[track_caller]
+fn renewal(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] => match &request.op {
+            Op::Renew(renewals) if renewals.len() == 3 => request.id,
+            other => panic!("a renewal of all was expected: {other:?}"),
+        },
+        other => panic!("one renewal was expected: {other:?}"),
+    }
+}
+
+/// The keys that are renewed now, and nothing else is sent.
+#[track_caller]
+fn renewed(core: &mut Core, now: Instant) -> Vec<FullKey> {
+    let keys = |request: Request| match request.op {
+        Op::Renew(renewals) => renewals.into_iter().map(|renewal| renewal.key),
+        other => panic!("a renewal was expected: {other:?}"),
+    };
+    core.take_requests(now).into_iter().flat_map(keys).collect()
+}
+
+fn lost(signals: &[Signal]) -> usize {
+    let lost = |signal: &&Signal| matches!(signal, Signal::Lost(_));
+    signals.iter().filter(lost).count()
+}
+
+/// Fails if nobody looks after leases whose renewal is never answered.
+#[test]
+fn an_unanswered_renewal_is_sent_again_and_the_leases_end_in_time() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    renewal(&mut core, due);
+    let soft = Terms::new(TTL).expect("a usual ttl").soft(START);
+    let mut again = HashMap::<_, u32>::new();
+    let mut signals = Vec::new();
+    let mut now = due;
+    while signals.is_empty() {
+        now = go_on(&mut core);
+        assert!(now <= soft, "still held at {now:?}");
+        for key in renewed(&mut core, now) {
+            *again.entry(key).or_default() += 1;
+        }
+        signals = core.take_signals();
+    }
+    assert_eq!((lost(&signals), signals.len(), now), (3, 3, soft));
+    let often = again.values().filter(|times| 1 < **times).count();
+    assert_eq!(often, 3, "{again:?}");
+}
+
+/// Fails if the engine is woken for what has been answered.
+#[test]
+fn an_answered_renewal_leaves_nothing_to_look_at() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    let op = renewal(&mut core, due);
+    core.reply(op, Ok(Reply::Renewed(vec![true; 3])), due);
+    assert_eq!(core.take_signals().len(), 3, "they were prolonged");
+    let next = go_on(&mut core);
+    assert!(due + INTERVAL - INTERVAL / 100 <= next, "{next:?}");
+    renewal(&mut core, next);
+}
+
+/// Fails if leases that an answer says nothing of are forgotten.
+#[test]
+fn what_an_answer_leaves_out_is_asked_again() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    let op = renewal(&mut core, due);
+    core.reply(op, Ok(Reply::Renewed(vec![true])), due);
+    let mut again = 0;
+    while again < 2 {
+        let next = go_on(&mut core);
+        assert!(next < due + INTERVAL / 2, "{again} at {next:?}");
+        again += renewed(&mut core, next).len();
+    }
+}
+
+/// Fails if leases whose renewal was under way when the connection broke wait for their next turn.
+#[test]
+fn a_new_connection_renews_what_is_unanswered_at_once() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    renewal(&mut core, due);
+    let later = due + Duration::from_millis(100);
+    core.connected(later);
+    core.tick(later);
+    renewal(&mut core, later);
+}
+
+/// Fails if one that was released is renewed or lost with the others of its request.
+#[test]
+fn one_that_was_released_meanwhile_stays_so() {
+    let mut core = holding();
+    let due = first_due(&mut core);
+    let op = renewal(&mut core, due);
+    core.release(TicketId(2), None, due);
+    assert_eq!(releases(&core.take_requests(due)), 1);
+    core.reply(op, Ok(Reply::Renewed(vec![true, false, true])), due);
+    let prolonged = core.take_signals();
+    let prolonged = prolonged.iter().map(|signal| match signal {
+        Signal::Extended { ticket, .. } => ticket.0,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(prolonged.collect::<Vec<_>>(), [1, 3]);
+}

@@ -1,0 +1,125 @@
+//! When what is due, of a hundred thousand locks.
+
+use std::collections::BTreeMap;
+
+use super::ticket::TicketId;
+use crate::base::clock::{Instant, earlier};
+
+/// How much time a bin spans, in nanoseconds.
+const BIN: u64 = 1_000_000;
+
+/// A timer for a ticket.
+pub(super) type Timer = (Instant, TicketId);
+
+/// Timers, the earliest first.
+///
+/// They are thrown into bins of a millisecond and sorted only when their bin comes up: one heap of all took a third of the time that
+/// renewing 100,000 leases took.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// The bins that have come up, the earliest timer last.
+    near: Vec<Timer>,
+    bins: BTreeMap<u64, Bin>,
+    len: usize,
+    first: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Bin {
+    first: Instant,
+    timers: Vec<Timer>,
+}
+
+impl Timers {
+    pub(super) fn push(&mut self, timer: Timer) {
+        self.len += 1;
+        let (at, _) = timer;
+        let bin = self.bins.entry(at.as_nanos() / BIN).or_insert(Bin {
+            first: at,
+            timers: Vec::new(),
+        });
+        bin.first = bin.first.min(at);
+        bin.timers.push(timer);
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+    }
+
+    /// The time of the first. It is asked for far more often than it changes.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.first
+    }
+
+    fn look_for_first(&self) -> Option<Instant> {
+        let near = self.near.last().map(|(at, _)| *at);
+        let first = self.bins.first_key_value().map(|(_, bin)| bin.first);
+        earlier(near, first)
+    }
+
+    /// The first, if its time has come.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Timer> {
+        if self.first.is_none_or(|first| now < first) {
+            return None;
+        }
+        let before = self.near.len();
+        while let Some(bin) = self.bins.first_entry()
+            && bin.get().first <= now
+        {
+            self.near.append(&mut bin.remove().timers);
+        }
+        if self.near.len() != before {
+            self.near.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        let timer = self.near.pop_if(|(at, _)| *at <= now);
+        self.len -= usize::from(timer.is_some());
+        self.first = self.look_for_first();
+        timer
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl FromIterator<Timer> for Timers {
+    fn from_iter<I: IntoIterator<Item = Timer>>(timers: I) -> Self {
+        let mut all = Self::default();
+        for timer in timers {
+            all.push(timer);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_come_in_order_and_when_they_are_due(
+            steps in prop::collection::vec((0_u64..20 * BIN, any::<bool>()), 1..200),
+        ) {
+            let mut timers = Timers::default();
+            let mut model: Vec<Timer> = Vec::new();
+            let mut now = Instant::ZERO;
+            for (number, (at, pops)) in (0..).zip(steps) {
+                let at = Instant::from_nanos(at);
+                if pops {
+                    now = now.max(at);
+                    while let Some(timer) = timers.pop(now) {
+                        model.sort_unstable();
+                        prop_assert_eq!(timer, model.remove(0));
+                        prop_assert!(timer.0 <= now);
+                    }
+                    prop_assert!(model.iter().all(|(at, _)| now < *at));
+                } else {
+                    timers.push((at, TicketId(number)));
+                    model.push((at, TicketId(number)));
+                }
+                prop_assert_eq!(timers.next(), model.iter().map(|(at, _)| *at).min());
+                prop_assert_eq!(timers.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A pool's end of the engine.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::Handle;
+
+use super::command::Command;
+use super::listener;
+use super::shared::Shared;
+use crate::base::clock::Clock;
+use crate::engine::core::ticket::TicketId;
+use crate::error::LockError;
+
+/// A pool's end of the engine. The engine ends when this is gone and nothing is left to do.
+pub(crate) struct Engine {
+    pub(super) shared: Arc<Shared>,
+    clock: Clock,
+    last_ticket: AtomicU64,
+}
+
+impl Engine {
+    pub(super) fn new(shared: Arc<Shared>, clock: Clock) -> Self {
+        Self {
+            shared,
+            clock,
+            last_ticket: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Whether nothing is taken up any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.shared.has_stopped()
+    }
+
+    pub(crate) fn next_ticket(&self) -> TicketId {
+        TicketId(self.last_ticket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes up a command, on this thread.
+    pub(crate) fn send(&self, command: Command) -> Result<(), LockError> {
+        let shared = &self.shared;
+        if shared.is_outranked() {
+            return shared.defer(command);
+        }
+        let runtime = || Handle::try_current().ok();
+        if let Some((runtime, begun)) = shared.take_up(command, runtime)? {
+            for (id, socket) in begun {
+                runtime.spawn(listener::listen(shared, id, &socket));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Stopped already: fine.
+        let _ = self.send(Command::Close);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,438 @@
+//! What the engine and the holder of one lock share.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock, TryLockError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::core::ticket::Removal;
+use crate::base::clock::{Clock, Instant};
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::base::sync::{Mutex, PoisonError};
+use crate::base::sync::{
+    atomic::AtomicBool, atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering, atomic::fence,
+};
+use crate::error::LockError;
+use crate::fence::Fence;
+
+/// No store gives this number: what it gives fits a `BIGINT`.
+const NO_FENCE: u64 = u64::MAX;
+
+/// One call's lock, from before it is taken until after it is released.
+///
+/// The engine writes, one thread at a time, and is given whom to wake for it; the caller reads. The engine
+/// never waits for the caller, whose thread may have a low priority and stand still in here.
+///
+/// The deadline is read before each poll of the body. That a reader may see it a moment late does no harm, since
+/// every value that it can see is an end that the store has confirmed.
+pub(crate) struct LeaseCell {
+    key: FullKey,
+    clock: Clock,
+    /// Nanoseconds on the pool's clock; zero while the lock is not held.
+    deadline: AtomicU64,
+    /// The deadline that was confirmed last, which the oracle of the tests asks for when the lock is not held any more, too.
+    #[cfg(feature = "__test")]
+    confirmed: AtomicU64,
+    /// A [`Phase`].
+    phase: AtomicU8,
+    /// Why the lock was not taken, before the phase says so.
+    error: OnceLock<LockError>,
+    /// [`NO_FENCE`] while there is none.
+    fence: AtomicU64,
+    /// Whether a lock that was held alone has become a share.
+    shared: AtomicBool,
+    /// The task that waits for the grant, polls the body, or waits for the release. The engine only tries
+    /// this mutex.
+    waker: Mutex<Option<Waker>>,
+    /// Whether that task has asked after the release, and not only polled the body.
+    awaits_release: AtomicBool,
+    /// Told once, when the lock is not held any more.
+    over: Notify,
+    /// Whether anybody may wait for that.
+    watched: AtomicBool,
+}
+
+/// A waker that leaves a slot. It is the program's code, and used only after the engine's mutex has been released.
+#[derive(Debug)]
+pub(super) enum Parting {
+    Wake(Waker),
+    /// Its task is awake, or gone.
+    Drop(Waker),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    Waiting,
+    Held,
+    Lost,
+    Failed,
+    ReleasedConfirmed,
+    ReleasedGone,
+    ReleasedUnknown,
+}
+
+impl Phase {
+    const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Held,
+        Self::Lost,
+        Self::Failed,
+        Self::ReleasedConfirmed,
+        Self::ReleasedGone,
+        Self::ReleasedUnknown,
+    ];
+
+    /// Released, and what became of that.
+    fn released(removal: Removal) -> Self {
+        match removal {
+            Removal::Confirmed => Self::ReleasedConfirmed,
+            Removal::Gone => Self::ReleasedGone,
+            Removal::Unknown => Self::ReleasedUnknown,
+        }
+    }
+
+    fn removal(self) -> Option<Removal> {
+        match self {
+            Self::Waiting | Self::Held | Self::Lost => None,
+            Self::ReleasedConfirmed => Some(Removal::Confirmed),
+            Self::ReleasedGone => Some(Removal::Gone),
+            Self::Failed | Self::ReleasedUnknown => Some(Removal::Unknown),
+        }
+    }
+}
+
+impl LeaseCell {
+    /// `clock`: the one that the deadline is on.
+    pub(crate) fn new(key: FullKey, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            key,
+            clock,
+            deadline: AtomicU64::new(0),
+            #[cfg(feature = "__test")]
+            confirmed: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Waiting as u8),
+            error: OnceLock::new(),
+            fence: AtomicU64::new(NO_FENCE),
+            shared: AtomicBool::new(false),
+            waker: Mutex::new(None),
+            awaits_release: AtomicBool::new(false),
+            over: Notify::new(),
+            watched: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn key(&self) -> &FullKey {
+        &self.key
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        let fence = self.fence.load(Ordering::Acquire);
+        (fence != NO_FENCE).then(|| Fence::new(fence))
+    }
+
+    /// How long the lease lasts if it is not renewed; zero when it is over or not yet held.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline().since(self.clock.now())
+    }
+
+    /// The end of the lease; `Instant::ZERO` while none is held.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether the body may be polled now.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        if self.is_live() {
+            Ok(())
+        } else {
+            Err(self.lost_error())
+        }
+    }
+
+    pub(crate) fn lost_error(&self) -> LockError {
+        LockError::Lost {
+            key: self.key.name().to_owned(),
+            fence: self.fence(),
+        }
+    }
+
+    /// Ends when the lock is not held any more.
+    pub(crate) async fn over(&self) {
+        self.watched.store(true, Ordering::SeqCst);
+        let mut told = pin!(self.over.notified());
+        // Registered before the look, so that what happens in between is not missed.
+        told.as_mut().enable();
+        fence(Ordering::SeqCst);
+        if self.is_live() {
+            told.await;
+        }
+    }
+
+    /// Wakes this task when the lock is lost; whether it is held until now.
+    pub(crate) fn register(&self, cx: &Context<'_>) -> bool {
+        let ended = || (self.phase() != Phase::Held).then_some(());
+        self.poll_with(cx, ended).is_pending()
+    }
+
+    /// Ready when the lock is held, or will not be.
+    pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
+        self.poll_with(cx, || match self.phase() {
+            Phase::Waiting => None,
+            Phase::Failed => self.error.get().cloned().map(Err),
+            _ => Some(Ok(())),
+        })
+    }
+
+    /// Ready when the lock has become a share, or is not held any more; tells which.
+    pub(crate) fn poll_shared(&self, cx: &Context<'_>) -> Poll<bool> {
+        self.poll_with(cx, || {
+            let held = self.phase() == Phase::Held;
+            (self.shared.load(Ordering::SeqCst) || !held).then_some(held)
+        })
+    }
+
+    /// Ready when the release is over; tells what became of it.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Removal> {
+        self.awaits_release.store(true, Ordering::SeqCst);
+        self.poll_with(cx, || self.phase().removal())
+    }
+
+    /// Ready with what `look` finds; as long as it finds nothing, this task is woken for a change.
+    fn poll_with<T>(&self, cx: &Context<'_>, look: impl Fn() -> Option<T>) -> Poll<T> {
+        if let Some(found) = look() {
+            return Poll::Ready(found);
+        }
+        self.remember(cx.waker());
+        fence(Ordering::SeqCst);
+        // A change before that woke none: see `enter`.
+        let Some(found) = look() else {
+            return Poll::Pending;
+        };
+        // The engine may be the last to drop this slot.
+        drop(self.take_waker());
+        Poll::Ready(found)
+    }
+
+    /// This task is woken from now on. A waker is the program's code: to clone or drop it may use this
+    /// pool. So that happens outside of the mutex.
+    fn remember(&self, waker: &Waker) {
+        let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock().as_ref().is_some_and(|known| known.will_wake(waker)) {
+            return;
+        }
+        let waker = waker.clone();
+        let earlier = lock().replace(waker);
+        drop(earlier);
+    }
+
+    /// The waker, unless a thread that has the mutex is about to look at the phase itself.
+    fn take_waker(&self) -> Option<Waker> {
+        match self.waker.try_lock() {
+            Ok(mut waker) => waker.take(),
+            Err(TryLockError::Poisoned(waker)) => waker.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::SeqCst))]
+    }
+
+    /// The holder lets go: from here on nothing runs inside this lock.
+    pub(crate) fn close(&self) {
+        self.deadline.store(0, Ordering::Release);
+        self.tell_over();
+    }
+
+    /// Tells those that watch for the end.
+    pub(super) fn tell_over(&self) {
+        // Whoever begins to wait says so before the look at the deadline: either that is over by then, or it is seen here.
+        fence(Ordering::SeqCst);
+        if self.watched.load(Ordering::SeqCst) {
+            self.over.notify_waiters();
+        }
+    }
+
+    pub(super) fn grant(&self, deadline: Instant, fence: Option<Fence>) -> Option<Parting> {
+        #[cfg(feature = "__test")]
+        self.confirmed.store(deadline.as_nanos(), Ordering::Release);
+        self.deadline.store(deadline.as_nanos(), Ordering::Release);
+        self.fence
+            .store(fence.map_or(NO_FENCE, Fence::get), Ordering::Release);
+        let waker = self.enter(Phase::Held);
+        waker.filter(|_| !seeded!(GrantUnheard)).map(Parting::Wake)
+    }
+
+    /// A later end. Not after [`close`](Self::close) or a loss: the engine knows of a loss first, and of a
+    /// close soon after.
+    pub(super) fn extend(&self, deadline: Instant) {
+        let later =
+            |old: u64| (old != 0 && old < deadline.as_nanos()).then_some(deadline.as_nanos());
+        let extended = self
+            .deadline
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+        #[cfg(feature = "__test")]
+        if extended.is_ok() {
+            self.confirmed.store(deadline.as_nanos(), Ordering::Release);
+        }
+        let _ = extended;
+    }
+
+    /// The end of the lease as the store has confirmed it last, also when it is over.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed(&self) -> Instant {
+        Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn share(&self) -> Option<Parting> {
+        self.shared.store(true, Ordering::SeqCst);
+        self.enter(Phase::Held).map(Parting::Wake)
+    }
+
+    /// Whoever calls this, or [`orphan`](Self::orphan), calls [`tell_over`](Self::tell_over) afterwards; before any other end the holder has
+    /// [closed](Self::close) it.
+    pub(super) fn lose(&self) -> Option<Parting> {
+        let waker = self.finish(Phase::Lost);
+        waker.filter(|_| !seeded!(LossUnheard))
+    }
+
+    pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
+        // The first reason stays, should there be two.
+        let _ = self.error.set(error);
+        self.finish(Phase::Failed)
+    }
+
+    /// A task that has let go and has not asked after the release is awake, and will ask: it is not
+    /// woken. A loss that the engine saw first stays one.
+    pub(super) fn release(&self, removal: Removal) -> Option<Parting> {
+        self.deadline.store(0, Ordering::Release);
+        let before = self.phase();
+        let removal = match before {
+            Phase::Lost => Removal::Gone,
+            _ => removal,
+        };
+        let waker = self.enter(Phase::released(removal))?;
+        // A task that asks after this look finds the new phase.
+        let asks = self.awaits_release.load(Ordering::SeqCst);
+        let awake = matches!(before, Phase::Held | Phase::Lost) && !asks;
+        Some(if awake {
+            Parting::Drop(waker)
+        } else {
+            Parting::Wake(waker)
+        })
+    }
+
+    /// The caller is gone. Returns its waker, to be dropped outside of the engine's mutex.
+    pub(super) fn forget(&self) -> Option<Parting> {
+        self.take_waker().map(Parting::Drop)
+    }
+
+    /// The engine is gone: nothing is granted or kept any more.
+    pub(super) fn orphan(&self, error: LockError) -> Option<Parting> {
+        match self.phase() {
+            Phase::Waiting => self.fail(error),
+            Phase::Held => self.finish(Phase::ReleasedUnknown),
+            Phase::Lost => self.finish(Phase::ReleasedGone),
+            _ => None,
+        }
+    }
+
+    fn finish(&self, phase: Phase) -> Option<Parting> {
+        self.deadline.store(0, Ordering::Release);
+        self.enter(phase).map(Parting::Wake)
+    }
+
+    /// The next phase. A caller that has the waker's mutex just now looks at the phase after that: the
+    /// fences order the phase and the mutex, so that one of the two sees the other.
+    fn enter(&self, phase: Phase) -> Option<Waker> {
+        self.phase.store(phase as u8, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.take_waker()
+    }
+}
+
+impl fmt::Debug for LeaseCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("key", &self.key.name())
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+    use crate::testing::fixtures::{LONG, counting};
+
+    fn held() -> Arc<LeaseCell> {
+        let cell = LeaseCell::new("key".into(), Clock::System);
+        assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
+        cell
+    }
+
+    /// Fails if a caller that is about to ask after its release is woken for it, or one that has asked is not.
+    #[test]
+    fn who_lets_go_is_woken_once_it_waits_for_the_release() {
+        let (task, _) = counting();
+        let cx = Context::from_waker(&task);
+        let awake = held();
+        assert!(awake.register(&cx), "as a body that waits for something");
+        awake.close();
+        let released = awake.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Drop(_))));
+        assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
+        let asleep = held();
+        asleep.close();
+        assert!(asleep.poll_released(&cx).is_pending());
+        let released = asleep.release(Removal::Confirmed);
+        assert!(matches!(released, Some(Parting::Wake(_))));
+        let refused = LeaseCell::new("key".into(), Clock::System);
+        assert!(refused.poll_granted(&cx).is_pending());
+        let told = refused.release(Removal::Unknown);
+        assert!(
+            matches!(told, Some(Parting::Wake(_))),
+            "told to ask otherwise"
+        );
+    }
+
+    /// Fails if a body that waits for something is not told of a loss, whichever comes first.
+    #[test]
+    fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
+        let (task, _) = counting();
+        let cx = Context::from_waker(&task);
+        let before = held();
+        assert!(before.lose().is_none() && !before.register(&cx));
+        let after = held();
+        assert!(after.register(&cx) && after.lose().is_some());
+    }
+
+    /// Fails if those that watch for the end are forgotten because nobody did at first.
+    #[test]
+    fn all_that_watch_are_told_of_the_end() {
+        let cell = held();
+        let (task, woken) = counting();
+        let mut cx = Context::from_waker(&task);
+        let (mut one, mut other) = (Box::pin(cell.over()), Box::pin(cell.over()));
+        assert!(one.as_mut().poll(&mut cx).is_pending());
+        assert!(other.as_mut().poll(&mut cx).is_pending());
+        cell.close();
+        assert_eq!(woken(), 2);
+        assert!(one.as_mut().poll(&mut cx).is_ready());
+        assert!(other.as_mut().poll(&mut cx).is_ready());
+        let mut late = Box::pin(cell.over());
+        assert!(late.as_mut().poll(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,137 @@
+//! Calls that want several locks, and the server's part in it.
+
+use std::time::Duration;
+
+use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
+use crate::base::full_key::FullKey;
+use crate::base::lease_terms::Terms;
+use crate::base::token::Token;
+use crate::engine::core::ticket::{Acquire, TicketId, Watchdog};
+use crate::store::{Op, Reply};
+
+impl World {
+    /// A call wants all keys that there are.
+    pub(super) fn call_for_all(&mut self, node: usize) {
+        let ttl = Duration::from_millis([100, 500, 2_000][self.random.index(3)]);
+        let terms = Terms::new(ttl).unwrap();
+        let watchdog = self.random.one_in(2).then(|| Watchdog {
+            interval: terms.interval(),
+            max_hold: None,
+        });
+        let wait = match self.random.below(2) {
+            0 => Duration::ZERO,
+            _ => self.random.millis(1, 3_000),
+        };
+        let budget = if wait.is_zero() {
+            IO_TIMEOUT
+        } else {
+            wait.min(IO_TIMEOUT)
+        };
+        let first = self.nodes[node].next_ticket;
+        self.nodes[node].next_ticket += KEYS;
+        let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
+        let mut acquires = Vec::new();
+        for (number, id) in mates.iter().enumerate() {
+            let key = FullKey::from(format!("key{number}"));
+            let token = Token::fixed(u128::from(self.random.next()));
+            let acquire = Acquire {
+                key: key.clone(),
+                token,
+                function: "simulation",
+                terms,
+                watchdog,
+                wait: Duration::ZERO,
+                share: None,
+            };
+            acquires.push((*id, acquire));
+            let caller = Caller {
+                key,
+                token,
+                budget_end: self.now + budget,
+                ttl,
+                reads: false,
+                arrived: self.now,
+                mates: mates.clone(),
+                max_hold: None,
+                give_up_at: None,
+                state: State::Waiting,
+            };
+            self.nodes[node].callers.insert(*id, caller);
+        }
+        self.nodes[node].core.acquire_all(acquires, wait, self.now);
+        if self.random.one_in(6) {
+            // The future is dropped, at whatever stage.
+            let at = self.now + self.random.millis(0, 400);
+            for id in mates {
+                self.at(at, Happening::End(node, id));
+            }
+        }
+    }
+
+    /// The call has one of its locks; perhaps it has all of them now.
+    pub(super) fn granted_with_others(&mut self, node: usize, ticket: TicketId) {
+        let callers = &self.nodes[node].callers;
+        let Some(caller) = callers.get(&ticket) else {
+            return;
+        };
+        let inside = |id: &TicketId| matches!(callers[id].state, State::Inside(_));
+        let all = !caller.mates.is_empty() && caller.mates.iter().all(inside);
+        self.outcome.together += usize::from(all);
+    }
+
+    /// The core has forgotten the ticket; its call lets go of the others, and would ask for one lock after the other now.
+    pub(super) fn apart(&mut self, node: usize, ticket: TicketId) {
+        self.outcome.apart += 1;
+        if let Some(caller) = self.nodes[node].callers.get_mut(&ticket) {
+            if caller.state == State::Waiting {
+                caller.state = State::Over(self.now);
+            } else if let State::Inside(_) = caller.state {
+                self.violation(format!("{ticket:?} of core {node} was taken and apart"));
+            }
+        }
+        self.roll_back(node, ticket);
+    }
+
+    /// Not all locks of a call could be had.
+    pub(super) fn roll_back(&mut self, node: usize, ticket: TicketId) {
+        let caller = self.nodes[node].callers.get(&ticket);
+        let mates = caller.map(|caller| caller.mates.clone());
+        for mate in mates.unwrap_or_default() {
+            self.at(self.now, Happening::End(node, mate));
+        }
+    }
+
+    /// All or none: what another has keeps the others from being taken.
+    pub(super) fn serve_all(
+        &mut self,
+        node: usize,
+        keys: &[(FullKey, Token)],
+        ttl: Duration,
+        function: &'static str,
+    ) -> Reply {
+        let now = self.now;
+        for (at, (key, token)) in keys.iter().enumerate() {
+            if self.live(key).is_none() {
+                self.hand_on(key, Some(node));
+            }
+            if let Some(entry) = self.live(key)
+                && entry.token() != Some(*token)
+            {
+                let left = Some(entry.expires.since(now));
+                return Reply::HeldAmong { at, left };
+            }
+        }
+        let all = keys.iter().map(|(key, token)| {
+            let op = Op::Acquire {
+                key: key.clone(),
+                token: *token,
+                ttl,
+                function,
+                queue: false,
+                reserved_fences: 0,
+            };
+            self.serve_acquire(node, &op)
+        });
+        Reply::AcquiredAll(all.collect())
+    }
+}

@@ -1,0 +1,263 @@
+//! The keys of one call, and the lease that it has on each.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::call_site::At;
+use crate::base::seeded::seeded;
+use crate::engine::lease_cell::LeaseCell;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::key;
+use crate::pool::PoolId;
+
+/// The most keys of one call; the attribute draws the same line.
+const MAX_KEYS: usize = 16;
+
+/// The keys of one call: sorted, each once, at least one. Clones are views of one call.
+#[derive(Clone)]
+pub(crate) struct Locks(Arc<[Lock]>);
+
+/// One key of a call.
+pub(crate) struct Lock {
+    name: String,
+    /// Filled in when all keys of the call are held.
+    lease: OnceLock<LeaseRef>,
+}
+
+/// A call's lease on one key: its own, or that of a call further out, which it has entered.
+#[derive(Clone)]
+pub(crate) struct LeaseRef {
+    pub(crate) pool: PoolId,
+    pub(crate) cell: Arc<LeaseCell>,
+    /// Where the lock was taken.
+    pub(crate) at: At,
+    /// Whether it is a share of the lock.
+    pub(crate) shared: bool,
+    turns: OnceLock<Arc<Semaphore>>,
+}
+
+impl Locks {
+    pub(crate) fn one(name: String) -> Self {
+        Self(Arc::new([Lock::new(name)]))
+    }
+
+    /// Sorted, so that two calls that share keys ask for them in the same order and never wait for each other in a circle.
+    pub(crate) fn all(mut names: Vec<String>) -> Result<Self, LockError> {
+        names.sort_unstable();
+        names.dedup();
+        if !(1..=MAX_KEYS).contains(&names.len()) {
+            return Err(LockError::config(format!(
+                "one call locks from 1 to {MAX_KEYS} keys, and this one names {}; lock one key that stands for all of them",
+                names.len()
+            )));
+        }
+        Ok(Self(names.into_iter().map(Lock::new).collect()))
+    }
+
+    /// As [`all`](Self::all), for keys that nobody has checked yet.
+    pub(crate) fn checked(names: Vec<String>) -> Result<Self, LockError> {
+        let names = names.into_iter().map(key::check);
+        Self::all(names.collect::<Result<_, _>>()?)
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Lock> {
+        self.0.iter()
+    }
+
+    /// All leases are there: what the views show from now on.
+    pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
+        for (lock, lease) in self.iter().zip(leases) {
+            // A call takes its locks once.
+            let _ = lock.lease.set(lease);
+        }
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|lock| lock.name.as_str())
+    }
+
+    pub(crate) fn first_name(&self) -> &str {
+        &self.0[0].name
+    }
+
+    /// The fence of a call that has one key.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        match &*self.0 {
+            [only] => only.fence(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
+        self.iter().map(|lock| (lock.name.as_str(), lock.fence()))
+    }
+
+    /// How long the lease that ends first lasts.
+    pub(crate) fn remaining(&self) -> Duration {
+        let remaining = self.iter().map(Lock::remaining);
+        if seeded!(LatestEndTold) {
+            return remaining.max().unwrap_or_default();
+        }
+        remaining.min().unwrap_or_default()
+    }
+
+    /// The end of the lease that ends first, for the oracle of the tests; zero when it is over.
+    #[cfg(feature = "__test")]
+    pub(crate) fn deadline(&self) -> crate::base::clock::Instant {
+        self.first(LeaseCell::deadline)
+    }
+
+    /// The same, also when it is over.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed(&self) -> crate::base::clock::Instant {
+        self.first(LeaseCell::confirmed)
+    }
+
+    /// The same, for one of the keys.
+    #[cfg(feature = "__test")]
+    pub(crate) fn confirmed_of(&self, name: &str) -> crate::base::clock::Instant {
+        let lock = self.iter().find(|lock| lock.name == name);
+        let lease = lock.and_then(Lock::lease);
+        lease.map_or(crate::base::clock::Instant::ZERO, |lease| {
+            lease.cell.confirmed()
+        })
+    }
+
+    #[cfg(feature = "__test")]
+    fn first(
+        &self,
+        end: fn(&LeaseCell) -> crate::base::clock::Instant,
+    ) -> crate::base::clock::Instant {
+        let ends = self.iter().map(|lock| {
+            let lease = lock.lease();
+            lease.map_or(crate::base::clock::Instant::ZERO, |lease| end(&lease.cell))
+        });
+        ends.min().unwrap_or(crate::base::clock::Instant::ZERO)
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        if seeded!(AnyKeyIsEnough) {
+            return self.iter().any(Lock::is_live);
+        }
+        self.iter().all(Lock::is_live)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        match self.iter().find(|lock| !lock.is_live()) {
+            None => Ok(()),
+            Some(lost) => Err(lost.lost_error()),
+        }
+    }
+
+    /// The error of the lease that was lost.
+    pub(crate) fn lost_error(&self) -> LockError {
+        let lost = self.iter().find(|lock| !lock.is_live());
+        lost.unwrap_or(&self.0[0]).lost_error()
+    }
+
+    /// Ends when one of the leases is over, or where none is held.
+    pub(crate) async fn over(&self) {
+        let leases: Option<Vec<&LeaseRef>> = self.iter().map(Lock::lease).collect();
+        match leases.as_deref() {
+            None => {}
+            Some([lease]) => lease.cell.over().await,
+            Some(leases) => any_over(leases.iter().map(|lease| &lease.cell)).await,
+        }
+    }
+}
+
+/// Ends when one of these leases is over.
+pub(crate) async fn any_over(cells: impl Iterator<Item = &Arc<LeaseCell>>) {
+    type Over<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    let mut all: Vec<Over<'_>> = cells
+        .map(|cell| Box::pin(cell.over()) as Over<'_>)
+        .collect();
+    poll_fn(|cx| {
+        let over = all.iter_mut().any(|over| over.as_mut().poll(cx).is_ready());
+        if over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+impl Lock {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            lease: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn lease(&self) -> Option<&LeaseRef> {
+        self.lease.get()
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        self.lease().and_then(|lease| lease.cell.fence())
+    }
+
+    fn remaining(&self) -> Duration {
+        self.lease()
+            .map_or(Duration::ZERO, |lease| lease.cell.remaining())
+    }
+
+    fn is_live(&self) -> bool {
+        self.lease().is_some_and(|lease| lease.cell.is_live())
+    }
+
+    fn lost_error(&self) -> LockError {
+        LockError::Lost {
+            key: self.name.clone(),
+            fence: self.fence(),
+        }
+    }
+}
+
+impl LeaseRef {
+    pub(crate) fn new(pool: PoolId, cell: Arc<LeaseCell>, at: At, shared: bool) -> Self {
+        Self {
+            pool,
+            cell,
+            at,
+            shared,
+            turns: OnceLock::new(),
+        }
+    }
+
+    /// The same lease as the calls inside of this one see it.
+    pub(crate) fn view(&self) -> Self {
+        // There from now on, so that all views have the same.
+        let _ = self.turns();
+        self.clone()
+    }
+
+    /// The same lease as a nested call has it: with turns of its own for the calls inside of it.
+    pub(crate) fn entered(&self) -> Self {
+        Self::new(self.pool, Arc::clone(&self.cell), self.at, self.shared)
+    }
+
+    /// One permit: the nested calls directly inside this one take turns.
+    pub(crate) fn turns(&self) -> Arc<Semaphore> {
+        if seeded!(TurnsIgnored) {
+            return Arc::new(Semaphore::new(1));
+        }
+        let turns = self.turns.get_or_init(|| Arc::new(Semaphore::new(1)));
+        Arc::clone(turns)
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

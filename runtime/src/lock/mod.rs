@@ -1,0 +1,14 @@
+//! One call's life: what it asks for, how it takes its locks, and how its body runs inside them.
+
+pub(crate) mod acquire;
+pub(crate) mod call;
+pub(crate) mod call_site;
+pub(crate) mod detach;
+pub(crate) mod gate;
+pub(crate) mod guard;
+pub(crate) mod held;
+pub(crate) mod leases;
+pub(crate) mod nesting;
+pub(crate) mod pending;
+pub(crate) mod request;
+pub(crate) mod settings;

@@ -1,0 +1,104 @@
+//! What a call says of its lock, and what that comes to.
+
+use std::time::Duration;
+
+use super::gate::OnLost;
+use crate::base::lease_terms::{self, Terms};
+use crate::engine::core::ticket::{Share, Watchdog};
+use crate::error::LockError;
+use crate::pool::LockPool;
+
+/// How to take and keep a lock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) watchdog: Option<Beat>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) share: Option<Share>,
+    pub(crate) reentrant: bool,
+    pub(crate) hold: Option<Duration>,
+}
+
+/// The settings, checked and complete.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) terms: Terms,
+    pub(crate) watchdog: Option<Watchdog>,
+    pub(crate) wait: Duration,
+    /// How long a nested call waits for its turn, if it is not to wait for as long as the lease lasts.
+    pub(crate) turn: Option<Duration>,
+    pub(crate) share: Option<Share>,
+}
+
+/// When a watchdog renews.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Beat {
+    /// A third of the ttl after the last renewal.
+    Default,
+    Every(Duration),
+}
+
+impl Settings {
+    /// What is to be done, or what is wrong with the settings.
+    pub(crate) fn plan(&self, pool: &LockPool) -> Result<Plan, LockError> {
+        let ttl = self.ttl.ok_or_else(|| {
+            LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
+        })?;
+        let terms = Terms::new(ttl)?;
+        if self
+            .hold
+            .map(lease_terms::check_hold)
+            .transpose()?
+            .is_some()
+            && self.share.is_some()
+        {
+            return Err(LockError::config(
+                "a share of a lock cannot be kept with `hold`; take the lock without `shared` and `permits`",
+            ));
+        }
+        if self.share == Some(Share::Permit(0)) {
+            return Err(LockError::config(
+                "`permits` is at least 1: with none, nobody could ever enter",
+            ));
+        }
+        let pools = pool.default_wait();
+        Ok(Plan {
+            terms,
+            watchdog: self.watchdog(terms)?,
+            wait: self.wait.unwrap_or(pools),
+            // Trying once is for what others hold: branches of one body take turns unless somebody has said how long they may wait.
+            turn: self.wait.or((!pools.is_zero()).then_some(pools)),
+            share: self.share,
+        })
+    }
+
+    fn watchdog(&self, terms: Terms) -> Result<Option<Watchdog>, LockError> {
+        let interval = match self.watchdog {
+            Some(Beat::Default) => terms.interval(),
+            Some(Beat::Every(interval)) => {
+                terms.check_interval(interval)?;
+                interval
+            }
+            None if self.max_hold.is_some() => {
+                return Err(LockError::config(
+                    "`max_hold` bounds a watchdog and there is none; add `.watchdog()`, or leave `max_hold` out: \
+                     without a watchdog the ttl is the bound",
+                ));
+            }
+            None => return Ok(None),
+        };
+        if self.max_hold.is_some_and(|limit| limit < terms.ttl()) {
+            return Err(LockError::config(format!(
+                "a `max_hold` of {:?} is shorter than the ttl of {:?}; leave the watchdog out and use a shorter ttl",
+                self.max_hold.unwrap_or_default(),
+                terms.ttl()
+            )));
+        }
+        Ok(Some(Watchdog {
+            interval,
+            max_hold: self.max_hold,
+        }))
+    }
+}

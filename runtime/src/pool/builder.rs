@@ -1,0 +1,304 @@
+//! The configuration of a pool.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::{Inner, LockPool, PoolId};
+use crate::base::clock::Clock;
+use crate::base::token::Nonce;
+use crate::engine::core::signal::Limits;
+use crate::engine::driver::thread::{self, Place};
+use crate::error::LockError;
+use crate::key;
+use crate::replicas::Replicas;
+use crate::store::options::Options;
+#[cfg(feature = "tls")]
+use crate::store::redis::wire::tls::Tls;
+use crate::store::target::Target;
+
+const DEFAULT_NAMESPACE: &str = "lock";
+const DEFAULT_IO_TIMEOUT: Duration = Duration::from_secs(1);
+const SHORTEST_IO_TIMEOUT: Duration = Duration::from_millis(1);
+const LONGEST_IO_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_MAX_WAITERS: usize = 1000;
+const DEFAULT_MAX_PASSES: u32 = 16;
+const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
+/// Of less, the store's marks would show nothing.
+const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
+/// As long as the longest ttl.
+const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// A server answers so many within a few dozen milliseconds.
+const IN_FLIGHT: usize = 4096;
+
+impl LockPool {
+    /// Starts the configuration of a pool.
+    pub fn builder() -> LockPoolBuilder {
+        LockPoolBuilder::default()
+    }
+
+    /// Connects to `url` with the defaults; see [`LockPoolBuilder::url`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockPoolBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().url(url).connect().await
+    }
+}
+
+/// Configures a [`LockPool`].
+#[derive(Clone)]
+#[must_use = "nothing happens before `connect`"]
+pub struct LockPoolBuilder {
+    url: Option<String>,
+    namespace: String,
+    wait: Duration,
+    limits: Limits,
+    replicas: Option<Replicas>,
+    #[cfg(feature = "tls")]
+    tls: Tls,
+    place: Place,
+}
+
+impl Default for LockPoolBuilder {
+    fn default() -> Self {
+        Self {
+            url: None,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            wait: Duration::ZERO,
+            limits: Limits {
+                io_timeout: DEFAULT_IO_TIMEOUT,
+                max_waiters: DEFAULT_MAX_WAITERS,
+                max_passes: DEFAULT_MAX_PASSES,
+                longest_turn: None,
+                make_way_after: DEFAULT_MAKE_WAY_AFTER,
+                in_flight: IN_FLIGHT,
+            },
+            replicas: None,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+            place: Place::Thread,
+        }
+    }
+}
+
+impl LockPoolBuilder {
+    /// Where the locks live. Required.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `memory://`, `memory://name` | in this process; pools with the same URL share their locks |
+    /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
+    /// | `rediss://…` | the same over TLS (feature `tls`) |
+    /// | `redis+unix:///path` | the same over a Unix socket |
+    /// | `redis-sentinel://[user:pass@]h1[:port],h2[:port]/master[?db=0]` | the master that the Sentinels name; the credentials are the \
+    /// master's, those of the Sentinels are `?sentinel_user=…&sentinel_password=…` |
+    /// | `rediss-sentinel://…` | the same over TLS, to the Sentinels and to the servers that they name (feature `tls`) |
+    /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster, of which these are some nodes; the credentials are those of all |
+    /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
+    /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum over independent masters; no fences |
+    ///
+    /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// The prefix of all keys, `namespace:key` on the server. Default `lock`; `""` is the bare key.
+    /// It may not contain `%leasehold`, the word of leasehold's own keys.
+    ///
+    /// Choose namespaces that do not continue each other: `a` with the key `b:c` and `a:b` with the key `c` are one key on the
+    /// server, with two counters for its fences.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How long calls queue that do not say it themselves. Default zero: they try once.
+    ///
+    /// Trying once is the default that cannot hurt: a second click that queues runs the order again when the first is
+    /// done.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long to wait for the store's answer, and for a connection; from 1 ms to 1 h. Default 1 s. A single try ends with
+    /// [`LockError::Unavailable`] after it; a call that queues asks again until its `wait` is over.
+    pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
+        self.limits.io_timeout = io_timeout;
+        self
+    }
+
+    /// How many replicas must have confirmed an acquisition or a renewal before it counts: `2`, or [`Replicas::All`].
+    /// Default: none, so that a fail-over may lose locks that the old master gave just before. In a URL it is `?replicas=2`
+    /// or `?replicas=all`; what is said here has precedence.
+    ///
+    /// The server is asked to wait for them (`WAIT`), for an eighth of the [`io_timeout`](Self::io_timeout) at most. Unless enough
+    /// confirm, an acquisition is removed and ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over, and
+    /// a renewal has not taken place. This narrows the gap of a fail-over and does not close it: a replica
+    /// without the lock can still be promoted, unless all have it.
+    pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
+        self.replicas = Some(replicas.into());
+        self
+    }
+
+    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM file, instead of the system's.
+    /// Default: the system's. The server's certificate and name are always verified.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca = Some(pem.into());
+        self
+    }
+
+    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents of PEM files. Default: none.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_client(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.client = Some((certificate_pem.into(), key_pem.into()));
+        self
+    }
+
+    /// How many calls of this process may queue for one key before the next is refused with
+    /// [`LockError::QueueFull`]. Default 1,000.
+    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
+        self.limits.max_waiters = max_waiters;
+        self
+    }
+
+    /// How often a lock may be passed on from call to call inside this process while other processes queue for it; then it is
+    /// their turn. Zero: never. Default 16. While nobody else waits there is no bound.
+    ///
+    /// A lock that is passed on costs no round trip. A larger number gives more throughput on a hot key, and longer waits in
+    /// other processes.
+    pub fn max_passes(mut self, max_passes: u32) -> Self {
+        self.limits.max_passes = max_passes;
+        self
+    }
+
+    /// For how long a lock may be passed on inside this process while other processes queue for it. Default: a quarter of
+    /// the lock's ttl.
+    pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
+        self.limits.longest_turn = Some(longest_turn);
+        self
+    }
+
+    /// After how long of unbroken use a key is left free for clients that are not leasehold's, from
+    /// 10 ms to 24 h; [`Duration::ZERO`] for never. Default 1 s.
+    ///
+    /// Calls that queue hand a lock on to each other, within a process and between processes, so
+    /// that it is never free. A client that knows no queue and tries from time to time (redis-py,
+    /// redsync, node-redlock, rslock, a shell script) would never get it. So a lock that calls have
+    /// handed on for this long is left free for 300 ms, at the end of the section that runs then. A
+    /// client that tries at least every 250 ms gets it.
+    ///
+    /// By default a key that is never free otherwise is left free for 300 ms of every 1.3 s, 23 %.
+    /// A call that waits then waits up to 300 ms longer (`docs/reliability/results.md`). A call that does
+    /// not queue is refused with [`LockError::Contended`] in a pause. Where every client is
+    /// leasehold's, set this to zero in all pools: the pool that releases the lock decides.
+    ///
+    /// `memory://` has no other clients and makes no pauses. `redlock://` has short ones of its
+    /// own, whatever this says. A lock that several hold together (`shared`, `permits`) is not free
+    /// while one of them holds it.
+    pub fn make_way_after(mut self, make_way_after: Duration) -> Self {
+        self.limits.make_way_after = make_way_after;
+        self
+    }
+
+    /// Runs the engine as a task of the runtime that calls [`connect`](Self::connect), instead of on a thread of its own,
+    /// and counts leases on that runtime's clock, so that a test that pauses time drives them; `memory://` is then private to
+    /// the pool. For tests only: leases end with that runtime, and a worker that is blocked delays their renewal. Default: off.
+    pub fn on_current_runtime(mut self) -> Self {
+        self.place = Place::CurrentRuntime;
+        self
+    }
+
+    /// Connects to the store and starts the engine. The connection is kept up from then on by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] for a URL or option that is not understood, [`LockError::Unavailable`] if the store cannot be
+    /// reached within the `io_timeout` or refuses this client. No text contains the password.
+    ///
+    /// # Panics
+    ///
+    /// With [`on_current_runtime`](Self::on_current_runtime), outside of a tokio runtime.
+    pub async fn connect(self) -> Result<LockPool, LockError> {
+        let target = Target::parse(self.url.as_deref().unwrap_or_default());
+        self.check()?;
+        self.connect_to(target?).await
+    }
+
+    pub(crate) async fn connect_to(self, target: Target) -> Result<LockPool, LockError> {
+        let clock = match self.place {
+            Place::Thread => Clock::System,
+            Place::CurrentRuntime => Clock::tokio(),
+        };
+        let place = target.to_string();
+        let options = Options {
+            clock,
+            namespace: self.namespace.clone(),
+            replicas: self.replicas,
+            make_way_after: self.limits.make_way_after,
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+            ..Options::new(self.limits.io_timeout)
+        };
+        let mut limits = self.limits;
+        if !target.has_other_clients() {
+            limits.make_way_after = Duration::ZERO;
+        }
+        let connecting = target.clone().connect(options.clone());
+        let engine = thread::start(self.place, limits, clock, connecting).await?;
+        Ok(LockPool {
+            inner: Arc::new(Inner {
+                id: PoolId::next(),
+                engine,
+                shut_down: AtomicBool::new(false),
+                nonce: Nonce::new(),
+                namespace: self.namespace,
+                wait: self.wait,
+                place,
+                target,
+                options,
+            }),
+        })
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        key::check_namespace(&self.namespace)?;
+        if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
+            return Err(LockError::config(
+                "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",
+            ));
+        }
+        let after = self.limits.make_way_after;
+        if !after.is_zero() && !(SHORTEST_MAKE_WAY_AFTER..=LONGEST_MAKE_WAY_AFTER).contains(&after)
+        {
+            return Err(LockError::config(
+                "`make_way_after` is between 10 ms and 24 h, or zero for never; the default is 1 s",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LockPoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may contain a password.
+        f.debug_struct("LockPoolBuilder")
+            .field("namespace", &self.namespace)
+            .field("wait", &self.wait)
+            .field("limits", &self.limits)
+            .field("replicas", &self.replicas)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! The pools that annotated functions find: installed for the process, by name, or for one future.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::future::Future;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use once_cell::sync::OnceCell;
+
+use super::LockPool;
+use crate::engine::core::drain::ShutdownReport;
+use crate::error::LockError;
+
+/// Made once; the pool in it is replaced where it gives no locks any more.
+static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
+static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
+
+tokio::task_local! {
+    static SCOPED: LockPool;
+}
+
+impl LockPool {
+    /// Makes this the pool of all annotated functions that name no other. It takes the place of an
+    /// installed pool that gives no locks any more: one whose [shutdown](Self::shutdown) has begun, or
+    /// whose engine has stopped. Locks that the former pool still holds stay with it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] if another pool is installed and gives locks.
+    pub fn install(&self) -> Result<(), LockError> {
+        install(self.clone())
+    }
+
+    /// Makes this the pool of annotated functions with `pool = "name"`, as
+    /// [`install`](Self::install) does without a name.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Config`] if another pool is installed under this name and gives locks.
+    pub fn install_as(&self, name: &str) -> Result<(), LockError> {
+        install_as(name, self.clone())
+    }
+
+    /// Runs `future` with this pool in the place of the installed one, for tests and tenants. It follows the
+    /// future, not the thread; a task that the future spawns is outside.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        SCOPED.scope(self.clone(), future).await
+    }
+}
+
+/// Connects to `url` with the defaults and installs the pool for all annotated functions of the process.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::LockError> {
+/// leasehold::init("redis://127.0.0.1/").await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`LockError::Config`] for a URL that is not understood and if a pool is installed already that
+/// has not [ended](LockPool::install), [`LockError::Unavailable`] if the store cannot be reached
+/// within about a second.
+pub async fn init(url: &str) -> Result<(), LockError> {
+    refuse_second()?;
+    LockPool::builder().url(url).connect().await?.install()
+}
+
+/// As [`init`], configured by the environment: `LEASEHOLD_URL` (required), `LEASEHOLD_NAMESPACE`
+/// (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`, one try).
+///
+/// # Errors
+///
+/// As [`init`], and [`LockError::Config`] for a variable that is missing or not understood.
+pub async fn init_from_env() -> Result<(), LockError> {
+    refuse_second()?;
+    let url = variable("LEASEHOLD_URL")?.ok_or_else(|| {
+        LockError::config(
+            "LEASEHOLD_URL is not set; set it to the lock store, such as redis://127.0.0.1/",
+        )
+    })?;
+    let mut builder = LockPool::builder().url(url);
+    if let Some(namespace) = variable("LEASEHOLD_NAMESPACE")? {
+        builder = builder.namespace(namespace);
+    }
+    if let Some(wait) = variable("LEASEHOLD_WAIT")? {
+        let wait = humantime::parse_duration(&wait).map_err(|error| {
+            LockError::config(format!(
+                "LEASEHOLD_WAIT is `{wait}`, which is not a duration such as `2s`: {error}"
+            ))
+        })?;
+        builder = builder.wait(wait);
+    }
+    builder.connect().await?.install()
+}
+
+/// Shuts down all installed pools, the named ones too, and adds up their reports; see
+/// [`LockPool::shutdown`]. Call it at the end of `main`: a process that exits takes its engine with it, and a lock
+/// whose release was not sent by then stays until its ttl ends.
+pub async fn shutdown(limit: Duration) -> ShutdownReport {
+    let mut pools: Vec<LockPool> = names().values().cloned().collect();
+    pools.extend(global());
+    // All stop acquiring at once and share the limit.
+    let shutdowns: Vec<_> = pools
+        .iter()
+        .map(|pool| pool.begin_shutdown(limit))
+        .collect();
+    let mut total = ShutdownReport::default();
+    for (pool, begun) in pools.iter().zip(shutdowns) {
+        let report = pool.finish_shutdown(begun).await;
+        total.released += report.released;
+        total.still_held += report.still_held;
+        total.unconfirmed += report.unconfirmed;
+    }
+    total
+}
+
+/// The pool that an annotated function without `pool` would use here: that of the innermost
+/// [`scope`](LockPool::scope), else the installed one.
+///
+/// # Errors
+///
+/// [`LockError::NotInstalled`] if there is neither.
+pub fn pool() -> Result<LockPool, LockError> {
+    current()
+}
+
+/// The pool for a call that names none.
+pub(crate) fn current() -> Result<LockPool, LockError> {
+    scoped().or_else(global).ok_or(LockError::NotInstalled)
+}
+
+/// The pool for a call with `pool = "name"`.
+pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
+    names().get(name).cloned().ok_or_else(|| {
+        LockError::config(format!(
+            "no lock pool is installed as `{name}`; at the start of the program add `pool.install_as(\"{name}\")?;`"
+        ))
+    })
+}
+
+/// The pool of the innermost scope.
+pub(crate) fn scoped() -> Option<LockPool> {
+    SCOPED.try_with(LockPool::clone).ok()
+}
+
+fn install(pool: LockPool) -> Result<(), LockError> {
+    let Err((present, pool)) = INSTALLED.try_insert(RwLock::new(pool)) else {
+        return Ok(());
+    };
+    let pool = pool.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut present = present.write().unwrap_or_else(PoisonError::into_inner);
+    // Under the lock: of several that are installed at once in the place of one that has ended, the
+    // first stays.
+    let ended = replaced(&mut present, pool).ok_or_else(second)?;
+    drop(present);
+    // Its engine may have something to do when the last of its pools goes.
+    drop(ended);
+    Ok(())
+}
+
+/// Puts `pool` in the place of one that gives no locks any more, and returns that; nothing where
+/// the present one lives.
+fn replaced(present: &mut LockPool, pool: LockPool) -> Option<LockPool> {
+    present.has_ended().then(|| mem::replace(present, pool))
+}
+
+fn global() -> Option<LockPool> {
+    let read = |pool: &'static RwLock<LockPool>| -> RwLockReadGuard<'static, LockPool> {
+        pool.read().unwrap_or_else(PoisonError::into_inner)
+    };
+    INSTALLED.get().map(|pool| read(pool).clone())
+}
+
+fn install_as(name: &str, pool: LockPool) -> Result<(), LockError> {
+    let mut names = names();
+    let ended = match names.get_mut(name) {
+        None => names.insert(name.to_owned(), pool),
+        Some(present) => Some(replaced(present, pool).ok_or_else(|| second_as(name))?),
+    };
+    drop(names);
+    // As for the one without a name.
+    drop(ended);
+    Ok(())
+}
+
+fn refuse_second() -> Result<(), LockError> {
+    match global() {
+        Some(pool) if !pool.has_ended() => Err(second()),
+        _ => Ok(()),
+    }
+}
+
+fn second() -> LockError {
+    LockError::config(
+        "a lock pool is installed already; install one at the start of the program, use `install_as` for more, and \
+         `pool.scope` in tests",
+    )
+}
+
+fn second_as(name: &str) -> LockError {
+    LockError::config(format!(
+        "a lock pool is installed as `{name}` already; install each pool once, or give this one another name"
+    ))
+}
+
+fn names() -> MutexGuard<'static, BTreeMap<String, LockPool>> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn variable(name: &str) -> Result<Option<String>, LockError> {
+    match env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(LockError::config(format!("{name} is not valid UTF-8")))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Pools: a connection to a lock store and the engine that keeps its locks.
+
+pub(crate) mod builder;
+pub(crate) mod installed;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::base::full_key::FullKey;
+use crate::base::reporter;
+use crate::base::token::{Nonce, Token};
+use crate::check_report::CheckReport;
+use crate::engine::core::drain::ShutdownReport;
+use crate::engine::driver::command::Command;
+use crate::engine::driver::handle::Engine;
+use crate::error::LockError;
+use crate::store::options::Options;
+use crate::store::target::Target;
+
+/// So long a shutdown waits for the log at most, beyond its own limit.
+const LOG_LIMIT: Duration = Duration::from_millis(100);
+
+/// A connection to a lock store, and the engine that takes, renews and releases its locks.
+///
+/// Cheap to clone; all clones are one pool. The engine has a thread of its own and ends when the last clone and
+/// the last guard are gone and what is to be released is released. A pool can be kept in a `static` and used
+/// from several runtimes, and from executors other than tokio.
+///
+/// A call writes its request to the server on its own thread. For each connection the pool spawns a
+/// task on the tokio runtime of a caller; it hears of the answers to all callers. Where no such
+/// runtime can listen, the engine's thread does, which costs one more wake-up. Answers that a
+/// blocked runtime leaves unread are read by the engine's thread after about 40 ms. A call never
+/// blocks its thread for an answer. It may block for the engine's mutex, usually some 10 µs, and
+/// longer if the system preempts the thread that has it. On Linux a thread of lower priority than the
+/// engine's (`nice`, `SCHED_IDLE`) never takes it, so that it delays no renewal: it leaves its requests
+/// to the engine's thread. That has the priority of the thread that connects the pool.
+///
+/// A pool does not survive `fork`: the child has its sockets, and not the engine's thread. Connect
+/// the child's own pool after the `fork`.
+#[derive(Clone)]
+pub struct LockPool {
+    inner: Arc<Inner>,
+}
+
+/// Tells pools apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolId(u64);
+
+impl PoolId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+struct Inner {
+    id: PoolId,
+    engine: Engine,
+    /// Whether a shutdown has begun: it takes no new locks, for good.
+    shut_down: AtomicBool,
+    nonce: Nonce,
+    namespace: String,
+    wait: Duration,
+    /// The store, without its password.
+    place: String,
+    /// To look at the store.
+    target: Target,
+    options: Options,
+}
+
+impl LockPool {
+    /// Looks at the lock store, over a connection of its own, for what keeps locks from working or could break their promise: that
+    /// it is a master, its version, the permissions (by a lock's whole life on a key of leasehold's own), the replicas if the pool waits for
+    /// them, the eviction policy, persistence, and encryption. The same is logged when a pool connects. It needs no permission
+    /// that locks do not need; what could not be looked at is a warning of the code `unchecked`.
+    ///
+    /// A readiness probe answers [`CheckReport::is_ready`]. Takes at most about three times the pool's `io_timeout`. Works
+    /// under every executor. If the future is dropped, the check ends in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Unavailable`] if the store cannot be reached, or refuses this client.
+    pub async fn check(&self) -> Result<CheckReport, LockError> {
+        let inner = &self.inner;
+        inner.target.clone().check(inner.options.clone()).await
+    }
+
+    /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
+    /// released, and reports. Locks that are still held then are kept and renewed. What is left to log is logged before
+    /// this returns, if the subscriber takes it within 100 ms.
+    pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
+        self.finish_shutdown(self.begin_shutdown(limit)).await
+    }
+
+    pub(crate) fn begin_shutdown(&self, limit: Duration) -> oneshot::Receiver<ShutdownReport> {
+        self.inner.shut_down.store(true, Ordering::Release);
+        let (reply, report) = oneshot::channel();
+        // A failure drops `reply`, which the receiver sees.
+        let _ = self.engine().send(Command::ShutDown { limit, reply });
+        report
+    }
+
+    pub(crate) async fn finish_shutdown(
+        &self,
+        begun: oneshot::Receiver<ShutdownReport>,
+    ) -> ShutdownReport {
+        // An engine that is gone holds nothing.
+        let report = begun.await.unwrap_or_default();
+        self.log_is_told().await;
+        report
+    }
+
+    /// Ends when the log and the counters have been told, or after [`LOG_LIMIT`]: a program ends behind its shutdown.
+    async fn log_is_told(&self) {
+        let (mut told, (caller, mut late)) = (reporter::told(), oneshot::channel());
+        let at = self.engine().clock().now() + LOG_LIMIT;
+        // An engine that is gone drops `caller`, and with it the limit comes at once.
+        let _ = self.engine().send(Command::Wake { at, caller });
+        poll_fn(|cx| {
+            let ended = Pin::new(&mut told).poll(cx).is_ready();
+            let late = Pin::new(&mut late).poll(cx).is_ready();
+            if ended || late {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Whether it gives no locks any more: it was shut down, or its engine has stopped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.inner.id
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn default_wait(&self) -> Duration {
+        self.inner.wait
+    }
+
+    /// The key on the server.
+    pub(crate) fn full_key(&self, name: &str) -> FullKey {
+        FullKey::new(&self.inner.namespace, name)
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token::random(self.inner.nonce)
+    }
+}
+
+impl fmt::Debug for LockPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockPool")
+            .field("store", &self.inner.place)
+            .field("namespace", &self.inner.namespace)
+            .field("wait", &self.inner.wait)
+            .finish_non_exhaustive()
+    }
+}

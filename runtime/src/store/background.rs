@@ -1,0 +1,43 @@
+//! Runs something apart from the caller's runtime.
+
+use std::future::Future;
+
+use tokio::sync::oneshot;
+
+use crate::error::{LockError, StoreError};
+
+/// Runs `future` on a thread and a runtime of its own, so that it works under every executor and while the
+/// caller's workers are blocked. It runs on to its end if the caller stops waiting.
+pub(super) async fn run<T, F>(future: F) -> Result<T, LockError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, LockError>> + Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    let body = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let result = match runtime {
+            Ok(runtime) => runtime.block_on(future),
+            Err(error) => Err(no_thread(&error)),
+        };
+        // Whoever asked may have stopped waiting.
+        let _ = sender.send(result);
+    };
+    std::thread::Builder::new()
+        .name("leasehold-check".to_owned())
+        .spawn(body)
+        .map_err(|error| no_thread(&error))?;
+    receiver.await.unwrap_or_else(|_| {
+        Err(LockError::Unavailable {
+            source: StoreError::new("stopped", "the check ended without a result"),
+        })
+    })
+}
+
+fn no_thread(error: &std::io::Error) -> LockError {
+    LockError::config(format!(
+        "the check could not get a thread of its own: {error}; raise the limit of processes or threads"
+    ))
+}

@@ -1,0 +1,268 @@
+//! Looks for what is wrong with a server, or would go wrong later: tries the scripts on a key of our own, and reads what the
+//! server says of itself. Done when a pool connects, which logs what is found, and for `LockPool::check`.
+//!
+//! It needs no permission that locks do not need; what may not be looked at is said to be unknown.
+
+use std::time::Duration;
+
+use redis::{Pipeline, Value, cmd};
+
+use super::commands::key_names::KeyNames;
+use super::commands::{reply, scripts};
+use super::master_address::MasterAddress;
+use super::replication::ReplicaAcks;
+use super::server_info::{Info, Role};
+use super::wire::connect::OpenedConnection;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::check_report::CheckReport;
+use crate::check_report::{Finding, Severity};
+use crate::error::LockError;
+use crate::store::options::Options;
+use crate::store::{Failure, Op, Renewal};
+
+/// Until then the key has expired should its removal not be permitted.
+const TTL: Duration = Duration::from_secs(1);
+
+/// The scripts need effects replication, and `SCRIPT LOAD` in a pipeline with them.
+const OLDEST_MAJOR: u32 = 5;
+
+/// All that is found on the server of `link`.
+pub(super) async fn examine(
+    link: &mut OpenedConnection,
+    origin: &MasterAddress,
+    names: &KeyNames,
+    options: &Options,
+) -> Result<CheckReport, Failure> {
+    let ops = trial(names);
+    let replica_acks = ReplicaAcks::new(options);
+    let mut pipeline = Pipeline::new();
+    for op in &ops {
+        pipeline.add_command(scripts::command(op, names, true));
+    }
+    pipeline.add_command(cmd("PUBLISH").arg(names.channel()).arg("").to_owned());
+    if let Some(replica_acks) = &replica_acks {
+        replica_acks.connected(link.role);
+        pipeline.add_command(replica_acks.command(options.io_timeout));
+    }
+    pipeline.add_command(cmd("INFO"));
+    let answers = tokio::time::timeout(options.io_timeout, link.ask(&pipeline)).await;
+    let mut answers = answers
+        .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+        .map_err(|error| reply::broken(&error))?;
+    let info = Info::read(answers.pop().as_ref());
+    let mut findings = said(info.as_ref(), origin, names.in_cluster());
+    let confirmed = replica_acks.map(|replica_acks| replica_acks.judge(answers.pop()));
+    let published = !matches!(answers.pop(), Some(Value::ServerError(_)));
+    // What a replica or a cluster refuses is told already.
+    if findings
+        .iter()
+        .all(|finding| finding.severity < Severity::Error)
+    {
+        findings.extend(tried(&ops, answers, names).or_else(|| missing_copies(confirmed)));
+    }
+    findings.extend(turns(link.listening && published));
+    findings.extend(plain_text(link, origin));
+    Ok(CheckReport::new(origin.to_string(), findings))
+}
+
+/// A lock's whole life, with another client that finds it held.
+fn trial(names: &KeyNames) -> [Op; 5] {
+    let token = Token::random(Nonce::new());
+    let key: FullKey = names.trial(token).into();
+    let acquire = |token| Op::Acquire {
+        key: key.clone(),
+        token,
+        ttl: TTL,
+        function: "check",
+        queue: false,
+        reserved_fences: 0,
+    };
+    [
+        acquire(token),
+        acquire(Token::random(Nonce::new())),
+        Op::Renew(vec![Renewal {
+            key: key.clone(),
+            token,
+            ttl: TTL,
+        }]),
+        Op::Release {
+            keep: None,
+            makes_way: false,
+            key: key.clone(),
+            token,
+            after: Vec::new(),
+        },
+        Op::Leave { key },
+    ]
+}
+
+/// The first thing that a lock's life failed at.
+fn tried(ops: &[Op], answers: Vec<Value>, names: &KeyNames) -> Option<Finding> {
+    // A slot that moves from node to node is as it should be.
+    let moves = |failure: &Failure| {
+        names.in_cluster() && matches!(failure.code(), "MOVED" | "ASK" | "TRYAGAIN")
+    };
+    let mut failures = ops
+        .iter()
+        .zip(answers)
+        .filter_map(|(op, answer)| reply::read(op, answer, names.scripts()).err())
+        .filter(|failure| !moves(failure));
+    failures.next().map(|failure| broken(&failure))
+}
+
+fn missing_copies(confirmed: Option<Result<(), Failure>>) -> Option<Finding> {
+    confirmed?.err().map(|failure| broken(&failure))
+}
+
+fn broken(failure: &Failure) -> Finding {
+    let LockError::Unavailable { source } = &failure.error else {
+        return Finding::error("", failure.error.to_string());
+    };
+    let code = match source.code() {
+        "NOPERM" => "permission",
+        "READONLY" => "role",
+        code => code,
+    };
+    Finding::error(code, format!("locks do not work on this server: {source}"))
+}
+
+/// What follows from what the server says of itself.
+fn said(info: Option<&Info>, origin: &MasterAddress, in_cluster: bool) -> Vec<Finding> {
+    let Some(info) = info else {
+        return vec![Finding::warning(
+            "unchecked",
+            "the server's role, version, eviction policy, persistence and replicas could not be checked; allow the user +info",
+        )];
+    };
+    let checks = [role(info), cluster(info, in_cluster), version(info)];
+    let fails_over = in_cluster || origin.fails_over();
+    let more = [
+        eviction(info),
+        persistence(info),
+        fail_over(info, fails_over),
+    ];
+    checks.into_iter().chain(more).flatten().collect()
+}
+
+fn role(info: &Info) -> Option<Finding> {
+    let Role { is_master, .. } = info.role()?;
+    (!is_master).then(|| {
+        Finding::error(
+            "role",
+            "the server is a replica, and locks must be on its master; point the URL there, or use redis-sentinel://",
+        )
+    })
+}
+
+fn cluster(info: &Info, in_cluster: bool) -> Option<Finding> {
+    let is_node = info.field("cluster_enabled")? == "1";
+    (is_node != in_cluster).then(|| {
+        Finding::error(
+            "cluster",
+            if is_node {
+                "the server is part of a cluster, and one node alone cannot serve all keys; write redis-cluster://host:port,… with some \
+                 of its nodes, or use a server outside of it"
+            } else {
+                "the server is no node of a cluster; write redis://host:port"
+            },
+        )
+    })
+}
+
+fn version(info: &Info) -> Option<Finding> {
+    let version = info.field("redis_version")?;
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    (major < OLDEST_MAJOR).then(|| {
+        Finding::error(
+            "version",
+            format!("the server has the version {version}; locks need Redis {OLDEST_MAJOR} or later, or Valkey"),
+        )
+    })
+}
+
+/// Every lock has a ttl, so all policies but one can drop locks that are held.
+fn eviction(info: &Info) -> Option<Finding> {
+    let limited = info.field("maxmemory").is_some_and(|limit| limit != "0");
+    let policy = info.field("maxmemory_policy")?;
+    (limited && policy != "noeviction").then(|| {
+        Finding::warning(
+            "eviction",
+            format!(
+                "the server's maxmemory-policy is {policy}, which drops locks that are held when memory is full; set it to noeviction"
+            ),
+        )
+    })
+}
+
+/// A snapshot is always older than the last lock, so only the log of all writes counts.
+fn persistence(info: &Info) -> Option<Finding> {
+    (info.field("aof_enabled")? == "0").then(|| {
+        Finding::warning(
+            "persistence",
+            "the server keeps no log of its writes, so a restart forgets locks that are held; set appendonly to yes, and appendfsync \
+             to always where no lock may be forgotten",
+        )
+    })
+}
+
+fn fail_over(info: &Info, fails_over: bool) -> Option<Finding> {
+    let Role { replicas, .. } = info.role()?;
+    (replicas == 0 && fails_over).then(|| {
+        Finding::warning(
+            "replicas",
+            "the master has no replica, so a fail-over finds none to promote; start one, or look why it is not connected",
+        )
+    })
+}
+
+fn turns(are_told: bool) -> Option<Finding> {
+    (!are_told).then(|| {
+        Finding::warning(
+            "turns",
+            "processes that wait cannot be told when their turn comes, and look from time to time; allow the user +subscribe, +publish \
+             and the namespace's channels, &lock:*, and use a server that speaks RESP3",
+        )
+    })
+}
+
+fn plain_text(link: &OpenedConnection, origin: &MasterAddress) -> Option<Finding> {
+    let host = link.readable.clone().or_else(|| origin.readable())?;
+    Some(Finding::warning(
+        "plain-text",
+        format!(
+            "what is sent to {host} is not encrypted, the password included; use rediss:// where others can read the network"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(text: &str) -> Info {
+        Info::read(Some(&Value::BulkString(text.into()))).expect("a text")
+    }
+
+    #[test]
+    fn only_a_policy_that_can_drop_locks_is_told() {
+        let said = |limit: u64, policy: &str| {
+            let text = format!("maxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n");
+            eviction(&info(&text)).map(|finding| finding.text)
+        };
+        assert_eq!(said(0, "allkeys-lru"), None);
+        assert_eq!(said(100, "noeviction"), None);
+        assert_eq!(eviction(&info("")), None);
+        let told = said(100, "volatile-ttl").expect("it drops locks");
+        assert!(told.contains("volatile-ttl"), "{told}");
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (text, told) in [("4.0.14", true), ("5.0.0", false), ("10.2.1", false)] {
+            let found = version(&info(&format!("redis_version:{text}\r\n")));
+            assert_eq!(found.is_some(), told, "{text}");
+        }
+        assert_eq!(version(&info("redis_version:?\r\n")), None);
+    }
+}

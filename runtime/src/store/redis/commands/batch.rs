@@ -1,0 +1,315 @@
+//! Puts requests that are ready together into as few scripts as their order allows.
+//!
+//! A script costs a server more to begin than to take one lock more, so acquires that are ready together leave as one, and
+//! releases as another. A release and an acquire of the same lock, with nothing else beside them, are one script, too: so a process ends its
+//! turn with a lock and queues for the next. Between different locks order has no meaning. For one lock it is kept: a release may go before
+//! acquires that came earlier, and never before one of its own lock.
+
+use std::mem;
+
+use super::in_flight::InFlight;
+use crate::base::full_key::{FullKey, KeySet};
+use crate::store::Op;
+
+/// How many locks a script takes or releases: more cost hardly less each, and everybody else on the server waits longer.
+pub(crate) const MOST: usize = 32;
+
+/// Requests that leave as one script.
+pub(crate) type Batch = Vec<InFlight>;
+
+/// Bundles in the making.
+pub(crate) struct Batcher {
+    most: usize,
+    /// Whether a release and an acquire of the same lock may leave as one.
+    turns: bool,
+    releases: Half,
+    acquires: Half,
+    packed: Vec<Batch>,
+}
+
+/// A bundle in the making, which names no lock twice.
+#[derive(Default)]
+struct Half {
+    bundle: Batch,
+    keys: KeySet,
+}
+
+impl Batcher {
+    pub(crate) fn new(most: usize, turns: bool) -> Self {
+        Self {
+            most,
+            turns,
+            releases: Half::default(),
+            acquires: Half::default(),
+            packed: Vec::new(),
+        }
+    }
+
+    /// Makes room for so many requests.
+    pub(crate) fn make_room(&mut self, requests: usize) {
+        if 1 < requests {
+            for half in [&mut self.releases, &mut self.acquires] {
+                half.bundle.reserve(requests.min(self.most));
+                half.keys.reserve(requests.min(self.most));
+            }
+        }
+    }
+
+    /// Adds the next request.
+    pub(crate) fn add(&mut self, sent: InFlight) {
+        match &sent.op {
+            _ if sent.manner.alone => {
+                self.close();
+                self.packed.push(vec![sent]);
+            }
+            Op::Acquire { key, .. } => {
+                let key = key.clone();
+                if !self.acquires.has_room(&key, self.most) {
+                    self.close();
+                }
+                self.acquires.add(key, sent);
+            }
+            Op::Release { key, .. } => {
+                let key = key.clone();
+                if self.acquires.keys.contains(&key) {
+                    self.close();
+                } else if !self.releases.has_room(&key, self.most) {
+                    self.releases.close(&mut self.packed);
+                }
+                self.releases.add(key, sent);
+            }
+            _ => {
+                self.close();
+                self.packed.push(vec![sent]);
+            }
+        }
+    }
+
+    /// All bundles, in the order in which they are to be sent.
+    pub(crate) fn finish(mut self) -> Vec<Batch> {
+        self.close();
+        self.packed
+    }
+
+    /// What is released may be what others in line wait for, so it goes first.
+    fn close(&mut self) {
+        if self.turns && self.is_turn() {
+            let mut turn = mem::take(&mut self.releases).bundle;
+            turn.append(&mut mem::take(&mut self.acquires).bundle);
+            self.packed.push(turn);
+            return;
+        }
+        self.releases.close(&mut self.packed);
+        self.acquires.close(&mut self.packed);
+    }
+
+    /// Whether nothing is there but a release and an acquire of the same lock.
+    fn is_turn(&self) -> bool {
+        let ([released], [acquired]) = (&self.releases.bundle[..], &self.acquires.bundle[..])
+        else {
+            return false;
+        };
+        let Op::Release {
+            key,
+            keep: None,
+            makes_way: false,
+            ..
+        } = &released.op
+        else {
+            return false;
+        };
+        matches!(&acquired.op, Op::Acquire { key: next, .. } if key == next)
+    }
+}
+
+impl Half {
+    fn has_room(&self, key: &FullKey, most: usize) -> bool {
+        self.bundle.len() < most && !self.keys.contains(key)
+    }
+
+    fn add(&mut self, key: FullKey, sent: InFlight) {
+        self.keys.insert(key);
+        self.bundle.push(sent);
+    }
+
+    fn close(&mut self, packed: &mut Vec<Batch>) {
+        if !self.bundle.is_empty() {
+            let mut bundle = mem::take(&mut self.bundle);
+            // The script is told once what is common to many, and mostly that is all.
+            if !bundle.is_sorted_by_key(|sent| sent.op.conditions()) {
+                bundle.sort_by_key(|sent| sent.op.conditions());
+            }
+            packed.push(bundle);
+            self.keys.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::token::Token;
+    use crate::store::OpId;
+    use crate::store::redis::commands::redirect::RequestFlags;
+
+    fn acquire(id: u64, key: &str) -> InFlight {
+        let op = Op::Acquire {
+            key: key.into(),
+            token: Token::fixed(id.into()),
+            ttl: Duration::from_secs(1),
+            function: "",
+            queue: false,
+            reserved_fences: 0,
+        };
+        sent(id, op)
+    }
+
+    fn release(id: u64, key: &str) -> InFlight {
+        let op = Op::Release {
+            key: key.into(),
+            token: Token::fixed(id.into()),
+            keep: None,
+            makes_way: false,
+            after: Vec::new(),
+        };
+        sent(id, op)
+    }
+
+    fn leave(id: u64, key: &str) -> InFlight {
+        sent(id, Op::Leave { key: key.into() })
+    }
+
+    fn sent(id: u64, op: Op) -> InFlight {
+        InFlight {
+            id: OpId(id),
+            op,
+            manner: RequestFlags::default(),
+            ordered: false,
+            listening: true,
+        }
+    }
+
+    fn packed(most: usize, requests: Vec<InFlight>) -> Vec<Vec<u64>> {
+        let mut batcher = Batcher::new(most, false);
+        for request in requests {
+            batcher.add(request);
+        }
+        let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+        batcher.finish().iter().map(ids).collect()
+    }
+
+    #[test]
+    fn what_is_ready_together_leaves_as_two_scripts() {
+        let requests = vec![
+            acquire(1, "a"),
+            release(2, "b"),
+            acquire(3, "c"),
+            release(4, "d"),
+        ];
+        assert_eq!(packed(64, requests), [[2, 4], [1, 3]]);
+    }
+
+    #[test]
+    fn the_requests_of_one_lock_keep_their_order() {
+        let taken_then_released = vec![acquire(1, "a"), release(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(64, taken_then_released), [vec![1], vec![2], vec![3]]);
+        let released_then_taken = vec![release(1, "a"), acquire(2, "a"), release(3, "b")];
+        assert_eq!(packed(64, released_then_taken), [vec![1, 3], vec![2]]);
+        let round_about = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            release(3, "a"),
+            acquire(4, "a"),
+        ];
+        assert_eq!(packed(64, round_about), [[1], [2], [3], [4]]);
+        let left_between = vec![acquire(1, "a"), leave(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(64, left_between), [[1], [2], [3]]);
+    }
+
+    #[test]
+    fn who_is_to_be_alone_is_alone() {
+        let mut alone = acquire(2, "b");
+        alone.manner.alone = true;
+        let requests = vec![acquire(1, "a"), alone, acquire(3, "c"), release(4, "d")];
+        assert_eq!(packed(64, requests), [vec![1], vec![2], vec![4], vec![3]]);
+    }
+
+    #[test]
+    fn a_release_and_an_acquire_of_the_same_lock_are_one_script() {
+        let packed = |requests: Vec<InFlight>| {
+            let mut batcher = Batcher::new(64, true);
+            for request in requests {
+                batcher.add(request);
+            }
+            let ids = |bundle: &Batch| bundle.iter().map(|sent| sent.id.0).collect();
+            batcher.finish().iter().map(ids).collect::<Vec<Vec<u64>>>()
+        };
+        let round_about = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            release(3, "a"),
+            acquire(4, "a"),
+        ];
+        assert_eq!(packed(round_about), [[1, 2], [3, 4]]);
+        let of_two = vec![release(1, "a"), acquire(2, "b")];
+        assert_eq!(packed(of_two), [[1], [2]]);
+        let among_others = vec![release(1, "a"), acquire(2, "a"), acquire(3, "b")];
+        assert_eq!(packed(among_others), [vec![1], vec![2, 3]]);
+        let mut kept = release(1, "a");
+        if let Op::Release { keep, .. } = &mut kept.op {
+            *keep = Some(Duration::from_secs(1));
+        }
+        assert_eq!(packed(vec![kept, acquire(2, "a")]), [[1], [2]]);
+    }
+
+    #[test]
+    fn those_that_ask_for_the_same_are_side_by_side_in_their_order() {
+        let short = |id, key| {
+            let mut sent = acquire(id, key);
+            if let Op::Acquire { ttl, .. } = &mut sent.op {
+                *ttl /= 2;
+            }
+            sent
+        };
+        let requests = vec![
+            acquire(1, "a"),
+            short(2, "b"),
+            acquire(3, "c"),
+            short(4, "d"),
+        ];
+        assert_eq!(packed(64, requests), [[2, 4, 1, 3]]);
+    }
+
+    #[test]
+    fn no_script_names_a_lock_twice() {
+        assert_eq!(
+            packed(64, vec![acquire(1, "a"), acquire(2, "a")]),
+            [[1], [2]]
+        );
+        assert_eq!(
+            packed(64, vec![release(1, "a"), release(2, "a")]),
+            [[1], [2]]
+        );
+    }
+
+    #[test]
+    fn a_script_is_not_longer_than_it_may_be() {
+        let requests = vec![
+            release(1, "a"),
+            acquire(2, "a"),
+            acquire(3, "b"),
+            acquire(4, "c"),
+            release(5, "d"),
+            release(6, "e"),
+            release(7, "f"),
+        ];
+        assert_eq!(
+            packed(2, requests),
+            [vec![1], vec![2, 3], vec![5, 6], vec![7], vec![4]]
+        );
+        let alone = vec![release(1, "b"), acquire(2, "a")];
+        assert_eq!(packed(1, alone), [[1], [2]]);
+    }
+}

@@ -1,0 +1,345 @@
+//! What this process and its companions of a lock are called on the server.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Write as _;
+
+use redis::{RedisWrite, ToRedisArgs};
+
+use super::hash_slot;
+use super::reply::Scripts;
+use crate::base::token::{Nonce, Token};
+use crate::key::RESERVED;
+use crate::store::options::Options;
+
+/// The longest record of an owner, in bytes.
+const OWNER_LEN: usize = 120;
+
+/// The names of one pool.
+#[derive(Clone)]
+pub(crate) struct KeyNames {
+    /// Empty, or the namespace with the colon behind it.
+    prefix: String,
+    process: String,
+    /// `host pid`.
+    owner: String,
+    fences: String,
+    /// What the keys of queues, those of shares and the channels begin with.
+    queues: String,
+    shares: String,
+    channels: String,
+    /// In a cluster, a slot of the node that these names are used on.
+    slot: Option<u16>,
+    /// Whether a lock has companions: a queue, fences.
+    companions: bool,
+    /// After how many milliseconds of unbroken use a key is left free for clients that know no
+    /// queue; empty for never.
+    make_way_after: String,
+}
+
+impl KeyNames {
+    pub(crate) fn new(namespace: &str) -> Self {
+        let prefix = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}:")
+        };
+        let process = Token::random(Nonce::new()).hex();
+        Self {
+            fences: format!("{prefix}{RESERVED}:fence"),
+            queues: format!("{prefix}{RESERVED}:queue:"),
+            shares: format!("{prefix}{RESERVED}:shares:"),
+            channels: format!("{prefix}{RESERVED}:turn:"),
+            prefix,
+            process,
+            owner: format!("{} {}", host(), std::process::id()),
+            slot: None,
+            companions: true,
+            make_way_after: String::new(),
+        }
+    }
+
+    /// The names of a pool with these options.
+    pub(crate) fn of(options: &Options) -> Self {
+        let after = options.make_way_after.as_millis();
+        Self {
+            make_way_after: if after == 0 {
+                String::new()
+            } else {
+                after.to_string()
+            },
+            ..Self::new(&options.namespace)
+        }
+    }
+
+    /// The same for a node of a quorum. There a lock has no companions: what one node knows of them, another does not.
+    pub(crate) fn without_companions(self) -> Self {
+        Self {
+            companions: false,
+            ..self
+        }
+    }
+
+    pub(crate) fn make_way_after(&self) -> &str {
+        &self.make_way_after
+    }
+
+    pub(crate) fn have_companions(&self) -> bool {
+        self.companions
+    }
+
+    /// Which scripts are called with these names.
+    pub(crate) fn scripts(&self) -> Scripts {
+        if self.companions {
+            Scripts::Fenced
+        } else {
+            Scripts::Plain
+        }
+    }
+
+    /// The same for a node of a cluster, which has `slot`. There, the companions of a lock are in its slot, whatever hash tag its own
+    /// key has.
+    pub(crate) fn on_node(&self, slot: u16) -> Self {
+        Self {
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn in_cluster(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// The process, as queues know it. Whoever knows it can take a key that was handed to it, so it does not show.
+    pub(crate) fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// Who holds a lock, for people who look at its key: the process, and the annotated function.
+    pub(crate) fn owner(&self, function: &str) -> String {
+        let mut owner = [self.owner.as_str(), " ", function].concat();
+        let end = (0..=OWNER_LEN.min(owner.len()))
+            .rev()
+            .find(|end| owner.is_char_boundary(*end))
+            .unwrap_or(0);
+        owner.truncate(owner[..end].trim_end().len());
+        owner
+    }
+
+    /// The process, `:`, and the owner of a lock.
+    pub(crate) fn signature(&self, function: &str) -> String {
+        [&self.process, ":", &self.owner(function)].concat()
+    }
+
+    /// The key of the fence counter for `key`: one for the namespace, in a cluster one for each slot, however many locks there are.
+    pub(crate) fn fences(&self, key: &str) -> Cow<'_, str> {
+        match self.slot {
+            None => Cow::Borrowed(&self.fences),
+            Some(_) => Cow::Owned(self.in_slot(hash_slot::of(key), "fence", "")),
+        }
+    }
+
+    /// The key of the queue for `key`.
+    pub(crate) fn queue<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
+        self.companion(&self.queues, "queue", key)
+    }
+
+    /// The key of the shares of `key`.
+    pub(crate) fn shares<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
+        self.companion(&self.shares, "shares", key)
+    }
+
+    fn companion<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
+        match self.slot {
+            None => AuxiliaryKey::Usual([usual, key]),
+            Some(_) => AuxiliaryKey::InSlot(self.in_slot(hash_slot::of(key), what, key)),
+        }
+    }
+
+    /// A key in `slot`. The first brace of a key decides, so the tag goes before a namespace that has one.
+    fn in_slot(&self, slot: u16, what: &str, key: &str) -> String {
+        let (tag, prefix) = (hash_slot::tag(slot), &self.prefix);
+        let colon = if key.is_empty() { "" } else { ":" };
+        if prefix.contains('{') {
+            format!("{tag}:{prefix}{RESERVED}:{what}{colon}{key}")
+        } else {
+            format!("{prefix}{RESERVED}:{tag}:{what}{colon}{key}")
+        }
+    }
+
+    /// What the channels of all processes begin with; the process follows.
+    pub(crate) fn channels(&self) -> &str {
+        &self.channels
+    }
+
+    /// Where this process is told that its turn has come.
+    pub(crate) fn channel(&self) -> String {
+        [self.channels.as_str(), &self.process].concat()
+    }
+
+    /// A key to try the scripts on.
+    pub(crate) fn trial(&self, token: Token) -> String {
+        let token = token.hex();
+        match self.slot {
+            None => format!("{}{RESERVED}:check:{token}", self.prefix),
+            Some(slot) => self.in_slot(slot, "check", &token),
+        }
+    }
+}
+
+/// The key of a lock's companion, for a command.
+#[derive(Debug)]
+pub(crate) enum AuxiliaryKey<'a> {
+    /// Put together where it is written: for each request, once more than needed is too often.
+    Usual([&'a str; 2]),
+    InSlot(String),
+}
+
+impl ToRedisArgs for AuxiliaryKey<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut arg = out.writer_for_next_arg();
+        let parts = match self {
+            Self::Usual(parts) => &parts[..],
+            Self::InSlot(key) => &[key.as_str()],
+        };
+        for part in parts {
+            // A command in the making takes everything.
+            let _ = arg.write_all(part.as_bytes());
+        }
+    }
+}
+
+impl fmt::Debug for KeyNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names")
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::full_key::FullKey;
+    use crate::key;
+
+    fn text(companion: &AuxiliaryKey<'_>) -> String {
+        let parts = companion.to_redis_args();
+        assert_eq!(parts.len(), 1);
+        String::from_utf8(parts.concat()).expect("of text")
+    }
+
+    #[test]
+    fn without_a_cluster_there_are_no_tags() {
+        let names = KeyNames::new("shop");
+        assert_eq!(names.fences("shop:k"), "shop:%leasehold:fence");
+        assert_eq!(text(&names.queue("shop:k")), "shop:%leasehold:queue:shop:k");
+        assert_eq!(
+            text(&names.shares("shop:k")),
+            "shop:%leasehold:shares:shop:k"
+        );
+    }
+
+    #[test]
+    fn in_a_cluster_a_user_of_the_namespace_may_use_them() {
+        let names = KeyNames::new("shop").on_node(5);
+        let tag = hash_slot::tag(hash_slot::of("shop:{k}"));
+        assert_eq!(
+            text(&names.queue("shop:{k}")),
+            format!("shop:%leasehold:{tag}:queue:shop:{{k}}")
+        );
+        assert_eq!(
+            names.fences("shop:{k}"),
+            format!("shop:%leasehold:{tag}:fence")
+        );
+    }
+
+    /// Names that are made to be those of companions, if any can be.
+    fn of_own_words() -> impl Strategy<Value = String> {
+        let words = [
+            ":",
+            ":",
+            "%leasehold",
+            "%leasehold:",
+            "fence",
+            "queue",
+            "shares",
+            "check",
+            "{1a2b}",
+            "{",
+            "}",
+            "a",
+            "lock",
+            "",
+        ];
+        prop::collection::vec(prop::sample::select(words.to_vec()), 0..6)
+            .prop_map(|words| words.concat())
+    }
+
+    /// The key on the server that a call locks, unless it is refused.
+    fn accepted(namespace: &str, key: &str) -> Option<String> {
+        key::check_namespace(namespace).ok()?;
+        let key = key::check(key.to_owned()).ok()?;
+        Some(FullKey::new(namespace, &key).to_string())
+    }
+
+    proptest! {
+        /// Fails if a call can lock the queue, the shares, the fences or the trial key of another,
+        /// in whichever namespaces: it would overwrite a counter, or delete a lock that is held.
+        #[test]
+        fn no_lock_is_the_companion_of_another(
+            namespace in of_own_words(),
+            key in of_own_words(),
+            home in 0..hash_slot::SLOTS,
+        ) {
+            let Some(full) = accepted(&namespace, &key) else {
+                return Ok(());
+            };
+            let alone = KeyNames::new(&namespace);
+            for names in [alone.on_node(home), alone] {
+                let companions = [
+                    text(&names.queue(&full)),
+                    text(&names.shares(&full)),
+                    names.fences(&full).into_owned(),
+                    names.trial(Token::random(Nonce::new())),
+                ];
+                for companion in companions {
+                    let mut pairs = vec![("", companion.as_str())];
+                    let colons = companion.match_indices(':');
+                    pairs.extend(colons.map(|(at, _)| (&companion[..at], &companion[at + 1..])));
+                    for (other, name) in pairs {
+                        let locked = accepted(other, name);
+                        prop_assert_eq!(locked, None, "{} of {} is {:?}", companion, full, (other, name));
+                    }
+                }
+            }
+        }
+
+        /// Fails if a brace in a namespace or a key gives a script keys of two slots.
+        #[test]
+        fn companions_share_the_slot(namespace in "[{}a:]{0,6}", key in "[{}a:é]{1,12}", home in 0..hash_slot::SLOTS) {
+            let names = KeyNames::new(&namespace).on_node(home);
+            let key = format!("{}{key}", names.prefix);
+            let slot = hash_slot::of(&key);
+            for companion in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {
+                prop_assert_eq!(hash_slot::of(&companion), slot, "{} of {}", companion, key);
+            }
+            prop_assert_eq!(hash_slot::of(&names.trial(Token::random(Nonce::new()))), home);
+        }
+    }
+}

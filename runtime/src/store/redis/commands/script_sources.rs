@@ -1,0 +1,156 @@
+//! Scripts by their source, for a server that forgets them as fast as they are loaded.
+//!
+//! A request calls its script by hash. The first `NOSCRIPT` loads the scripts again. If a request
+//! behind that load is answered so as well, as under a storm of `SCRIPT FLUSH` or behind a proxy
+//! that spreads requests, the next requests carry the source itself (`EVAL`).
+
+use std::time::Duration;
+
+use redis::{Arg, Cmd, Value};
+use tokio::time::Instant;
+
+use super::scripts;
+
+/// For how long requests carry the source after the server has forgotten scripts twice in a row.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// What is known of one connection's server and its scripts. Requests have numbers, in the order in
+/// which they are sent.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptSources {
+    /// The number of the last load, if no script has been found behind it.
+    load: Option<u64>,
+    by_source_until: Option<Instant>,
+    /// Whether the server does not permit `EVAL`.
+    refused: bool,
+}
+
+impl ScriptSources {
+    /// Whether what is sent now carries the source.
+    pub(crate) fn by_source(&self, now: Instant) -> bool {
+        self.by_source_until.is_some_and(|until| now < until)
+    }
+
+    /// The scripts are loaded by the request of this number.
+    pub(crate) fn loading(&mut self, number: u64) {
+        self.load = Some(number);
+    }
+
+    /// The server found the script that the request of this number called by its hash.
+    pub(crate) fn found(&mut self, number: u64) {
+        if self.load.is_some_and(|load| load < number) {
+            self.load = None;
+        }
+    }
+
+    /// The server did not find the script of the request of this number; whether the scripts are to
+    /// be loaded again.
+    pub(crate) fn missed(&mut self, number: u64, now: Instant) -> bool {
+        let again = self.load.is_some_and(|load| load < number);
+        if again && !self.refused {
+            self.by_source_until = Some(now + LASTS);
+            return false;
+        }
+        // What was sent before the last load says nothing of it.
+        self.load.is_none_or(|load| load < number)
+    }
+
+    /// The server does not permit `EVAL`: scripts are called by their hash for good.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = true;
+        self.by_source_until = None;
+    }
+}
+
+/// `command` with the source of the script that it calls by hash.
+pub(crate) fn by_source(command: &Cmd) -> Cmd {
+    let mut args = command.args_iter();
+    let (name, hash) = (args.next(), args.next());
+    let (Some(Arg::Simple(b"EVALSHA")), Some(Arg::Simple(hash))) = (name, hash) else {
+        return command.clone();
+    };
+    let known = scripts::all();
+    let called = known
+        .iter()
+        .find(|(script, _)| script.get_hash().as_bytes() == hash);
+    let Some((_, code)) = called else {
+        return command.clone();
+    };
+    let mut whole = Cmd::new();
+    whole.arg("EVAL").arg(&*scripts::code(code));
+    for arg in args {
+        if let Arg::Simple(bytes) = arg {
+            whole.arg(bytes);
+        }
+    }
+    whole
+}
+
+/// Whether a script was refused for the lack of the permission to send its source, and not for what
+/// it does.
+pub(crate) fn is_refused(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error)
+        if error.code() == "NOPERM" && error.details().unwrap_or_default().contains("'eval'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::cmd;
+
+    use super::*;
+
+    /// Fails if one loss of the scripts is taken for two: what was sent before they were loaded
+    /// again is answered late.
+    #[test]
+    fn what_was_sent_before_the_load_does_not_count() {
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
+        assert!(memory.missed(1, now), "they are loaded");
+        memory.loading(5);
+        assert!(!memory.missed(2, now) && !memory.missed(4, now));
+        assert!(!memory.by_source(now));
+        memory.found(6);
+        assert!(memory.missed(7, now), "a new loss");
+        assert!(!memory.by_source(now));
+    }
+
+    #[test]
+    fn a_second_loss_in_a_row_brings_the_source_for_a_while() {
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
+        assert!(memory.missed(1, now));
+        memory.loading(2);
+        assert!(!memory.missed(3, now), "nothing is loaded for it");
+        assert!(memory.by_source(now) && !memory.by_source(now + LASTS));
+        let later = now + LASTS;
+        assert!(!memory.missed(9, later), "still the same storm");
+        assert!(memory.by_source(later));
+    }
+
+    /// Fails if a user without `EVAL` is refused by its own client for good.
+    #[test]
+    fn without_the_permission_the_scripts_are_loaded_again_and_again() {
+        let (now, mut memory) = (Instant::now(), ScriptSources::default());
+        assert!(memory.missed(1, now));
+        memory.loading(2);
+        assert!(!memory.missed(3, now));
+        memory.refuse();
+        assert!(!memory.by_source(now));
+        assert!(memory.missed(4, now));
+        memory.loading(5);
+        assert!(memory.missed(6, now) && !memory.by_source(now));
+    }
+
+    #[test]
+    fn the_source_takes_the_place_of_the_hash() {
+        for (script, code) in scripts::all() {
+            let mut call = cmd("EVALSHA");
+            call.arg(script.get_hash()).arg(2).arg("a").arg("b").arg("");
+            let mut whole = cmd("EVAL");
+            whole.arg(code).arg(2).arg("a").arg("b").arg("");
+            let packed = by_source(&call).get_packed_command();
+            assert!(packed == whole.get_packed_command());
+        }
+        let other = cmd("PING");
+        let same = by_source(&other).get_packed_command();
+        assert_eq!(same, other.get_packed_command());
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a connection comes from: a server that is always the same, or the one that Sentinels name.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::sentinel::Sentinels;
+use super::url_options;
+use super::wire::connect::OpenedConnection;
+use super::wire::server::Server;
+#[cfg(feature = "tls")]
+use super::wire::tls::Tls;
+use crate::error::LockError;
+use crate::replicas::Replicas;
+use crate::store::Failure;
+
+/// What is asked for a connection whenever one is wanted. Shows without credentials.
+#[derive(Clone)]
+pub(crate) enum MasterAddress {
+    Server(Server),
+    Sentinels(Sentinels),
+}
+
+impl MasterAddress {
+    /// What `url` names, and how many replicas it asks for. No error text contains the URL.
+    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Replicas>), LockError> {
+        let (base, mut query) = url_options::split(url);
+        let replicas = query.take("replicas").map(str::parse).transpose()?;
+        let origin = match Sentinels::is_named_by(base) {
+            Some((scheme, rest)) => Sentinels::parse(scheme, rest, query)?.into(),
+            None => Server::parse(base, &query)?.into(),
+        };
+        Ok((origin, replicas))
+    }
+
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        match self {
+            Self::Server(server) => server.with_tls(tls).map(Self::Server),
+            Self::Sentinels(sentinels) => sentinels.with_tls(tls).map(Self::Sentinels),
+        }
+    }
+
+    /// A connection within about `limit`.
+    pub(super) async fn connect(self, limit: Duration) -> Result<OpenedConnection, Failure> {
+        match self {
+            Self::Server(server) => server.connect(limit).await,
+            Self::Sentinels(sentinels) => sentinels.connect(limit).await,
+        }
+    }
+
+    /// Whether another server may take over.
+    pub(super) fn fails_over(&self) -> bool {
+        matches!(self, Self::Sentinels(_))
+    }
+
+    /// A host to which something is sent that can be read on the way.
+    pub(super) fn readable(&self) -> Option<String> {
+        match self {
+            Self::Server(server) => server.readable(),
+            Self::Sentinels(sentinels) => sentinels.readable(),
+        }
+    }
+}
+
+impl From<Server> for MasterAddress {
+    fn from(server: Server) -> Self {
+        Self::Server(server)
+    }
+}
+
+impl From<Sentinels> for MasterAddress {
+    fn from(sentinels: Sentinels) -> Self {
+        Self::Sentinels(sentinels)
+    }
+}
+
+impl fmt::Display for MasterAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Sentinels(sentinels) => sentinels.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Locks that count only once replicas have them.
+//!
+//! The scripts of one pipeline are followed by one `WAIT`, so a lock costs no further round trip of ours. But `WAIT` blocks
+//! its connection: while one is under way nothing else is sent, and what comes meanwhile leaves together behind it. So replicas
+//! that do not answer delay every request by one `WAIT` at most, not by one for each that is before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+
+use super::commands::reply;
+use super::server_info::Role;
+use crate::replicas::Replicas;
+use crate::store::options::Options;
+use crate::store::{Failure, Op, Reply, Retry};
+
+/// The longest that a `WAIT` may take, as a part of the pool's `io_timeout`: half of what a connection may be silent for while
+/// an acquire is under way.
+const SHARE: u32 = 8;
+
+/// How many replicas must confirm.
+#[derive(Debug)]
+pub(super) struct ReplicaAcks {
+    wanted: Replicas,
+    /// The most replicas that were ever seen at once, by the pool and by its checks.
+    seen: Arc<AtomicU32>,
+    io_timeout: Duration,
+}
+
+impl ReplicaAcks {
+    /// Nothing where the server's own answer is enough.
+    pub(super) fn new(options: &Options) -> Option<Self> {
+        let wanted = options.replicas?;
+        (wanted != Replicas::AtLeast(0)).then(|| Self {
+            wanted,
+            seen: Arc::clone(&options.replicas_seen),
+            io_timeout: options.io_timeout,
+        })
+    }
+
+    /// There is a connection to a server of this role.
+    pub(super) fn connected(&self, role: Option<Role>) {
+        self.see(role.map_or(0, |role| role.replicas));
+    }
+
+    fn see(&self, replicas: u32) {
+        self.seen.fetch_max(replicas, Ordering::Relaxed);
+    }
+
+    fn needed(&self) -> u32 {
+        match self.wanted {
+            // A replica that went away does not make less of a promise enough.
+            Replicas::All => self.seen.load(Ordering::Relaxed).max(1),
+            Replicas::AtLeast(count) => count,
+        }
+    }
+
+    /// Whether the outcome of `op` counts only with its copies. What is removed needs none: a lock that a fail-over
+    /// brings back expires.
+    pub(super) fn concern(op: &Op) -> bool {
+        !matches!(op, Op::Release { .. } | Op::Part { .. } | Op::Leave { .. })
+    }
+
+    /// Waits until enough replicas have what was written before it on the same connection; `patience` is that of the most
+    /// hurried request.
+    pub(super) fn command(&self, patience: Duration) -> Cmd {
+        // Zero would wait for ever.
+        let limit = self.limit(patience).as_millis().max(1);
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        cmd("WAIT").arg(self.needed()).arg(limit).to_owned()
+    }
+
+    fn limit(&self, patience: Duration) -> Duration {
+        (patience / 2).min(self.io_timeout / SHARE)
+    }
+
+    /// What the answer to [`command`](Self::command) means.
+    pub(super) fn judge(&self, answer: Option<Value>) -> Result<(), Failure> {
+        let count = match answer {
+            Some(Value::Int(count)) => u32::try_from(count).unwrap_or(0),
+            Some(Value::ServerError(error)) => return Err(refused(&reply::broken(&error.into()))),
+            _ => return Err(reply::garbage("an answer of another shape to WAIT")),
+        };
+        let needed = self.needed();
+        self.see(count);
+        if count >= needed {
+            return Ok(());
+        }
+        Err(reply::failure(
+            "replicas",
+            format!(
+                "{count} replicas confirmed the lock in time and {needed} must, so it does not count; check the replicas, lower the \
+                 pool's `replicas`, or give slow ones a longer `io_timeout`"
+            ),
+            Retry::Later,
+            true,
+        ))
+    }
+}
+
+/// What counts of `reply` after `verdict`.
+///
+/// A lock without its copies is an error, and one that may have been taken: the engine removes it, or asks again with the same
+/// token. That another holder has a lock needs no copies to be true.
+pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Reply, Failure> {
+    let Err(failure) = verdict else {
+        return Ok(reply);
+    };
+    match &reply {
+        Reply::Acquired { .. } | Reply::AcquiredAll(_) => Err(failure.clone()),
+        // If others of the batch are lost, the next attempt will say so, and none counts longer meanwhile.
+        Reply::Renewed(kept) if kept.contains(&true) => Err(failure.clone()),
+        Reply::RenewedInPart(kept) if kept.contains(&Some(true)) => Err(failure.clone()),
+        _ => Ok(reply),
+    }
+}
+
+/// The server does not wait, for the lack of a permission or because it has become a replica. The scripts before it have run.
+fn refused(failure: &Failure) -> Failure {
+    let crate::LockError::Unavailable { source } = &failure.error else {
+        return failure.clone();
+    };
+    let retry = match source.code() {
+        "NOPERM" => Retry::Never,
+        _ => Retry::Later,
+    };
+    reply::failure(
+        source.code(),
+        format!("the lock is not counted, because replicas cannot be waited for: {source}"),
+        retry,
+        true,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn replica_acks(wanted: Replicas) -> ReplicaAcks {
+        let options = Options {
+            replicas: Some(wanted),
+            ..Options::new(SECOND)
+        };
+        ReplicaAcks::new(&options).expect("some are wanted")
+    }
+
+    #[test]
+    fn all_never_becomes_fewer() {
+        let all = replica_acks(Replicas::All);
+        assert_eq!(all.needed(), 1, "a server without replicas is not enough");
+        let role = |replicas| {
+            Some(Role {
+                is_master: true,
+                replicas,
+            })
+        };
+        all.connected(role(2));
+        all.connected(role(1));
+        all.connected(None);
+        assert_eq!(all.needed(), 2);
+        assert!(all.judge(Some(Value::Int(1))).is_err());
+        assert!(all.judge(Some(Value::Int(3))).is_ok());
+        assert_eq!(all.needed(), 3, "a third was seen");
+    }
+
+    #[test]
+    fn the_wait_is_shorter_than_its_request_and_never_endless() {
+        let limit = |patience| {
+            let command = replica_acks(Replicas::AtLeast(2)).command(patience);
+            let last = command.args_iter().last();
+            match last {
+                Some(redis::Arg::Simple(text)) => String::from_utf8_lossy(text).into_owned(),
+                _ => panic!("WAIT has arguments"),
+            }
+        };
+        assert_eq!(limit(SECOND), "125");
+        assert_eq!(limit(Duration::from_millis(10)), "5");
+        assert_eq!(limit(Duration::from_millis(1)), "1");
+    }
+
+    #[test]
+    fn only_what_was_granted_needs_copies() {
+        let unmet = replica_acks(Replicas::AtLeast(1)).judge(Some(Value::Int(0)));
+        let granted = Reply::Acquired {
+            fence: None,
+            reserved_fences: 0,
+            wanted: None,
+        };
+        assert!(counted(granted.clone(), &unmet).is_err());
+        assert!(counted(granted, &Ok(())).is_ok());
+        assert!(
+            counted(
+                Reply::Held {
+                    left: None,
+                    queued: true
+                },
+                &unmet
+            )
+            .is_ok()
+        );
+        assert!(counted(Reply::Renewed(vec![false, true]), &unmet).is_err());
+        let in_part = Reply::RenewedInPart(vec![None, Some(true)]);
+        assert!(counted(in_part, &unmet).is_err());
+        let lost = Reply::Renewed(vec![false]);
+        assert_eq!(counted(lost.clone(), &unmet).ok(), Some(lost));
+    }
+}

@@ -1,0 +1,388 @@
+//! Keeps one connection to a server up, and the requests on it in order.
+//!
+//! The crate `redis` has supervisors of its own, but a connection that is swallowed without an error is never replaced
+//! by them, and after a cut a command can block for many seconds. Here a connection is replaced when it
+//! ends, or when a request on it has gone unanswered for its patience; the engine has its own time-outs and never waits for that.
+//!
+//! [`requests`] says what goes out and what answers mean, [`upkeep`] replaces a connection.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::PushKind;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::check;
+use super::commands::key_names::KeyNames;
+use super::commands::redirect::{Redirect, RequestFlags};
+use super::commands::reply;
+use super::master_address::MasterAddress;
+use super::replication::ReplicaAcks;
+use super::server_info::Info;
+use super::wire::connect::OpenedConnection;
+use super::wire::connection::{Connection, Exchange, Generation};
+use super::wire::io_driver::Boxed;
+use super::wire::socket::{Told, Wire};
+use crate::base::id_map::IdMap;
+use crate::base::jitter::Jitter;
+use crate::base::reporter;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::store::options::Options;
+use crate::store::{Failure, LockStore, OpId, Request, Retry, Socket, StoreEvent};
+
+mod requests;
+mod upkeep;
+
+/// Locks on one server.
+pub(crate) struct RedisStore {
+    origin: MasterAddress,
+    names: Arc<KeyNames>,
+    io_timeout: Duration,
+    line: Option<Connection>,
+    /// Replaced because they were silent; what they still answer is welcome.
+    retired: Vec<Connection>,
+    /// Attempts to connect. A new one does not wait for an older one that hangs: what begins inside an outage may
+    /// hang for its whole time-out after the outage.
+    connecting: FuturesUnordered<Boxed<Result<OpenedConnection, Failure>>>,
+    /// When to connect again, if a connection is wanted, or to look whether the present one is silent.
+    timer: Pin<Box<Sleep>>,
+    reconnect_at: Option<Instant>,
+    last_attempt: Instant,
+    /// Attempts to connect since the server last did what it was asked.
+    attempts: u32,
+    /// Whether requests have been refused or unanswered for want of a connection.
+    out: bool,
+    /// Whether the first attempt to connect is under way: what is asked meanwhile waits for its end.
+    opening: bool,
+    jitter: Jitter,
+    /// Why there is no connection.
+    reason: Failure,
+    last_epoch: Generation,
+    running: FuturesUnordered<Boxed<Exchange>>,
+    /// The acquires under way, and where; and those that did not count but may have been carried out.
+    acquires: IdMap<OpId, Generation>,
+    /// How requests are put that are not put as usual, until they are sent.
+    manners: IdMap<OpId, RequestFlags>,
+    /// In a cluster: where requests belong that were refused.
+    redirects: IdMap<OpId, Redirect>,
+    /// Replicas that must confirm what is written.
+    replica_acks: Option<ReplicaAcks>,
+    /// The connection that waits for replicas now.
+    waiting: Option<Generation>,
+    /// What came meanwhile, or before there was a connection.
+    held_back: Vec<Request>,
+    events: VecDeque<StoreEvent>,
+    told: Told,
+    /// Whether something has been submitted, or put on `running`, since that was last polled.
+    unsent: bool,
+}
+
+impl RedisStore {
+    pub(crate) async fn connect(
+        origin: impl Into<MasterAddress>,
+        options: &Options,
+    ) -> Result<Self, LockError> {
+        let (store, connected) = Self::start(origin.into(), options).await;
+        connected.map_err(|failure| failure.error)?;
+        Ok(store)
+    }
+
+    /// Connects; a store that could not goes on trying, and answers until then that it has no connection.
+    pub(crate) async fn start(
+        origin: MasterAddress,
+        options: &Options,
+    ) -> (Self, Result<(), Failure>) {
+        Self::start_as(origin, KeyNames::of(options), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn start_as(
+        origin: MasterAddress,
+        names: KeyNames,
+        options: &Options,
+    ) -> (Self, Result<(), Failure>) {
+        let names = Arc::new(names);
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
+        let mut store = Self::unconnected(origin, names, options);
+        let connected = match link {
+            Ok(mut link) => {
+                let (origin, names) = (&store.origin, &store.names);
+                // Without an answer there is nothing to say: the first call will tell.
+                if let Ok(report) = check::examine(&mut link, origin, names, options).await {
+                    report.log();
+                }
+                store.adopt(link);
+                Ok(())
+            }
+            Err(failure) => {
+                store.out = true;
+                store.attempts = 1;
+                store.reason = not_sent(failure.clone());
+                store.replace();
+                Err(failure)
+            }
+        };
+        (store, connected)
+    }
+
+    /// Connects when it is first asked for an event. Requests wait until that is done, or has failed.
+    pub(crate) fn later(origin: MasterAddress, names: KeyNames, options: &Options) -> Self {
+        let mut store = Self::unconnected(origin, Arc::new(names), options);
+        store.out = true;
+        store.opening = true;
+        store.replace();
+        store
+    }
+
+    fn unconnected(origin: MasterAddress, names: Arc<KeyNames>, options: &Options) -> Self {
+        Self {
+            origin,
+            names,
+            io_timeout: options.io_timeout,
+            line: None,
+            retired: Vec::new(),
+            connecting: FuturesUnordered::new(),
+            timer: Box::pin(sleep(Duration::ZERO)),
+            reconnect_at: None,
+            last_attempt: Instant::now(),
+            attempts: 0,
+            out: false,
+            opening: false,
+            jitter: Jitter::new(rand::random()),
+            reason: disconnected(),
+            last_epoch: 0,
+            running: FuturesUnordered::new(),
+            acquires: IdMap::default(),
+            manners: IdMap::default(),
+            redirects: IdMap::default(),
+            replica_acks: ReplicaAcks::new(options),
+            waiting: None,
+            held_back: Vec::new(),
+            events: VecDeque::new(),
+            told: Told::default(),
+            unsent: false,
+        }
+    }
+
+    /// The present connection's number, and what the server at its other end said of itself. That is the same process as long
+    /// as the connection lasts.
+    pub(crate) fn peer(&self) -> Option<(Generation, Option<&Info>)> {
+        let line = self.line.as_ref()?;
+        Some((line.generation, line.info.as_ref()))
+    }
+
+    /// The sockets that answers come on.
+    pub(crate) fn wires(&self) -> impl Iterator<Item = &Arc<Wire>> + Clone {
+        wires_of(self.line.as_ref(), &self.retired)
+    }
+
+    /// Whether the server is away, as far as is known.
+    pub(crate) fn is_out(&self) -> bool {
+        self.out || self.line.is_none()
+    }
+
+    /// As [`submit`](LockStore::submit), to a node of a cluster.
+    pub(crate) fn submit_in(&mut self, batch: Vec<(Request, RequestFlags)>) {
+        let unusual = batch
+            .iter()
+            .filter(|(_, manner)| *manner != RequestFlags::default());
+        self.manners
+            .extend(unusual.map(|(request, manner)| (request.id, *manner)));
+        let mut batch = batch.into_iter().map(|(request, _)| request).collect();
+        self.submit(&mut batch);
+    }
+
+    /// These acquires are settled: their removal was carried out, here or on another node.
+    pub(crate) fn settle(&mut self, acquires: &[OpId]) {
+        for acquire in acquires {
+            self.acquires.remove(acquire);
+        }
+    }
+
+    /// Where the request belongs that was refused with `MOVED` or `ASK`.
+    pub(crate) fn take_redirect(&mut self, id: OpId) -> Option<Redirect> {
+        self.redirects.remove(&id)
+    }
+
+    /// Looks at the server over a connection of its own.
+    pub(crate) async fn check(
+        origin: MasterAddress,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        Self::check_as(origin, KeyNames::of(options), options).await
+    }
+
+    /// The same, for a process that has these names already.
+    pub(crate) async fn check_as(
+        origin: MasterAddress,
+        names: KeyNames,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let names = Arc::new(names);
+        let link = reach(origin.clone(), Arc::clone(&names), options.io_timeout).await;
+        let examined = match link {
+            Ok(mut link) => check::examine(&mut link, &origin, &names, options).await,
+            Err(failure) => Err(failure),
+        };
+        examined.map_err(|failure| failure.error)
+    }
+
+    /// Does what is due; whether anything was.
+    fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        // What there is to send, before bytes are moved; and what has been answered, after that.
+        let mut moved = self.poll_running(cx);
+        self.move_bytes(cx);
+        moved |= self.poll_running(cx);
+        if let Some(generation) = self.poll_pushes(cx) {
+            self.lost(generation, disconnected());
+            moved = true;
+        }
+        // A server that speaks RESP2 has no push that tells of the end.
+        let ended = self.line.as_ref().filter(|line| line.has_ended());
+        if let Some(generation) = ended.map(|line| line.generation) {
+            self.lost(generation, disconnected());
+            moved = true;
+        }
+        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
+            self.connected(result);
+            moved = true;
+        }
+        moved | self.poll_timer(cx)
+    }
+
+    /// Sends it when `running` is polled next.
+    fn put(&mut self, batch: Boxed<Exchange>) {
+        self.unsent = true;
+        self.running.push(batch);
+    }
+
+    fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(batch)) = self.running.poll_next_unpin(cx) {
+            self.answered(batch);
+            moved = true;
+        }
+        moved
+    }
+
+    fn move_bytes(&mut self, cx: &mut Context<'_>) {
+        for line in self.line.iter_mut().chain(&mut self.retired) {
+            line.move_bytes(cx);
+        }
+    }
+
+    /// Takes what the server sent unasked; the connection whose end it was.
+    fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Option<Generation> {
+        let line = self.line.as_mut()?;
+        while let Poll::Ready(Some(push)) = line.pushes.poll_recv(cx) {
+            if push.kind == PushKind::Disconnection {
+                return Some(line.generation);
+            }
+            self.events.extend(reply::message(&push));
+        }
+        None
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = Instant::now();
+        let mut moved = false;
+        if self.reconnect_at.is_some_and(|at| at <= now) {
+            self.attempt();
+            moved = true;
+        }
+        let (silent_at, idle_at) = match &self.line {
+            Some(line) => (line.silent_at(), line.idle_at()),
+            None => (None, None),
+        };
+        if self.reconnect_at.is_none() && silent_at.is_some_and(|at| at <= now) {
+            let server = self.origin.clone();
+            reporter::log(move || tracing::warn!(%server, "no answer in time; connecting anew"));
+            self.out = true;
+            self.replace();
+            return true;
+        }
+        if idle_at.is_some_and(|at| at <= now) {
+            let ping = self.line.as_mut().map(|line| line.ping(self.io_timeout));
+            if let Some(ping) = ping {
+                self.put(ping);
+            }
+            return true;
+        }
+        if let Some(next) = self.reconnect_at.or(silent_at).or(idle_at) {
+            // An earlier one is left as it is: to move a timer costs more than to wake once for nothing.
+            if next < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(next);
+            }
+            moved |= self.timer.as_mut().poll(cx).is_ready();
+        }
+        moved
+    }
+}
+
+impl LockStore for RedisStore {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
+        self.unsent = true;
+        self.send(batch);
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        // What was answered earlier does not keep anything from being sent.
+        while std::mem::take(&mut self.unsent) || self.events.is_empty() {
+            if !self.advance(cx) && self.events.is_empty() {
+                return Poll::Pending;
+            }
+        }
+        self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        let wires = wires_of(self.line.as_ref(), &self.retired);
+        self.told.news(wires)
+    }
+}
+
+fn wires_of<'a>(
+    line: Option<&'a Connection>,
+    retired: &'a [Connection],
+) -> impl Iterator<Item = &'a Arc<Wire>> + Clone {
+    line.into_iter().chain(retired).map(Connection::wire)
+}
+
+/// A connection that listens for this process's turns, if the server lets it.
+async fn reach(
+    origin: MasterAddress,
+    names: Arc<KeyNames>,
+    limit: Duration,
+) -> Result<OpenedConnection, Failure> {
+    let mut link = origin.connect(limit).await?;
+    link.listen(&names.channel(), limit).await;
+    Ok(link)
+}
+
+fn disconnected() -> Failure {
+    reply::failure(
+        "io",
+        "the server closed the connection; check that it is up".to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that never left. The
+/// next attempt may find another server, so asking again makes sense, except with credentials that were refused.
+fn not_sent(failure: Failure) -> Failure {
+    let retry = match failure.code() {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Retry::Never,
+        _ => Retry::Later,
+    };
+    Failure {
+        retry,
+        executed: false,
+        ..failure
+    }
+}

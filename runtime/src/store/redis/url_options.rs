@@ -1,0 +1,85 @@
+//! The options at the end of a URL, `?name=value&…`.
+
+use crate::error::LockError;
+
+/// The options of a URL that nobody has taken yet. Values are as they stand there, percent-encoded.
+#[derive(Debug, Clone)]
+pub(crate) struct UrlOptions<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+/// A URL without its options, and the options.
+pub(crate) fn split(url: &str) -> (&str, UrlOptions<'_>) {
+    let (base, text) = url.split_once('?').unwrap_or((url, ""));
+    let pairs = text
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let pairs = pairs.collect();
+    (base, UrlOptions { pairs })
+}
+
+impl<'a> UrlOptions<'a> {
+    /// Takes the option `name` out; the last one where it is given twice.
+    pub(crate) fn take(&mut self, name: &str) -> Option<&'a str> {
+        let mut value = None;
+        self.pairs.retain(|(found, given)| {
+            if *found == name {
+                value = Some(*given);
+            }
+            *found != name
+        });
+        value
+    }
+
+    /// What is left, as it stands at the end of a URL.
+    pub(crate) fn rest(&self) -> String {
+        let mut rest = String::new();
+        for (name, value) in &self.pairs {
+            rest.push(if rest.is_empty() { '?' } else { '&' });
+            rest.extend([name, "=", value]);
+        }
+        rest
+    }
+
+    /// Refuses what nobody has taken, but for `left`; `known` are all options that there are.
+    pub(crate) fn finish(&self, known: &[&str], left: &[&str]) -> Result<(), LockError> {
+        let mut pairs = self.pairs.iter();
+        let Some((name, _)) = pairs.find(|(name, _)| !left.contains(name)) else {
+            return Ok(());
+        };
+        // The name is shown only if it looks like one: a password with a `?` in it ends up here too.
+        let shown = name.len() <= 32 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        let name = if shown { name } else { "…" };
+        let known: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();
+        Err(LockError::config(format!(
+            "the lock store's URL has the unknown option `{name}` behind its `?`; it can have {}, and a `?` elsewhere is written %3F",
+            known.join(", ")
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_by_name() {
+        let (base, mut query) = split("redis://h/?replicas=2&db=1&replicas=all");
+        assert_eq!(base, "redis://h/");
+        assert_eq!(query.take("replicas"), Some("all"));
+        assert!(query.finish(&["replicas"], &[]).is_err());
+        assert!(query.finish(&["replicas"], &["db"]).is_ok());
+        assert_eq!(query.rest(), "?db=1");
+        assert_eq!(query.take("db"), Some("1"));
+        assert!(query.finish(&["replicas"], &[]).is_ok());
+        assert_eq!(split("redis://h/").1.take("db"), None);
+    }
+
+    #[test]
+    fn what_may_be_a_password_is_not_shown() {
+        let (_, query) = split("redis://u:p?Hunter2@h/");
+        let text = query.finish(&["db"], &[]).unwrap_err().to_string();
+        assert!(!text.contains("Hunter2") && text.contains("%3F"), "{text}");
+    }
+}

@@ -1,0 +1,256 @@
+//! One connection: what is under way on it, and for how long it may stay silent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, PushInfo, RedisResult, Value, cmd};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::connect::OpenedConnection;
+use super::io_driver::{Boxed, IoDriver};
+use super::socket::Wire;
+use crate::store::redis::commands::batch::Batch;
+use crate::store::redis::commands::script_sources::ScriptSources;
+use crate::store::redis::commands::scripts;
+use crate::store::redis::server_info::Info;
+
+/// Silence shorter than this does not replace a connection, however short the leases: a busy machine is
+/// silent for so long now and then.
+const LEAST_PATIENCE: Duration = Duration::from_millis(250);
+
+/// On a slow network silence begins after so many of its round trips.
+const PATIENT_ROUND_TRIPS: u32 = 3;
+
+/// A connection that is idle for this long is asked whether it still works. Firewalls forget idle connections
+/// without telling either end, and the next caller should not be the one to find out.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Counts connections.
+pub(crate) type Generation = u64;
+
+/// A connection in use.
+pub(crate) struct Connection {
+    pub(crate) generation: Generation,
+    pub(crate) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// What the server said of itself.
+    pub(crate) info: Option<Info>,
+    /// Whether this process is told on this connection that its turn has come.
+    pub(crate) listening: bool,
+    multiplexed: MultiplexedConnection,
+    io_driver: IoDriver,
+    /// When each batch under way, oldest first, will have been unanswered for too long. Never decreasing: answers come in
+    /// order, so a batch cannot be answered before those that it follows, and its deadline is theirs too.
+    deadlines: VecDeque<Instant>,
+    /// The round trip as seen lately, rather too long than too short.
+    round_trip: Duration,
+    slowest: Duration,
+    last_sent: Instant,
+    /// When the last answer came.
+    last_answer: Instant,
+    loading: bool,
+    /// How many pipelines have been sent.
+    sent: u64,
+    memory: ScriptSources,
+}
+
+/// The answers of a pipeline without those to `ASKING`. Should that be refused, the request that it was for is, too.
+pub(crate) fn of_requests(bundles: &[Batch], answers: Vec<Value>) -> Vec<Value> {
+    let asked = |bundle: &Batch| bundle.iter().any(|sent| sent.manner.asking);
+    if !bundles.iter().any(asked) {
+        return answers;
+    }
+    let (mut answers, mut kept) = (answers.into_iter(), Vec::new());
+    for bundle in bundles {
+        kept.extend(answers.by_ref().nth(usize::from(asked(bundle))));
+    }
+    kept.extend(answers);
+    kept
+}
+
+/// Which pipeline of which connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp {
+    pub(crate) generation: Generation,
+    /// Counts those of the connection.
+    number: u64,
+    /// Whether its scripts were sent by their source.
+    pub(crate) by_source: bool,
+}
+
+/// What went out as one pipeline, and its answers.
+pub(crate) struct Exchange {
+    pub(crate) stamp: Stamp,
+    pub(crate) content: Content,
+    pub(crate) answers: RedisResult<Vec<Value>>,
+    sent_at: Instant,
+}
+
+pub(crate) enum Content {
+    /// The engine's requests.
+    Requests(Vec<Batch>),
+    /// The scripts, again.
+    Scripts,
+    /// Something whose answer is of no interest but that it came.
+    Other,
+}
+
+impl Connection {
+    /// No request is given more than `slowest` because the network is slow.
+    pub(crate) fn new(generation: Generation, link: OpenedConnection, slowest: Duration) -> Self {
+        Self {
+            slowest,
+            generation,
+            pushes: link.pushes,
+            info: link.info,
+            listening: link.listening,
+            multiplexed: link.connection,
+            io_driver: link.io_driver,
+            deadlines: VecDeque::new(),
+            round_trip: link.round_trip,
+            last_sent: Instant::now(),
+            last_answer: Instant::now(),
+            loading: false,
+            sent: 0,
+            memory: ScriptSources::default(),
+        }
+    }
+
+    /// What any thread can hear of answers on.
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        self.io_driver.wire()
+    }
+
+    /// Whether the connection has ended, and what was under way on it is answered.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.io_driver.has_ended() && self.is_quiet()
+    }
+
+    /// Moves the connection's bytes.
+    pub(crate) fn move_bytes(&mut self, cx: &mut Context<'_>) {
+        self.io_driver.poll(cx);
+    }
+
+    /// Sends `pipeline` when first polled.
+    pub(crate) fn run(
+        &mut self,
+        pipeline: Pipeline,
+        content: Content,
+        patience: Duration,
+    ) -> Boxed<Exchange> {
+        let sent_at = Instant::now();
+        let slow = self.round_trip.saturating_mul(PATIENT_ROUND_TRIPS);
+        let least = LEAST_PATIENCE.max(slow.min(self.slowest));
+        self.expect_by(sent_at + patience.max(least));
+        self.last_sent = sent_at;
+        self.sent += 1;
+        let stamp = Stamp {
+            generation: self.generation,
+            number: self.sent,
+            by_source: self.by_source(),
+        };
+        let mut connection = self.multiplexed.clone();
+        let verdict = self.io_driver.verdict();
+        Box::pin(async move {
+            let answers = connection
+                .send_packed_commands(&pipeline, 0, pipeline.len())
+                .await
+                .map_err(|error| verdict.explain(error));
+            Exchange {
+                stamp,
+                content,
+                answers,
+                sent_at,
+            }
+        })
+    }
+
+    /// Loads the scripts again, unless that is under way.
+    fn load_scripts(&mut self, patience: Duration) -> Option<Boxed<Exchange>> {
+        if self.loading {
+            return None;
+        }
+        self.loading = true;
+        let load = self.run(scripts::load(), Content::Scripts, patience);
+        self.memory.loading(self.sent);
+        Some(load)
+    }
+
+    /// Whether scripts are sent by their source for now.
+    pub(crate) fn by_source(&self) -> bool {
+        self.memory.by_source(Instant::now())
+    }
+
+    /// A script was found.
+    pub(crate) fn found_script(&mut self, stamp: Stamp) {
+        if !stamp.by_source {
+            self.memory.found(stamp.number);
+        }
+    }
+
+    /// A script was not found; loads the scripts, unless the source itself is sent from now on.
+    pub(crate) fn missed_script(
+        &mut self,
+        stamp: Stamp,
+        patience: Duration,
+    ) -> Option<Boxed<Exchange>> {
+        let load = self.memory.missed(stamp.number, Instant::now());
+        load.then(|| self.load_scripts(patience)).flatten()
+    }
+
+    /// The server does not take scripts by their source.
+    pub(crate) fn source_refused(&mut self) {
+        self.memory.refuse();
+    }
+
+    pub(crate) fn send(&mut self, command: Cmd, patience: Duration) -> Boxed<Exchange> {
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(command);
+        self.run(pipeline, Content::Other, patience)
+    }
+
+    pub(crate) fn ping(&mut self, patience: Duration) -> Boxed<Exchange> {
+        self.send(cmd("PING"), patience)
+    }
+
+    fn expect_by(&mut self, deadline: Instant) {
+        for earlier in self.deadlines.iter_mut().rev() {
+            if *earlier <= deadline {
+                break;
+            }
+            *earlier = deadline;
+        }
+        self.deadlines.push_back(deadline);
+    }
+
+    /// An answer came.
+    pub(crate) fn answered(&mut self, batch: &Exchange) {
+        self.deadlines.pop_front();
+        self.last_answer = Instant::now();
+        let sample = batch.sent_at.elapsed();
+        self.round_trip = sample.max(self.round_trip / 2);
+        if let Content::Scripts = batch.content {
+            self.loading = false;
+        }
+    }
+
+    /// When this connection will have been silent for too long, if nothing comes. While answers keep coming it is busy and not
+    /// silent, however long the queue before the oldest question is.
+    pub(crate) fn silent_at(&self) -> Option<Instant> {
+        let deadline = self.deadlines.front()?;
+        Some(*deadline.max(&(self.last_answer + LEAST_PATIENCE)))
+    }
+
+    /// When to ask whether the connection still works, if nothing is under way.
+    pub(crate) fn idle_at(&self) -> Option<Instant> {
+        self.is_quiet().then(|| self.last_sent + IDLE)
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+}

@@ -1,0 +1,177 @@
+//! How to reach a server.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+#[cfg(feature = "tls")]
+use super::tls::{self, Tls};
+use crate::error::LockError;
+use crate::store::redis::commands::redirect::Endpoint;
+use crate::store::redis::url_options::UrlOptions;
+
+/// A server's address and credentials. Shows without the credentials.
+#[derive(Clone)]
+pub(crate) struct Server {
+    info: ConnectionInfo,
+    #[cfg(feature = "tls")]
+    tls: Tls,
+}
+
+impl Server {
+    /// Reads a URL with what is behind its `?`.
+    pub(crate) fn parse(base: &str, query: &UrlOptions<'_>) -> Result<Self, LockError> {
+        let (known, left): (&[_], &[_]) = if base.starts_with("redis+unix:") {
+            (&["db", "user", "pass", "replicas"], &["db", "user", "pass"])
+        } else {
+            (&["replicas"], &[])
+        };
+        query.finish(known, left)?;
+        let url = format!("{base}{}", query.rest());
+        // The crate's own text may quote a part of the URL, and with it the password.
+        let info = url.as_str().into_connection_info().map_err(|_| {
+            LockError::config(
+                "the lock store's URL is not understood; write redis://[user:password@]host[:port][/db] with special \
+                 characters percent-encoded, or redis+unix:///path",
+            )
+        })?;
+        if base.contains('#') {
+            return Err(LockError::config(
+                "the lock store's URL ends at its `#`; the server's certificate is always verified, so there is no `#insecure`: \
+                 give the pool its authority with `tls_ca`; a `#` elsewhere is written %23",
+            ));
+        }
+        #[cfg(feature = "tls")]
+        if base.starts_with("rediss") {
+            tls::choose_provider();
+        }
+        Ok(Self {
+            info,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+        })
+    }
+
+    /// The same server, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let info = tls.apply(self.info)?;
+        let tls = tls.afresh();
+        Ok(Self { info, tls })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls { .. } => "rediss",
+            ConnectionAddr::Unix(_) => "redis+unix",
+            _ => "redis",
+        }
+    }
+
+    /// The server at `address`, with everything else as here.
+    fn at(&self, address: ConnectionAddr) -> Self {
+        let mut server = self.clone();
+        server.info = self.info.clone().set_addr(address);
+        server
+    }
+
+    /// The server at `endpoint`, with everything else as here.
+    pub(crate) fn elsewhere(&self, endpoint: &Endpoint) -> Self {
+        let Endpoint { host, port } = endpoint;
+        let address = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.clone(), *port),
+        };
+        self.at(address)
+    }
+
+    /// Where it listens, if not on a Unix socket.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
+            self.info.addr()
+        else {
+            return None;
+        };
+        Some(Endpoint {
+            host: host.clone(),
+            port: *port,
+        })
+    }
+
+    /// What may be the matter with a server that is silent.
+    pub(crate) fn suspicion(&self) -> &'static str {
+        match self.info.addr() {
+            // A server without TLS waits for the rest of what it takes for a command.
+            ConnectionAddr::TcpTls { .. } => "it is up and reachable, and speaks TLS on this port",
+            _ => "it is up and reachable",
+        }
+    }
+
+    pub(crate) fn readable(&self) -> Option<String> {
+        readable(self.info.addr())
+    }
+}
+
+/// The host at `address`, if what is sent there can be read on the way: no TLS, and not this machine.
+fn readable(address: &ConnectionAddr) -> Option<String> {
+    let ConnectionAddr::Tcp(host, _) = address else {
+        return None;
+    };
+    let here = match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    };
+    (!here).then(|| host.clone())
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme(), self.info.addr())?;
+        match self.info.redis_settings().db() {
+            0 => Ok(()),
+            db => write!(f, "/{db}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_and_tls_keep_a_secret() {
+        let tcp = |host: &str| readable(&ConnectionAddr::Tcp(host.to_owned(), 1)).is_some();
+        for here in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "::ffff:127.0.0.1",
+            "localhost",
+        ] {
+            assert!(!tcp(here), "{here}");
+        }
+        for there in ["10.0.0.1", "redis", "127.0.0.1.example.org", "::"] {
+            assert!(tcp(there), "{there}");
+        }
+        assert_eq!(readable(&ConnectionAddr::Unix("/x".into())), None);
+    }
+}

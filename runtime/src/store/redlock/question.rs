@@ -1,0 +1,293 @@
+//! One question to all nodes, and what they have said so far. Pure.
+
+use std::time::Duration;
+
+use super::quorum::{Tally, Verdict, Vote, majority};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::error::{LockError, StoreError};
+use crate::store::{Failure, Reply, Retry};
+
+/// Some of the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct NodeSet(u64);
+
+impl NodeSet {
+    /// How many there can be.
+    pub(super) const MOST: usize = 64;
+
+    pub(super) fn insert(&mut self, node: usize) {
+        self.0 |= 1 << node;
+    }
+
+    /// Whether it was among them.
+    pub(super) fn remove(&mut self, node: usize) -> bool {
+        let found = self.contains(node);
+        self.0 &= !(1 << node);
+        found
+    }
+
+    pub(super) fn contains(self, node: usize) -> bool {
+        self.0 >> node & 1 == 1
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A question to all nodes.
+#[derive(Debug)]
+pub(super) struct PendingQuestion {
+    pub(super) question: Question,
+    pub(super) sent: Instant,
+    /// When those that have not answered are given up.
+    pub(super) deadline: Instant,
+    /// Those that have not answered.
+    pub(super) waiting: NodeSet,
+    /// Those whose yes to an acquire counts.
+    pub(super) voters: NodeSet,
+    pub(super) nodes: usize,
+    troubles: Vec<(usize, Trouble)>,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) enum Question {
+    Acquire {
+        key: FullKey,
+        token: Token,
+        ttl: Duration,
+        /// How often the lock may be passed on inside the process.
+        reserved_fences: u32,
+        tally: Tally,
+    },
+    /// One tally for each key.
+    Renew(Vec<Tally>),
+    Release {
+        /// Whether the caller must know that no acquire can still set the key.
+        uncertain: bool,
+        /// How many answered, how many of them had the key, and how many were asked behind every acquire.
+        answered: usize,
+        found: usize,
+        ordered: usize,
+        /// How many certainly did not have the key: their answer is to the first try that could
+        /// remove it.
+        without: usize,
+    },
+}
+
+/// Why a node did not count.
+#[derive(Debug)]
+enum Trouble {
+    Failed(Failure),
+    Silent,
+    Young,
+}
+
+impl PendingQuestion {
+    pub(super) fn new(question: Question, nodes: usize, sent: Instant, deadline: Instant) -> Self {
+        Self {
+            question,
+            sent,
+            deadline,
+            waiting: NodeSet::default(),
+            voters: NodeSet::default(),
+            nodes,
+            troubles: Vec::new(),
+        }
+    }
+
+    /// A node answered; only its first answer counts.
+    ///
+    /// `first`: no earlier try of the same removal can have been carried out there.
+    pub(super) fn hear(&mut self, node: usize, result: &Result<Reply, Failure>, first: bool) {
+        if !self.waiting.remove(node) {
+            return;
+        }
+        match result {
+            Ok(reply) => self.count(node, reply, first),
+            Err(failure) => self.void(node, Trouble::Failed(failure.clone())),
+        }
+    }
+
+    /// A node is not asked at all.
+    pub(super) fn skip(&mut self, node: usize, failure: Failure) {
+        self.void(node, Trouble::Failed(failure));
+    }
+
+    /// Whoever has not answered is given up.
+    pub(super) fn expire(&mut self) {
+        for node in 0..self.nodes {
+            if self.waiting.remove(node) {
+                self.void(node, Trouble::Silent);
+            }
+        }
+    }
+
+    fn count(&mut self, node: usize, reply: &Reply, first: bool) {
+        match (&mut self.question, reply) {
+            (Question::Acquire { tally, .. }, Reply::Acquired { .. }) => {
+                if self.voters.contains(node) {
+                    tally.cast(Vote::Yes);
+                } else {
+                    self.void(node, Trouble::Young);
+                }
+            }
+            (Question::Acquire { tally, .. }, Reply::Held { left, .. }) => {
+                tally.cast(Vote::No(*left));
+            }
+            (Question::Renew(tallies), Reply::Renewed(kept)) => {
+                for (tally, kept) in tallies.iter_mut().zip(kept) {
+                    tally.cast(if *kept { Vote::Yes } else { Vote::No(None) });
+                }
+            }
+            (
+                Question::Release {
+                    found,
+                    answered,
+                    ordered,
+                    without,
+                    ..
+                },
+                Reply::Released {
+                    found: one,
+                    ordered: behind,
+                },
+            ) => {
+                *answered += 1;
+                *found += usize::from(*one);
+                *without += usize::from(!*one && first);
+                *ordered += usize::from(*behind);
+            }
+            // An answer to another question: the node is out of its mind.
+            _ => self.void(node, Trouble::Silent),
+        }
+    }
+
+    fn void(&mut self, node: usize, trouble: Trouble) {
+        match &mut self.question {
+            Question::Acquire { tally, .. } => tally.cast(Vote::Void),
+            Question::Renew(tallies) => tallies.iter_mut().for_each(|tally| tally.cast(Vote::Void)),
+            Question::Release { .. } => {}
+        }
+        self.troubles.push((node, trouble));
+    }
+
+    /// What the nodes have decided together, as the answer to the one who asked; nothing while it is open.
+    pub(super) fn decision(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
+        match &self.question {
+            Question::Acquire {
+                tally,
+                reserved_fences,
+                ..
+            } => match tally.acquired() {
+                Verdict::Open => None,
+                // Independent nodes have no fence in common.
+                Verdict::Yes => Some(Ok(Reply::Acquired {
+                    fence: None,
+                    reserved_fences: *reserved_fences,
+                    wanted: None,
+                })),
+                Verdict::No(left) => Some(Ok(Reply::Held {
+                    left,
+                    queued: false,
+                })),
+                Verdict::Unknown => Some(Err(self.no_quorum(names))),
+            },
+            Question::Renew(tallies) => self.renewed(tallies, names),
+            Question::Release { .. } => self.released(names),
+        }
+    }
+
+    fn renewed(&self, tallies: &[Tally], names: &[String]) -> Option<Result<Reply, Failure>> {
+        let verdict = |tally: &Tally| match tally.renewed() {
+            Verdict::Open => None,
+            Verdict::Yes => Some(Some(true)),
+            Verdict::No(_) => Some(Some(false)),
+            Verdict::Unknown => Some(None),
+        };
+        let kept: Vec<Option<bool>> = tallies.iter().map(verdict).collect::<Option<_>>()?;
+        Some(if kept.iter().all(Option::is_none) {
+            Err(self.no_quorum(names))
+        } else if let Some(kept) = kept.iter().copied().collect() {
+            Ok(Reply::Renewed(kept))
+        } else {
+            Ok(Reply::RenewedInPart(kept))
+        })
+    }
+
+    fn released(&self, names: &[String]) -> Option<Result<Reply, Failure>> {
+        let Question::Release {
+            uncertain,
+            answered,
+            found,
+            ordered,
+            without,
+        } = self.question
+        else {
+            return None;
+        };
+        let quorum = majority(self.nodes);
+        let enough = quorum <= answered;
+        // Lost only if too few nodes are left that can have had it: one that is silent may, and one
+        // that has refused the lock, as it still had another's, may have answered first.
+        let lost = self.nodes - without < quorum;
+        let open = found < quorum && !lost;
+        if !self.waiting.is_empty() && (uncertain || !enough || open) {
+            return None;
+        }
+        Some(if enough {
+            Ok(Reply::Released {
+                found: !lost,
+                ordered: ordered == self.nodes,
+            })
+        } else {
+            Err(self.no_quorum(names))
+        })
+    }
+
+    /// Too few nodes said anything that counts.
+    fn no_quorum(&self, names: &[String]) -> Failure {
+        let mut why = String::new();
+        let mut retry = Retry::Never;
+        for (node, trouble) in &self.troubles {
+            let (text, again) = trouble.tell();
+            why = format!("{why}; {}: {text}", names[*node]);
+            if again != Retry::Never {
+                retry = Retry::Later;
+            }
+        }
+        no_quorum(self.troubles.len(), self.nodes, &why, retry)
+    }
+}
+
+impl Trouble {
+    fn tell(&self) -> (String, Retry) {
+        match self {
+            Self::Failed(failure) => (failure.text(), failure.retry),
+            Self::Silent => ("no answer in time".to_owned(), Retry::Later),
+            Self::Young => (
+                "it was restarted lately and may have forgotten locks, so it does not vote until the longest of them is over"
+                    .to_owned(),
+                Retry::Later,
+            ),
+        }
+    }
+}
+
+/// A failure that may have left keys behind on some nodes.
+pub(super) fn no_quorum(troubled: usize, nodes: usize, why: &str, retry: Retry) -> Failure {
+    let message = format!(
+        "{troubled} of {nodes} nodes did not vote and no lock is taken without {}{why}",
+        majority(nodes)
+    );
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new("quorum", message),
+        },
+        retry,
+        executed: true,
+    }
+}

@@ -1,0 +1,192 @@
+//! What is asked for together is answered as if each had been asked for alone, however the requests differ.
+
+use std::time::Duration;
+
+use super::{Client, acquire, release};
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{Op, Renewal, Reply};
+
+/// More than leave as one.
+const KEYS: usize = 70;
+
+/// A lock of the scene, and what is asked for with it.
+struct Lock {
+    key: FullKey,
+    token: Token,
+    /// Each third has the short ttl.
+    ttl: Duration,
+    reserved_fences: u32,
+}
+
+/// What came of an acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Had {
+    Nothing,
+    Fence(Option<Fence>),
+}
+
+pub(super) async fn run(one: &mut Client, two: &mut Client) {
+    let locks: Vec<Lock> = (0..KEYS).map(|nth| lock(one, nth)).collect();
+    let others = Token::random(Nonce::new());
+    let taken = &locks[5];
+    two.acquire(&taken.key, others, taken.ttl).await.unwrap();
+    let fences = acquired(one, &locks, &taken.key).await;
+    last(two, &locks).await;
+    // With all but one carrying their tokens.
+    let again = acquired(one, &locks, &taken.key).await;
+    assert_eq!(again, fences, "the same tokens got others");
+    last(two, &locks).await;
+    renewed(one, two, &locks, &taken.key).await;
+    released(one, two, &locks, &fences).await;
+    assert!(two.release(&taken.key, others).await);
+}
+
+fn lock(client: &Client, nth: usize) -> Lock {
+    let short = client.promises.ttl / 2;
+    Lock {
+        key: format!("lock:conf:mixed:{nth}").into(),
+        token: Token::random(Nonce::new()),
+        ttl: if nth.is_multiple_of(3) {
+            short
+        } else {
+            client.promises.ttl
+        },
+        reserved_fences: u32::from(nth.is_multiple_of(2)) * 3,
+    }
+}
+
+/// Takes all but the one that is taken; the fence of each.
+async fn acquired(client: &mut Client, locks: &[Lock], taken: &FullKey) -> Vec<Had> {
+    let ops = locks.iter().map(|lock| {
+        let mut op = acquire(&lock.key, lock.token, lock.ttl);
+        if let Op::Acquire {
+            reserved_fences, ..
+        } = &mut op
+        {
+            *reserved_fences = lock.reserved_fences;
+        }
+        op
+    });
+    let replies = client.ask_all(ops.collect()).await;
+    let mut fences = Vec::new();
+    for (lock, reply) in locks.iter().zip(replies) {
+        fences.push(match reply {
+            Reply::Acquired {
+                fence,
+                reserved_fences,
+                ..
+            } => {
+                assert_eq!(reserved_fences, lock.reserved_fences, "{}", lock.key);
+                assert_eq!(fence.is_some(), client.promises.fences, "{}", lock.key);
+                assert_ne!(lock.key, *taken);
+                Had::Fence(fence)
+            }
+            Reply::Held { .. } => {
+                assert_eq!(lock.key, *taken);
+                Had::Nothing
+            }
+            other => panic!("an acquire was answered by {other:?}"),
+        });
+    }
+    fences
+}
+
+/// Each lasts as long as was asked for.
+async fn last(client: &mut Client, locks: &[Lock]) {
+    let longest = client.promises.ttl;
+    let ops = locks
+        .iter()
+        .map(|lock| acquire(&lock.key, Token::random(Nonce::new()), longest));
+    for (lock, reply) in locks.iter().zip(client.ask_all(ops.collect()).await) {
+        let Reply::Held {
+            left: Some(left), ..
+        } = reply
+        else {
+            panic!("{} is held, and not {reply:?}", lock.key);
+        };
+        let most = client.promises.longest(longest, lock.ttl);
+        assert!(left <= most, "{}: {left:?}", lock.key);
+        if lock.ttl == longest {
+            assert!(longest / 2 < left, "{}: {left:?}", lock.key);
+        }
+    }
+}
+
+/// All change their ttl.
+async fn renewed(one: &mut Client, two: &mut Client, locks: &[Lock], taken: &FullKey) {
+    let longest = one.promises.ttl;
+    let other = |lock: &Lock| Lock {
+        key: lock.key.clone(),
+        ttl: if lock.ttl == longest && lock.key != *taken {
+            longest / 2
+        } else {
+            longest
+        },
+        ..*lock
+    };
+    let changed: Vec<Lock> = locks.iter().map(other).collect();
+    let renewals = changed.iter().map(|lock| Renewal {
+        key: lock.key.clone(),
+        token: lock.token,
+        ttl: lock.ttl,
+    });
+    let Reply::Renewed(kept) = one.ask(Op::Renew(renewals.collect())).await else {
+        panic!("a renewal was answered by something else");
+    };
+    let expected: Vec<_> = locks.iter().map(|lock| lock.key != *taken).collect();
+    assert_eq!(kept, expected);
+    last(two, &changed).await;
+}
+
+/// Every fourth is kept for a while, to which nobody has a token; the others are free at once, and their next fences come after those that were kept in reserve.
+async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
+    let keep = one.promises.ttl / 8;
+    let longest = one.promises.longest(one.promises.ttl, keep);
+    let is_kept = |nth: usize| nth.is_multiple_of(4);
+    let ops = locks.iter().enumerate().map(|(nth, lock)| {
+        let mut op = release(&lock.key, lock.token, Vec::new());
+        if let Op::Release { keep: kept, .. } = &mut op {
+            *kept = is_kept(nth).then_some(keep);
+        }
+        op
+    });
+    let replies = one.ask_all(ops.collect()).await;
+    for ((lock, had), reply) in locks.iter().zip(fences).zip(replies) {
+        let Reply::Released { found, .. } = reply else {
+            panic!("a release was answered by {reply:?}");
+        };
+        let missed = *had != Had::Nothing && one.promises.is_quorum();
+        assert!(missed || found == (*had != Had::Nothing), "{}", lock.key);
+    }
+    let next = Token::random(Nonce::new());
+    let ops = locks.iter().map(|lock| acquire(&lock.key, next, keep));
+    let replies = two.ask_all(ops.collect()).await;
+    for (nth, (lock, reply)) in locks.iter().zip(replies).enumerate() {
+        let had = fences[nth];
+        match reply {
+            Reply::Acquired { fence, .. } => {
+                assert!(!is_kept(nth), "{} was given away", lock.key);
+                let Had::Fence(had) = had else {
+                    panic!("{} was taken away", lock.key);
+                };
+                let reserved =
+                    had.map(|had| Fence::new(had.get() + u64::from(lock.reserved_fences)));
+                assert!(reserved < fence || fence.is_none(), "{fence:?}");
+            }
+            Reply::Held {
+                left: Some(left), ..
+            } => assert!(
+                had == Had::Nothing || is_kept(nth) && left <= longest,
+                "{left:?}"
+            ),
+            other => panic!("{} was answered by {other:?}", lock.key),
+        }
+    }
+    let ops = locks
+        .iter()
+        .map(|lock| release(&lock.key, next, Vec::new()));
+    two.ask_all(ops.collect()).await;
+    tokio::time::sleep(keep).await;
+}

@@ -1,0 +1,329 @@
+//! What a store with a queue of processes must do besides. Each client is a process.
+
+use std::time::Duration;
+
+use super::{Client, SHORT, TTL, acquire, release, scene};
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{CLAIM, LockStore, Op, Reply};
+
+/// Runs the scenes. `connect` gives one more client of the same store; three are asked for.
+///
+/// # Panics
+///
+/// Where the store does not conform.
+pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
+    let mut one = Client::new(connect());
+    let mut two = Client::new(connect());
+    let mut three = Client::new(connect());
+    first_come_first_served(&mut one, &mut two, &mut three).await;
+    nobody_overtakes_at_the_end_of_a_lease(&mut one, &mut two, &mut three).await;
+    a_claim_runs_out(&mut one, &mut two, &mut three).await;
+    leaving(&mut one, &mut two, &mut three).await;
+    a_claim_is_no_lock(&mut one, &mut two).await;
+    the_same_reserve(&mut one).await;
+    reserves_never_meet(&mut one, &mut two).await;
+    holders_are_told(&mut one, &mut two, &mut three).await;
+    a_turn_ends(&mut one, &mut two, &mut three).await;
+    a_turn_ends_that_is_over(&mut one, &mut two).await;
+    a_turn_ends_for_who_has_a_place(&mut one, &mut two).await;
+    super::shares::run(&mut one, &mut two).await;
+}
+
+async fn first_come_first_served(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, other) = scene("served");
+    let (second, third) = (token(), token());
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    // Asking again keeps the place.
+    assert!(two.queues(&key, second).await);
+    assert!(one.release(&key, held).await);
+    two.turn(&key).await;
+    assert!(!three.turns.contains(&key), "two processes have their turn");
+    assert!(three.queues(&key, third).await, "it is another's turn");
+    assert!(
+        one.acquire(&key, other, TTL).await.is_none(),
+        "a single try took another's turn"
+    );
+    two.acquire(&key, second, TTL).await.expect("its turn");
+    assert!(two.release(&key, second).await);
+    three.turn(&key).await;
+    three.acquire(&key, third, TTL).await.expect("its turn");
+    assert!(three.release(&key, third).await);
+    one.is_free(&key).await;
+}
+
+async fn nobody_overtakes_at_the_end_of_a_lease(
+    one: &mut Client,
+    two: &mut Client,
+    three: &mut Client,
+) {
+    let (key, held, other) = scene("overtakes");
+    let second = token();
+    one.acquire(&key, held, SHORT).await.unwrap();
+    assert!(two.queues(&key, second).await);
+    tokio::time::sleep(SHORT * 2).await;
+    let came_later = three.acquire(&key, other, TTL).await;
+    assert_eq!(came_later, None, "the key was another's");
+    two.turn(&key).await;
+    two.acquire(&key, second, TTL).await.expect("its turn");
+    assert!(two.release(&key, second).await);
+    three.is_free(&key).await;
+}
+
+async fn a_claim_runs_out(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, _) = scene("claim");
+    let (second, third) = (token(), token());
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    assert!(one.release(&key, held).await);
+    two.turn(&key).await;
+    let Reply::Held { left, .. } = three.ask(queueing(&key, third, 0)).await else {
+        panic!("the key was handed to another");
+    };
+    let left = left.expect("a claim has an end");
+    assert!(left <= CLAIM, "{left:?}");
+    tokio::time::sleep(left + Duration::from_millis(20)).await;
+    let Reply::Acquired { .. } = three.ask(queueing(&key, third, 0)).await else {
+        panic!("the claim was not confirmed, and this is the next");
+    };
+    assert!(two.queues(&key, second).await, "it came too late");
+    assert!(three.release(&key, third).await);
+    two.turn(&key).await;
+    two.leaves(&key).await;
+    one.is_free(&key).await;
+}
+
+async fn leaving(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, _) = scene("leaving");
+    let (second, third) = (token(), token());
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    two.leaves(&key).await;
+    assert_eq!(one.renew(&[(&key, held)], TTL).await, [true], "it is held");
+    assert!(one.release(&key, held).await);
+    three.turn(&key).await;
+    assert!(!two.turns.contains(&key), "it has left");
+    assert!(two.queues(&key, second).await);
+    // With it goes the claim, to the next.
+    three.leaves(&key).await;
+    two.turn(&key).await;
+    two.acquire(&key, second, TTL).await.expect("its turn");
+    // Of a lock that is held nothing is left but the place.
+    two.leaves(&key).await;
+    assert!(two.release(&key, second).await);
+    one.is_free(&key).await;
+}
+
+async fn a_claim_is_no_lock(one: &mut Client, two: &mut Client) {
+    let (key, held, other) = scene("no-lock");
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(two.queues(&key, other).await);
+    assert!(one.release(&key, held).await);
+    two.turn(&key).await;
+    for token in [held, other] {
+        assert_eq!(two.renew(&[(&key, token)], TTL).await, [false]);
+        assert!(!two.release(&key, token).await);
+    }
+    two.leaves(&key).await;
+    one.is_free(&key).await;
+}
+
+async fn the_same_reserve(one: &mut Client) {
+    let (key, mine, _) = scene("reserve");
+    let first = one.reserve(&key, mine, 5).await;
+    assert_eq!(first.1, 5);
+    let again = one.reserve(&key, mine, 0).await;
+    assert_eq!(again, first, "the same token got something else");
+    assert!(one.release(&key, mine).await);
+}
+
+async fn reserves_never_meet(one: &mut Client, two: &mut Client) {
+    let (key, _, _) = scene("reserves");
+    let mut last = Fence::new(0);
+    for round in 0..50 {
+        let client = if round % 2 == 0 { &mut *one } else { &mut *two };
+        let token = token();
+        let (fence, reserved_fences) = client.reserve(&key, token, 64 - round).await;
+        assert!(last < fence, "{fence:?} may have been given already");
+        last = (0..reserved_fences).fold(fence, |fence, _| fence.next());
+        assert!(client.release(&key, token).await);
+    }
+}
+
+async fn holders_are_told(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, _) = scene("told");
+    let (second, third) = (token(), token());
+    let Reply::Acquired { wanted, .. } = one.ask(acquire(&key, held, TTL)).await else {
+        panic!("it is free");
+    };
+    assert_eq!(wanted, Some(false));
+    assert!(two.queues(&key, second).await);
+    while !one.wanted.contains(&key) {
+        one.listen().await;
+    }
+    assert!(three.queues(&key, third).await);
+    assert!(one.release(&key, held).await);
+    two.turn(&key).await;
+    let Reply::Acquired { wanted, .. } = two.ask(queueing(&key, second, 0)).await else {
+        panic!("it is its turn");
+    };
+    assert_eq!(wanted, Some(true), "one more queues");
+    three.leaves(&key).await;
+    assert!(two.release(&key, second).await);
+    one.is_free(&key).await;
+}
+
+/// A process that releases a lock and asks for it again, at once, is behind those that came before.
+async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
+    let (key, held, next) = scene("turn-ends");
+    let (second, third) = (token(), token());
+    let before = one.acquire(&key, held, TTL).await.unwrap();
+    // Nobody queues: it is taken again.
+    let Reply::Acquired { fence, wanted, .. } = one.again(&key, held, next).await else {
+        panic!("nobody else wants it");
+    };
+    assert!(Some(before) < fence, "fences grow");
+    assert_eq!(wanted, Some(false));
+    assert!(two.queues(&key, second).await);
+    assert!(three.queues(&key, third).await);
+    let Reply::Held { left, queued: true } = one.again(&key, next, held).await else {
+        panic!("two others come first");
+    };
+    assert!(left <= Some(CLAIM), "{left:?}");
+    two.turn(&key).await;
+    let Reply::Acquired { wanted, .. } = two.ask(queueing(&key, second, 0)).await else {
+        panic!("it is its turn");
+    };
+    assert_eq!(wanted, Some(true), "two more queue");
+    let Reply::Held { .. } = two.again(&key, second, token()).await else {
+        panic!("two others come first");
+    };
+    three.turn(&key).await;
+    three.acquire(&key, third, TTL).await.expect("its turn");
+    assert!(one.queues(&key, held).await, "it keeps its place");
+    assert!(!one.turns.contains(&key), "it is behind the third");
+    assert!(three.release(&key, third).await);
+    one.turn(&key).await;
+    one.acquire(&key, held, TTL).await.expect("its turn");
+    two.leaves(&key).await;
+    assert!(one.release(&key, held).await);
+    three.is_free(&key).await;
+}
+
+/// Nothing of another's is released, and the place is for the lock as it is.
+async fn a_turn_ends_that_is_over(one: &mut Client, two: &mut Client) {
+    let (key, held, next) = scene("turn-over");
+    let second = token();
+    two.acquire(&key, second, TTL).await.unwrap();
+    let replies = one.ask_all(turn_of(&key, held, next)).await;
+    assert!(matches!(
+        replies[..],
+        [
+            Reply::Released { found: false, .. },
+            Reply::Held { queued: true, .. }
+        ]
+    ));
+    assert!(two.release(&key, second).await);
+    one.turn(&key).await;
+    let replies = one.ask_all(turn_of(&key, held, next)).await;
+    assert!(matches!(
+        replies[..],
+        [Reply::Released { found: false, .. }, Reply::Acquired { .. }]
+    ));
+    assert!(one.release(&key, next).await);
+    two.is_free(&key).await;
+}
+
+/// A place that the process has already is kept, and may be the first.
+async fn a_turn_ends_for_who_has_a_place(one: &mut Client, two: &mut Client) {
+    let (key, held, next) = scene("turn-place");
+    let second = token();
+    one.acquire(&key, held, TTL).await.unwrap();
+    assert!(one.queues(&key, next).await);
+    assert!(two.queues(&key, second).await);
+    let Reply::Acquired { wanted, .. } = one.again(&key, held, next).await else {
+        panic!("it was the first");
+    };
+    assert_eq!(wanted, Some(true));
+    assert!(two.queues(&key, second).await);
+    let Reply::Held { queued: true, .. } = one.again(&key, next, held).await else {
+        panic!("the other was the first");
+    };
+    two.turn(&key).await;
+    two.acquire(&key, second, TTL).await.expect("its turn");
+    one.leaves(&key).await;
+    assert!(two.release(&key, second).await);
+    one.is_free(&key).await;
+}
+
+fn turn_of(key: &FullKey, held: Token, next: Token) -> Vec<Op> {
+    vec![release(key, held, Vec::new()), queueing(key, next, 0)]
+}
+
+fn token() -> Token {
+    Token::random(Nonce::new())
+}
+
+fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
+    Op::Acquire {
+        key: key.clone(),
+        token,
+        ttl: TTL,
+        function: "conformance",
+        queue: true,
+        reserved_fences,
+    }
+}
+
+impl Client {
+    /// Asks for a key that another has; whether this process has a place in its queue now.
+    async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
+        match self.ask(queueing(key, token, 0)).await {
+            Reply::Held { queued, .. } => queued,
+            other => panic!("another had the key, and the answer was {other:?}"),
+        }
+    }
+
+    /// Waits until the store says that the key was handed to this process.
+    async fn turn(&mut self, key: &FullKey) {
+        while !self.turns.remove(key) {
+            self.listen().await;
+        }
+    }
+
+    /// Releases a lock that it has and asks for it again, in one go.
+    async fn again(&mut self, key: &FullKey, held: Token, next: Token) -> Reply {
+        let mut replies = self.ask_all(turn_of(key, held, next)).await;
+        assert!(matches!(replies[0], Reply::Released { found: true, .. }));
+        replies.remove(1)
+    }
+
+    async fn leaves(&mut self, key: &FullKey) {
+        let key = key.clone();
+        assert_eq!(self.ask(Op::Leave { key }).await, Reply::Left);
+    }
+
+    async fn reserve(&mut self, key: &FullKey, token: Token, reserved_fences: u32) -> (Fence, u32) {
+        match self.ask(queueing(key, token, reserved_fences)).await {
+            Reply::Acquired {
+                fence,
+                reserved_fences,
+                ..
+            } => (fence.expect("queues have fences"), reserved_fences),
+            other => panic!("an acquire was answered by {other:?}"),
+        }
+    }
+
+    /// Fails if the scene has left something in the key, or a claim of somebody's.
+    async fn is_free(&mut self, key: &FullKey) {
+        let token = token();
+        let fence = self.acquire(key, token, TTL).await;
+        assert!(fence.is_some(), "{key} is not free");
+        assert!(self.release(key, token).await);
+    }
+}

@@ -1,0 +1,133 @@
+//! Shares of a lock: each ends by itself, and none touches another.
+
+use std::time::Duration;
+
+use super::{Client, SHORT, TTL, acquire, scene};
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+#[cfg(feature = "__test")]
+use crate::store::LockStore;
+use crate::store::{Op, Renewal, Reply};
+
+pub(super) async fn run(one: &mut Client, two: &mut Client) {
+    an_ended_share_stays_ended(one, two).await;
+    a_short_share_shortens_no_other(one, two).await;
+    a_lock_becomes_a_share(one, two).await;
+}
+
+/// Renews shares of which that of `spoiled` is refused from the moment on that `spoil` has been called.
+///
+/// # Panics
+///
+/// Where the store does not say of the others that they were renewed.
+#[cfg(feature = "__test")]
+pub(crate) async fn one_share_is_refused(
+    store: Box<dyn LockStore>,
+    spoiled: &str,
+    spoil: impl FnOnce(),
+) {
+    let mut one = Client::new(store);
+    let token = Token::random(Nonce::new());
+    let keys: [FullKey; 3] = ["lock:conf:a", spoiled, "lock:conf:b"].map(FullKey::from);
+    for key in &keys {
+        assert!(one.joins(key, token, TTL, 0).await);
+    }
+    spoil();
+    let renewals = keys.iter().map(|key| renewal(key, token, TTL)).collect();
+    let reply = one.ask(Op::Stay(renewals)).await;
+    let kept = vec![Some(true), None, Some(true)];
+    assert_eq!(reply, Reply::RenewedInPart(kept));
+}
+
+/// Not even while the lock is kept by another share, and nobody has looked meanwhile.
+async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
+    for limit in [0, 2] {
+        let (key, long, short) = scene(&format!("ended-{limit}"));
+        assert!(one.joins(&key, long, TTL, limit).await);
+        assert!(two.joins(&key, short, SHORT, limit).await);
+        tokio::time::sleep(SHORT * 2).await;
+        assert!(!two.stays(&key, short, TTL).await, "it had ended");
+        assert!(one.stays(&key, long, TTL).await);
+        assert!(one.parts(&key, long).await);
+        is_free(two, &key).await;
+    }
+}
+
+async fn a_short_share_shortens_no_other(one: &mut Client, two: &mut Client) {
+    let (key, long, short) = scene("shortens");
+    assert!(one.joins(&key, long, TTL, 0).await);
+    assert!(two.joins(&key, short, SHORT, 0).await);
+    assert!(two.stays(&key, short, SHORT).await);
+    tokio::time::sleep(SHORT * 2).await;
+    let writer = two.ask(acquire(&key, short, TTL)).await;
+    assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
+    // A renewal with less than is left is what it says.
+    assert!(one.stays(&key, long, SHORT).await);
+    tokio::time::sleep(SHORT * 2).await;
+    is_free(two, &key).await;
+}
+
+async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("becomes");
+    one.acquire(&key, mine, TTL).await.expect("it is free");
+    assert!(
+        !two.joins(&key, other, TTL, 0).await,
+        "another has it alone"
+    );
+    assert!(one.stays(&key, mine, TTL).await);
+    assert!(one.stays(&key, mine, TTL).await, "as often as it is asked");
+    assert!(two.joins(&key, other, TTL, 0).await);
+    assert!(one.parts(&key, mine).await);
+    assert!(!one.parts(&key, mine).await, "it has none any more");
+    assert!(two.parts(&key, other).await);
+    is_free(one, &key).await;
+}
+
+async fn is_free(client: &mut Client, key: &FullKey) {
+    let token = Token::random(Nonce::new());
+    let fence = client.acquire(key, token, TTL).await;
+    assert!(fence.is_some(), "{key} is not free");
+    assert!(client.release(key, token).await);
+}
+
+fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
+    let key = key.clone();
+    Renewal { key, token, ttl }
+}
+
+impl Client {
+    /// Whether `token` has a share now.
+    async fn joins(&mut self, key: &FullKey, token: Token, ttl: Duration, limit: u32) -> bool {
+        let join = Op::Join {
+            key: key.clone(),
+            token,
+            ttl,
+            limit,
+            queue: false,
+        };
+        match self.ask(join).await {
+            Reply::Acquired { .. } => true,
+            Reply::Held { .. } => false,
+            other => panic!("a join was answered by {other:?}"),
+        }
+    }
+
+    async fn stays(&mut self, key: &FullKey, token: Token, ttl: Duration) -> bool {
+        match self.ask(Op::Stay(vec![renewal(key, token, ttl)])).await {
+            Reply::Renewed(kept) => kept == [true],
+            other => panic!("a renewal was answered by {other:?}"),
+        }
+    }
+
+    async fn parts(&mut self, key: &FullKey, token: Token) -> bool {
+        let part = Op::Part {
+            key: key.clone(),
+            token,
+            after: Vec::new(),
+        };
+        match self.ask(part).await {
+            Reply::Released { found, .. } => found,
+            other => panic!("a share that is given back was answered by {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Several keys in one step: all of them or none.
+
+use std::time::Duration;
+
+use super::{Client, acquire};
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{Op, Reply};
+
+type Locks = Vec<(FullKey, Token)>;
+
+pub(super) async fn run(one: &mut Client, two: &mut Client) {
+    all_are_taken(one, two).await;
+    nothing_is_taken(one, two).await;
+    the_same_tokens(one, two).await;
+    a_part_of_the_same_tokens(one, two).await;
+    readers_keep_it_out(one, two).await;
+    nobody_is_overtaken(one, two).await;
+    order(one, two).await;
+}
+
+/// What a store says that has no such step.
+pub(super) async fn refused(one: &mut Client) {
+    let locks = locks("refused");
+    let ttl = one.promises.ttl;
+    assert_eq!(one.ask(all(&locks, ttl)).await, Reply::Apart);
+    for (key, token) in &locks {
+        assert!(!one.release(key, *token).await, "{key} was taken");
+    }
+}
+
+async fn all_are_taken(one: &mut Client, two: &mut Client) {
+    let (locks, ttl) = (locks("taken"), one.promises.ttl);
+    let mut last = Vec::new();
+    for round in 0..4 {
+        let client = if round % 2 == 0 { &mut *one } else { &mut *two };
+        let fences = client.take_all(&locks, ttl).await.expect("all are free");
+        assert!(
+            last.iter().max() < fences.iter().min(),
+            "{last:?} {fences:?}"
+        );
+        for (key, _) in &locks {
+            let other = Token::random(Nonce::new());
+            assert_eq!(two.acquire(key, other, ttl).await, None);
+        }
+        one.release_all(&locks).await;
+        last = fences;
+    }
+}
+
+async fn nothing_is_taken(one: &mut Client, two: &mut Client) {
+    let (locks, ttl) = (locks("nothing"), one.promises.ttl);
+    for (at, (held, _)) in locks.iter().enumerate() {
+        let other = Token::random(Nonce::new());
+        two.acquire(held, other, ttl).await.expect("it is free");
+        match one.ask(all(&locks, ttl)).await {
+            Reply::HeldAmong { at: found, left } => {
+                assert_eq!(found, at);
+                assert!(left.is_some_and(|left| left <= ttl && ttl / 2 < left));
+            }
+            other => panic!("one is held, and the answer was {other:?}"),
+        }
+        for (key, token) in &locks {
+            assert!(!one.release(key, *token).await, "{key} was taken");
+        }
+        assert!(two.release(held, other).await, "it was taken away");
+    }
+}
+
+async fn the_same_tokens(one: &mut Client, two: &mut Client) {
+    let locks = locks("same");
+    let (ttl, short) = (one.promises.ttl, one.promises.short);
+    let first = one.take_all(&locks, short).await.expect("all are free");
+    let again = two.take_all(&locks, ttl).await;
+    assert_eq!(again, Some(first.clone()), "the same tokens got others");
+    // The second answer is what the lease is counted from, so the ttl is that of the second request.
+    tokio::time::sleep(short * 2).await;
+    for (key, _) in &locks {
+        let other = Token::random(Nonce::new());
+        let taken = one.acquire(key, other, ttl).await;
+        assert_eq!(taken, None, "{key} has the ttl of the first request");
+    }
+    // Each for itself, as a call goes on whose answer was lost.
+    for ((key, token), fence) in locks.iter().zip(first) {
+        assert_eq!(one.acquire(key, *token, ttl).await, Some(fence));
+    }
+    one.release_all(&locks).await;
+}
+
+async fn a_part_of_the_same_tokens(one: &mut Client, two: &mut Client) {
+    let (locks, ttl) = (locks("part"), one.promises.ttl);
+    let (key, token) = &locks[1];
+    let fence = one.acquire(key, *token, ttl).await.expect("it is free");
+    let all_of_them = two.take_all(&locks, ttl).await.expect("the rest is free");
+    assert_eq!(all_of_them[1], fence);
+    assert!(fence < all_of_them[0] && fence < all_of_them[2]);
+    one.release_all(&locks).await;
+    // With another in one of them the part stays what it was.
+    let other = Token::random(Nonce::new());
+    one.acquire(key, *token, ttl).await.expect("it is free");
+    two.acquire(&locks[2].0, other, ttl).await.expect("free");
+    assert_eq!(one.take_all(&locks, ttl).await, None);
+    assert!(!one.release(&locks[0].0, locks[0].1).await);
+    assert!(one.release(key, *token).await);
+    assert!(two.release(&locks[2].0, other).await);
+}
+
+async fn readers_keep_it_out(one: &mut Client, two: &mut Client) {
+    let locks = locks("readers");
+    let (ttl, short) = (one.promises.ttl, one.promises.short);
+    let read = |ttl| Op::Join {
+        key: locks[1].0.clone(),
+        token: Token::random(Nonce::new()),
+        ttl,
+        limit: 0,
+        queue: false,
+    };
+    let reader = two.ask(read(short)).await;
+    assert!(matches!(reader, Reply::Acquired { .. }), "{reader:?}");
+    assert_eq!(one.take_all(&locks, ttl).await, None);
+    tokio::time::sleep(short * 2).await;
+    let fences = one.take_all(&locks, ttl).await;
+    assert!(fences.is_some(), "the reader's share has ended");
+    one.release_all(&locks).await;
+}
+
+async fn nobody_is_overtaken(one: &mut Client, two: &mut Client) {
+    let locks = locks("overtaken");
+    let (ttl, short) = (one.promises.ttl, one.promises.short);
+    let (key, mine) = (&locks[1].0, Token::random(Nonce::new()));
+    let holder = Token::random(Nonce::new());
+    one.acquire(key, holder, short).await.expect("it is free");
+    let mut wants = acquire(key, mine, ttl);
+    if let Op::Acquire { queue, .. } = &mut wants {
+        *queue = true;
+    }
+    let line = two.ask(wants.clone()).await;
+    assert!(matches!(line, Reply::Held { queued: true, .. }), "{line:?}");
+    tokio::time::sleep(short * 2).await;
+    assert_eq!(one.take_all(&locks, ttl).await, None);
+    let served = two.ask(wants).await;
+    assert!(matches!(served, Reply::Acquired { .. }), "{served:?}");
+    assert!(two.release(key, mine).await);
+    assert!(one.take_all(&locks, ttl).await.is_some());
+    one.release_all(&locks).await;
+}
+
+/// Releases that were submitted behind it undo it.
+async fn order(one: &mut Client, two: &mut Client) {
+    let (locks, ttl) = (locks("order"), one.promises.ttl);
+    for _ in 0..50 {
+        let first = one.next_id();
+        one.submit(first, all(&locks, ttl));
+        let mut undone = Vec::new();
+        for (key, token) in &locks {
+            let id = one.next_id();
+            one.submit(id, super::release(key, *token, vec![first]));
+            undone.push(id);
+        }
+        one.reply(first).await;
+        for id in undone {
+            let reply = one.reply(id).await;
+            assert!(matches!(reply, Reply::Released { found: true, .. }));
+        }
+    }
+    assert!(two.take_all(&locks, ttl).await.is_some());
+    two.release_all(&locks).await;
+}
+
+/// Three locks in one slot of a cluster.
+fn locks(scene: &str) -> Locks {
+    let lock = |name| {
+        let key = format!("lock:{{conf:together:{scene}}}:{name}");
+        (key.into(), Token::random(Nonce::new()))
+    };
+    ["a", "b", "c"].map(lock).into()
+}
+
+fn all(locks: &[(FullKey, Token)], ttl: Duration) -> Op {
+    Op::AcquireAll {
+        keys: locks.to_vec(),
+        ttl,
+        function: "conformance",
+    }
+}
+
+impl Client {
+    async fn take_all(&mut self, locks: &[(FullKey, Token)], ttl: Duration) -> Option<Vec<Fence>> {
+        let fence = |reply| match reply {
+            Reply::Acquired { fence, .. } => fence.expect("stores with this have fences"),
+            other => panic!("one of the locks was answered by {other:?}"),
+        };
+        match self.ask(all(locks, ttl)).await {
+            Reply::AcquiredAll(replies) => {
+                assert_eq!(replies.len(), locks.len());
+                Some(replies.into_iter().map(fence).collect())
+            }
+            Reply::HeldAmong { .. } => None,
+            other => panic!("an acquire of all was answered by {other:?}"),
+        }
+    }
+
+    async fn release_all(&mut self, locks: &[(FullKey, Token)]) {
+        for (key, token) in locks {
+            assert!(self.release(key, *token).await, "{key} is not held");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Random interleavings of the requests of many clients, compared with a model.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::time::Duration;
+
+use crate::base::clock::Clock;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{LockStore, Op, OpId, Renewal, Reply, Request, StoreEvent};
+
+/// Nothing expires meanwhile.
+const TTL: Duration = Duration::from_secs(3600);
+const KEYS: u64 = 64;
+const CLIENTS: u64 = 16;
+const BATCH: u64 = 128;
+
+/// How much was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests.
+    pub requests: u64,
+    /// Those of them that met another's lock.
+    pub foreign: u64,
+}
+
+/// Who has which key, and with which fence.
+struct Model {
+    keys: Vec<FullKey>,
+    clients: Vec<Token>,
+    owners: HashMap<usize, (usize, Option<Fence>)>,
+    seed: u64,
+    counts: Counts,
+}
+
+/// Sends `requests` random requests to the store; says at which of them it disagreed with the model.
+pub(crate) async fn run(
+    mut store: Box<dyn LockStore>,
+    seed: u64,
+    requests: u64,
+) -> Result<Counts, String> {
+    let run = Clock::System.now().as_nanos();
+    let key = |number| format!("interleaved:{run}:{number}").into();
+    let mut model = Model {
+        keys: (0..KEYS).map(key).collect(),
+        clients: (0..CLIENTS).map(|_| Token::random(Nonce::new())).collect(),
+        owners: HashMap::new(),
+        seed,
+        counts: Counts::default(),
+    };
+    while model.counts.requests < requests {
+        model.batch(store.as_mut()).await?;
+    }
+    Ok(model.counts)
+}
+
+impl Model {
+    /// One pipeline; the store answers as if its requests came one after the other.
+    async fn batch(&mut self, store: &mut dyn LockStore) -> Result<(), String> {
+        let mut asked = HashMap::new();
+        let mut order = Vec::new();
+        let mut batch = Vec::new();
+        for _ in 0..BATCH {
+            self.counts.requests += 1;
+            let id = OpId(self.counts.requests);
+            let (key, client) = (self.below(KEYS), self.below(CLIENTS));
+            let op = self.op(key, client);
+            asked.insert(id, op.clone());
+            order.push((id, key, client));
+            batch.push(Request {
+                id,
+                op,
+                patience: TTL,
+            });
+        }
+        store.submit(&mut batch);
+        let mut replies = HashMap::new();
+        while replies.len() < order.len() {
+            match poll_fn(|cx| store.poll_event(cx)).await {
+                StoreEvent::Reply(id, Ok(reply)) => drop(replies.insert(id, reply)),
+                StoreEvent::Reply(id, Err(failure)) => {
+                    return Err(format!("request {}: {}", id.0, failure.error));
+                }
+                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
+            }
+        }
+        for (id, key, client) in order {
+            let (op, reply) = (&asked[&id], &replies[&id]);
+            if !self.agrees(op, reply, key, client) {
+                return Err(format!(
+                    "request {} of client {client}: {op:?} was answered {reply:?}, and the key's owner is {:?}",
+                    id.0,
+                    self.owners.get(&key)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, key: usize, client: usize) -> Op {
+        let (key, token) = (self.keys[key].clone(), self.clients[client]);
+        match self.below(3) {
+            0 => Op::Acquire {
+                key,
+                token,
+                ttl: TTL,
+                function: "interleaved",
+                queue: false,
+                reserved_fences: 0,
+            },
+            1 => Op::Renew(vec![Renewal {
+                key,
+                token,
+                ttl: TTL,
+            }]),
+            _ => Op::Release {
+                keep: None,
+                makes_way: false,
+                key,
+                token,
+                after: Vec::new(),
+            },
+        }
+    }
+
+    /// Whether the model answers the same; it then does the same.
+    fn agrees(&mut self, op: &Op, reply: &Reply, key: usize, client: usize) -> bool {
+        let owner = self.owners.get(&key).copied();
+        let mine = owner.is_some_and(|(owner, _)| owner == client);
+        self.counts.foreign += u64::from(owner.is_some() && !mine);
+        match (op, reply) {
+            (Op::Acquire { .. }, Reply::Acquired { fence, .. }) => {
+                let (_, known) = *self.owners.entry(key).or_insert((client, *fence));
+                (mine || owner.is_none()) && known == *fence
+            }
+            (Op::Acquire { .. }, Reply::Held { .. }) => owner.is_some() && !mine,
+            (Op::Renew(_), Reply::Renewed(kept)) => *kept == [mine],
+            (Op::Release { .. }, Reply::Released { found, .. }) => {
+                if mine {
+                    self.owners.remove(&key);
+                }
+                *found == mine
+            }
+            _ => false,
+        }
+    }
+
+    /// A number below `limit` (`SplitMix64`).
+    fn below(&mut self, limit: u64) -> usize {
+        self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.seed;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        usize::try_from((mixed ^ (mixed >> 31)) % limit).unwrap_or(0)
+    }
+}

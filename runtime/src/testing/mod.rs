@@ -1,0 +1,15 @@
+//! What only this repository's tests use. The published crate does not contain this folder.
+
+pub(crate) mod conformance;
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(feature = "__test")]
+pub(crate) mod interleave;
+#[cfg(feature = "__test")]
+pub(crate) mod null_store;
+#[cfg(feature = "__test")]
+pub mod probe;
+#[cfg(all(feature = "redis", any(test, debug_assertions)))]
+pub(crate) mod script_mutants;
+#[cfg(any(test, debug_assertions))]
+pub(crate) mod seeded_bugs;

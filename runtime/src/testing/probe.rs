@@ -1,0 +1,182 @@
+//! What this repository's own tests need from inside.
+
+use std::time::Duration;
+
+use super::conformance::Promises;
+pub use super::interleave::Counts;
+#[cfg(debug_assertions)]
+use super::seeded_bugs::Bug;
+use super::{conformance, interleave};
+use crate::base::clock::Clock;
+use crate::base::reporter;
+use crate::engine::driver::command::Command;
+use crate::lock::guard::LockHandle;
+use crate::pool::LockPool;
+use crate::store::LockStore;
+use crate::store::options::Options;
+use crate::store::target::Target;
+
+/// Runs the conformance suite of lock stores against the store at `url`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached or does not conform.
+pub async fn conformance(url: &str) {
+    let one = open(url).await;
+    let two = open(url).await;
+    let mut stores = vec![one, two];
+    let promises = if url.starts_with("redlock://") {
+        Promises::QUORUM
+    } else {
+        Promises::ONE
+    };
+    conformance::run(promises, || stores.pop().expect("the suite asks for two")).await;
+}
+
+/// Runs what a store with a queue of processes must do besides.
+///
+/// # Panics
+///
+/// As `conformance`.
+pub async fn conformance_of_queues(url: &str) {
+    let mut stores = Vec::new();
+    for _ in 0..3 {
+        stores.push(open(url).await);
+    }
+    conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
+}
+
+/// Asks for both of `keys` of one node, the second of which `moves`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached, or what is sent on to another node lies behind an answer that has been taken.
+pub async fn sent_on(url: &str, keys: [&str; 2], moves: impl FnOnce()) {
+    let (one, two) = (open(url).await, open(url).await);
+    moves();
+    conformance::sent_on(one, two, keys).await;
+}
+
+/// Asks nodes for `key`, which one of them gives and the others do not, once they have been `met`; see `given_back` of the suite.
+///
+/// # Panics
+///
+/// Where the nodes cannot be reached, or what one has given is not given back before answers are taken again.
+pub async fn given_back(
+    url: &str,
+    key: &str,
+    met: impl FnOnce(),
+    given: impl Fn() -> bool,
+    decides: impl FnOnce(),
+) {
+    let store = open(url).await;
+    met();
+    conformance::given_back(store, key, given, decides).await;
+}
+
+/// Renews several shares, of which the store refuses that of `key` from the moment on that it is `spoiled`.
+///
+/// # Panics
+///
+/// Where the store cannot be reached, or what it says of the others is not that they were renewed.
+pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
+    conformance::one_share_is_refused(open(url).await, key, spoiled).await;
+}
+
+/// Sends random requests of many clients to the store at `url` and compares the answers with a model; says where
+/// they differ.
+///
+/// # Errors
+///
+/// The first difference.
+///
+/// # Panics
+///
+/// Where the store cannot be reached.
+pub async fn interleave(url: &str, seed: u64, requests: u64) -> Result<Counts, String> {
+    interleave::run(open(url).await, seed, requests).await
+}
+
+async fn open(url: &str) -> Box<dyn LockStore> {
+    let options = Options::new(Duration::from_secs(5));
+    let connecting = Target::parse(url).map(|target| target.connect(options));
+    match connecting {
+        Ok(connecting) => connecting.await.expect("the store connects"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A pool on a store that does nothing: its locks exclude nobody.
+///
+/// # Panics
+///
+/// Where the engine's thread does not start.
+pub async fn pool_of_nothing() -> LockPool {
+    let connecting = LockPool::builder().connect_to(Target::Nothing);
+    // Only for this repository's benchmarks, which cannot go on without it.
+    connecting.await.expect("nothing is connected to")
+}
+
+/// Returns when everything that the engines have reported has been logged and counted. Works in
+/// async code too.
+///
+/// # Panics
+///
+/// Where no further thread can be had.
+pub fn reports_told() {
+    let told = std::thread::spawn(|| reporter::told().blocking_recv());
+    // Without a reporter thread there is nothing to wait for.
+    let _ = told.join().expect("a thread that waits");
+}
+
+/// Runs `code` where the engine of `pool` decides, under its mutex. A panic of `code` stops the engine.
+///
+/// # Panics
+///
+/// Where the engine has stopped before.
+pub fn inside_engine(pool: &LockPool, code: impl FnOnce() + Send + 'static) {
+    let sent = pool.engine().send(Command::Inside(Box::new(code)));
+    sent.expect("the engine runs");
+}
+
+#[cfg(debug_assertions)]
+/// The names of the bugs that `LEASEHOLD_SEEDED_BUG` can switch on.
+pub fn bugs() -> Vec<String> {
+    Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect()
+}
+
+/// The end of the lease as confirmed last, in nanoseconds on the clock of [`now`]; 0 while none is held.
+pub fn deadline(handle: &LockHandle) -> u64 {
+    handle.deadline().as_nanos()
+}
+
+/// The same, also when the lease is over.
+pub fn confirmed(handle: &LockHandle) -> u64 {
+    handle.confirmed().as_nanos()
+}
+
+/// The end of the lease on one of the keys as confirmed last, also when the lease is over.
+pub fn confirmed_of(handle: &LockHandle, key: &str) -> u64 {
+    handle.confirmed_of(key).as_nanos()
+}
+
+/// The time on the clock that leases are counted on, in nanoseconds.
+pub fn now() -> u64 {
+    Clock::System.now().as_nanos()
+}
+
+/// The commands that a user must be allowed, and the whole rule for the namespace `lock`.
+#[cfg(feature = "redis")]
+pub fn permissions() -> (&'static [&'static str], String) {
+    use crate::store::redis::acl;
+
+    (acl::COMMANDS, acl::rule())
+}
+
+/// The whole rule for the namespace `lock` on the nodes of a cluster.
+#[cfg(feature = "redis")]
+pub fn permissions_in_cluster() -> String {
+    use crate::store::redis::acl;
+
+    format!("{} {}", acl::rule(), acl::FOR_CLUSTER)
+}

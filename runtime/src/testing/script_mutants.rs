@@ -1,0 +1,104 @@
+//! Scripts with bugs in them, for the tests that must find those.
+
+use std::borrow::Cow;
+
+use super::seeded_bugs::Bug;
+
+/// `code` with `bug`, if it is one of the scripts'.
+pub(crate) fn spoil(code: &'static str, bug: Bug) -> Cow<'static, str> {
+    let mut code = Cow::Borrowed(code);
+    for (sound, broken) in changes(bug) {
+        code = code.replace(sound, broken).into();
+    }
+    code
+}
+
+/// What a bug makes of which text.
+fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
+    match bug {
+        Bug::NotIdempotent => &[("value and string.sub(value, 1, 32) == token", "false")],
+        Bug::FenceFromCounter => &[("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")],
+        Bug::ClaimReworded => &[(":claim", ":given")],
+        Bug::RenewWithoutCompare => &[("string.sub(value, 1, 32) == ARGV[token]", "true")],
+        Bug::RenewBySet => &[(
+            "local value = values[i]\n",
+            "redis.call('SET', KEYS[i], ARGV[token])\n    local value = ARGV[token]\n",
+        )],
+        Bug::DeleteWithoutCompare => &[
+            ("string.sub(value, 1, 32) ~= ARGV[token]", "false"),
+            ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
+            ("string.sub(value, 1, 32) ~= ARGV[1]", "false"),
+        ],
+        Bug::HandOffBelieved => &[
+            ("'PX', CLAIM", "'PX', 600000"),
+            ("if left > CLAIM and", "if false and"),
+        ],
+        Bug::DeadWaiterKept => &[
+            ("store(queue, line)\n      return", "return"),
+            ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
+        ],
+        Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
+        Bug::ReadersUnseen => &[(
+            "if value and value ~= process .. ':claim' then",
+            "if value and value ~= process .. ':claim' and not limit_of(value) then",
+        )],
+        Bug::ShareShortened => &[("outlast(KEYS[1], KEYS[4], now)", "")],
+        Bug::ShareShortenedByRenewal => &[("if left < ttl then", "if true then")],
+        Bug::PauseSkipped => &[("local rest = ends and ends - now or 0", "local rest = 0")],
+        Bug::MarkLost => &[(
+            "local mark = marks[queue] and NOBODY .. marks[queue] or ''",
+            "local mark = ''",
+        )],
+        Bug::FutureBelieved => &[
+            (" and seen - now <= CLAIM", ""),
+            ("if seen > oldest then", "if false then"),
+        ],
+        Bug::OldClaimBelieved => &[("if left > CLAIM and", "if false and")],
+        Bug::KeptTokenStays => &[
+            (
+                "KEPT .. string.sub(found[2 * i - 1], 33)",
+                "found[2 * i - 1]",
+            ),
+            (
+                "string.rep('0', 32) .. string.sub(found[i], 33)",
+                "found[i]",
+            ),
+        ],
+        Bug::EndedShareRevived => &[(
+            "if not ends or tonumber(ends) <= now then",
+            "if not ends then",
+        )],
+        Bug::ShareNeedsMemory => &[("redis.call('PEXPIRE', shares, math.max(ttl, left))\n", "")],
+        Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
+        Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
+        Bug::PlacesUncounted => &[(
+            "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
+            "true",
+        )],
+        Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::PartTakesAll => &[(
+            "redis.call('ZREM', KEYS[3], ARGV[1])",
+            "redis.call('DEL', KEYS[3])",
+        )],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::commands::scripts;
+
+    #[test]
+    fn what_is_to_be_spoilt_is_there() {
+        for bug in Bug::ALL {
+            for (sound, _) in changes(bug) {
+                let there = scripts::all().iter().any(|(_, code)| code.contains(sound));
+                assert!(
+                    there,
+                    "no script has the text that {bug:?} changes: {sound}"
+                );
+            }
+        }
+    }
+}
