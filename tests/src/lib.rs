@@ -22,9 +22,16 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
+//! | [`room`] | places for tests that need processors, or all of them for one that measures |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
+
+/// The examples in the attribute's documentation. A build of leasehold for them alone would be a second
+/// one, as what the macros' own tests need is built for the compiler.
+#[cfg(doctest)]
+#[doc = include_str!("../../macros/src/attribute.md")]
+mod distributed_lock {}
 
 pub mod blocked;
 pub mod brand;
@@ -45,6 +52,7 @@ pub mod random;
 pub mod recorder;
 pub mod redis_probe;
 pub mod rerun;
+pub mod room;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;

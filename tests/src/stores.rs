@@ -1,7 +1,8 @@
 //! One test body for every lock store.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use leasehold::LockPool;
 
@@ -10,6 +11,17 @@ use crate::server::Server;
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+
+/// The parts that tests of this program have.
+static PARTS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+
+/// Fails where two tests of one name would share locks.
+fn has_its_own_part(store: &str, test: &str) {
+    let mut parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let parts = parts.get_or_insert_default();
+    let is_new = parts.insert(format!("{store} {test}"));
+    assert!(is_new, "another test is called `{test}` as well");
+}
 
 /// A lock store with a part of its own for one test.
 pub struct Store {
@@ -21,7 +33,12 @@ pub struct Store {
 
 impl Store {
     /// `memory://`
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name.
     pub fn memory(test: &str) -> Self {
+        has_its_own_part("memory", test);
         let url = format!("memory://{test}");
         Self {
             probe: Arc::new(MemoryProbe::new(&url)),
@@ -31,7 +48,12 @@ impl Store {
     }
 
     /// A real Redis.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name.
     pub fn redis(test: &str) -> Self {
+        has_its_own_part("redis", test);
         Self {
             url: SERVER.url(),
             probe: Arc::new(SERVER.probe().namespace(&format!("{test}:"))),

@@ -18,6 +18,7 @@ fn pages() -> Vec<PathBuf> {
         "CONTRIBUTING.md",
         "SECURITY.md",
         "scripts/README.md",
+        "tests/README.md",
         "CHANGELOG.md",
         "macros/src/attribute.md",
     ]
@@ -142,5 +143,40 @@ fn named_files_are_there() {
             seen += 1;
         }
         assert!(least < seen, "{page} names {seen} files");
+    }
+}
+
+/// The names of the files and folders in a folder of tests.
+fn suites(folder: &str) -> Vec<String> {
+    let folder = root().join("tests/tests").join(folder);
+    let entries = fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let names = paths.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    names
+        .filter(|name| name != "main" && name != "mod")
+        .collect()
+}
+
+/// Fails if a test program, or a module of one that has many, is missing from the index.
+#[test]
+fn the_index_of_the_tests_names_all_suites() {
+    let index = read(&root().join("tests/README.md"));
+    let named = |name: &str| index.contains(&format!("\n| `{name}` |"));
+    for name in [suites(""), suites("harness")].concat() {
+        assert!(named(&name), "tests/README.md: {name}");
+    }
+    for name in suites("behaviour") {
+        let parts = if named(&name) {
+            Vec::new()
+        } else {
+            suites(&format!("behaviour/{name}"))
+        };
+        assert!(named(&name) || !parts.is_empty(), "tests/README.md: {name}");
+        for part in parts {
+            assert!(
+                named(&format!("{name}::{part}")),
+                "tests/README.md: {name}::{part}"
+            );
+        }
     }
 }

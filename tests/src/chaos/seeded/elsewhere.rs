@@ -17,20 +17,20 @@ pub struct Elsewhere {
 pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LatestEndTold",
-        program: "several_keys",
-        test: "memory::the_earliest_deadline_counts",
+        program: "behaviour",
+        test: "kinds::several_keys::memory::the_earliest_deadline_counts",
         what: "a guard of two keys is asked for the time that is left",
     },
     Elsewhere {
         bug: "KeptTokenStays",
-        program: "conformance",
-        test: "redis",
+        program: "behaviour",
+        test: "store::conformance::redis",
         what: "a renewal arrives after the release of a lock that is kept",
     },
     Elsewhere {
         bug: "RepeatShortened",
-        program: "conformance",
-        test: "redis",
+        program: "behaviour",
+        test: "store::conformance::redis",
         what: "several keys are taken again with the same tokens",
     },
     Elsewhere {

@@ -1,0 +1,309 @@
+//! Stores that cannot be connected to.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::server::{Server, ServerOptions};
+use redis::cmd;
+use tokio::task::JoinSet;
+
+use super::{Began, CANARY, expect, impostor};
+
+/// What is wrong, the URL, the variants that fit, and what the text has to say.
+type Case = (
+    &'static str,
+    String,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+async fn refuse_all(cases: Vec<Case>) {
+    let mut tasks = JoinSet::new();
+    for (what, url, variants, says) in cases {
+        tasks.spawn(async move {
+            let started = Began::now();
+            let builder = LockPool::builder().url(&url);
+            assert!(!format!("{builder:?} {builder:#?}").contains(CANARY));
+            match builder.connect().await {
+                Ok(pool) => panic!("{what}: connected: {pool:?}"),
+                Err(error) => expect(what, &error, variants, says, started),
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("as expected");
+    }
+}
+
+const CONFIG: &[&str] = &["Config"];
+
+#[tokio::test]
+async fn urls_that_name_no_store() {
+    let with = |start: &str, end: &str| format!("{start}{CANARY}{end}");
+    let cases: Vec<Case> = vec![
+        ("empty", String::new(), CONFIG, &["redis://", "memory://"]),
+        (
+            "no scheme",
+            with("user:", "@localhost:6379"),
+            CONFIG,
+            &["redis://"],
+        ),
+        (
+            "unknown scheme",
+            with("http://u:", "@host/"),
+            CONFIG,
+            &["`http`", "redis://"],
+        ),
+        (
+            "misspelt scheme",
+            with("rediss+unix://:", "@/x"),
+            CONFIG,
+            &["redis+unix://"],
+        ),
+        (
+            "no host",
+            with("redis://:", "@"),
+            &["Config", "Unavailable/io"],
+            &["redis://"],
+        ),
+        (
+            "a port that is none",
+            with("redis://:", "@host:port/"),
+            CONFIG,
+            &["redis://", "port"],
+        ),
+        (
+            "a database that is none",
+            with("redis://:", "@host/shop"),
+            CONFIG,
+            &["redis://", "db"],
+        ),
+        #[cfg(not(feature = "tls"))]
+        (
+            "TLS without the feature",
+            with("rediss://:", "@host/"),
+            CONFIG,
+            &["feature `tls`"],
+        ),
+        #[cfg(not(feature = "tls"))]
+        (
+            "TLS to a cluster without the feature",
+            with("rediss-cluster://:", "@h1,h2"),
+            CONFIG,
+            &["feature `tls`"],
+        ),
+        (
+            "a database of a cluster",
+            with("redis-cluster://:", "@h1,h2/1"),
+            CONFIG,
+            &["database 0"],
+        ),
+    ];
+    refuse_all(cases).await;
+}
+
+#[tokio::test]
+async fn no_url_at_all() {
+    let started = Began::now();
+    let error = LockPool::builder().connect().await.expect_err("no URL");
+    expect("no URL", &error, CONFIG, &["URL", "redis://"], started);
+}
+
+#[tokio::test]
+async fn servers_that_cannot_be_reached() {
+    let (_silent, silent) = impostor::is_silent();
+    let (_gone, gone) = impostor::is_not_there();
+    let closes = impostor::closes();
+    let url = |port: u16| format!("redis://:{CANARY}@127.0.0.1:{port}/");
+    let io = &["Unavailable/io"];
+    let cases: Vec<Case> = vec![
+        ("a closed port", url(gone), io, &["127.0.0.1", "is up"]),
+        ("closes at once", url(closes), io, &["127.0.0.1"]),
+        (
+            "never answers",
+            url(silent),
+            &["Unavailable/timeout"],
+            &["127.0.0.1", "reachable"],
+        ),
+        (
+            "a host that does not exist",
+            format!("redis://:{CANARY}@no-such-host.invalid/"),
+            &["Unavailable/io", "Unavailable/timeout"],
+            &["no-such-host.invalid"],
+        ),
+        (
+            "a socket that does not exist",
+            "redis+unix:///no/such/socket".to_owned(),
+            io,
+            &["/no/such/socket"],
+        ),
+    ];
+    refuse_all(cases).await;
+}
+
+#[tokio::test]
+async fn servers_that_are_no_redis() {
+    let url = |port: u16| format!("redis://127.0.0.1:{port}/");
+    let cases = [
+        ("speaks HTTP", &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]),
+        ("speaks noise", b"\x00\xff\x13\x37\r\n\x80\x81"),
+        ("speaks half a message", b"$1000\r\nabc"),
+        (
+            "answers everything with a number",
+            b":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
+        ),
+        (
+            "answers everything with an error",
+            b"-ERR no\r\n-ERR no\r\n-ERR no\r\n-ERR no\r\n-ERR no\r\n",
+        ),
+        ("nests without end", b"*1\r\n*1\r\n*1\r\n*1\r\n"),
+        ("promises too much", b"$9223372036854775807\r\n"),
+    ];
+    let case = |(what, answer)| -> Case {
+        let variants = &[
+            "Unavailable/protocol",
+            "Unavailable/timeout",
+            "Unavailable/ERR",
+        ];
+        (what, url(impostor::says(answer)), variants, &["127.0.0.1"])
+    };
+    let cases = cases.into_iter().map(case).collect();
+    refuse_all(cases).await;
+}
+
+/// Fails if a reply that has no end keeps a caller, or is kept: of 200 MB in one line a call with a
+/// budget of 4 s waited for 167 s.
+#[tokio::test]
+async fn servers_that_do_not_end() {
+    const MOST: usize = 200_000_000;
+    let cases = [
+        (
+            "a line",
+            &b"+"[..],
+            b'x',
+            "a line that does not end within 65536 bytes",
+        ),
+        ("an error", b"-ERR ", b'x', "begins with `-ERR xxx"),
+        ("a number", b":", b'1', "does not end within 32 bytes"),
+        (
+            "a text",
+            b"$100000000\r\n",
+            b'x',
+            "a text of 100000000 bytes",
+        ),
+        (
+            "an array",
+            b"*100000000\r\n",
+            b'x',
+            "100000000 values in one",
+        ),
+    ];
+    for (what, begin, more, says) in cases {
+        let (port, sent) = impostor::floods(begin, more, MOST);
+        let started = Began::now();
+        let url = format!("redis://127.0.0.1:{port}/");
+        let builder = LockPool::builder()
+            .url(url)
+            .io_timeout(Duration::from_secs(30));
+        let error = builder.connect().await.expect_err(what);
+        let variants = &["Unavailable/protocol"];
+        expect(what, &error, variants, &[says, "127.0.0.1"], started);
+        // What the systems between the two keep is a few MB.
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent < MOST / 4, "{what}: {sent} bytes were taken");
+    }
+}
+
+#[tokio::test]
+async fn credentials_and_databases() {
+    let guarded = ServerOptions::new()
+        .password("the right one")
+        .databases(2)
+        .start();
+    let open = Server::start();
+    let user = [
+        "ACL", "SETUSER", "limited", "on", ">limited", "~lock:*", "+get", "+mget",
+    ];
+    let mut acl = cmd(user[0]);
+    for argument in &user[1..] {
+        acl.arg(argument);
+    }
+    open.probe().run::<()>(&acl);
+    let port = guarded.port();
+    let open = open.port();
+    let cases: Vec<Case> = vec![
+        (
+            "a wrong password",
+            format!("redis://:{CANARY}@127.0.0.1:{port}/"),
+            &["Unavailable/WRONGPASS"],
+            &["password", "127.0.0.1"],
+        ),
+        (
+            "a wrong user",
+            format!("redis://nobody:{CANARY}@127.0.0.1:{port}/"),
+            &["Unavailable/WRONGPASS"],
+            &["user", "127.0.0.1"],
+        ),
+        (
+            "no password",
+            format!("redis://127.0.0.1:{port}/"),
+            &["Unavailable/NOAUTH"],
+            &["redis://user:password@host"],
+        ),
+        (
+            "a user without permissions",
+            format!("redis://limited:limited@127.0.0.1:{open}/"),
+            &["Unavailable/NOPERM"],
+            &["permission"],
+        ),
+        (
+            "a database that is not there",
+            format!("redis://:the%20right%20one@127.0.0.1:{port}/2"),
+            &["Unavailable/ERR", "Config"],
+            &["database"],
+        ),
+    ];
+    refuse_all(cases).await;
+}
+
+/// Fails if a pool shows the URL that it was made from.
+#[tokio::test]
+async fn a_pool_that_works_keeps_its_password() {
+    let server = ServerOptions::new().password(CANARY).start();
+    let pool = LockPool::connect(&server.url()).await.expect("it is right");
+    let request = pool.lock("k").ttl(Duration::from_secs(5));
+    let shown = format!("{pool:?} {pool:#?} {request:?}");
+    assert!(!shown.contains(CANARY), "{shown}");
+    let guard = request.acquire().await.expect("free");
+    let value = server.probe().value("lock:k").expect("locked");
+    let contended = pool.lock("k").ttl(Duration::from_secs(5)).acquire().await;
+    let contended = contended.expect_err("held");
+    let shown = format!("{guard:?} {contended:?} {contended}");
+    assert!(!shown.contains(CANARY), "{shown}");
+    assert!(
+        !shown.contains(&value.token),
+        "a token is a secret too: {shown}"
+    );
+}
+
+#[tokio::test]
+async fn options_out_of_range() {
+    let started = Began::now();
+    for (what, builder, says) in [
+        (
+            "namespace",
+            LockPool::builder().namespace("n".repeat(500)),
+            "namespace",
+        ),
+        (
+            "timeout",
+            LockPool::builder().io_timeout(Duration::ZERO),
+            "io_timeout",
+        ),
+    ] {
+        let ended = builder.url("memory://options").connect().await;
+        let error: LockError = ended.expect_err(what);
+        expect(what, &error, CONFIG, &[says], started);
+    }
+}

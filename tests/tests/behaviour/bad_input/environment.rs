@@ -1,0 +1,76 @@
+//! `init_from_env`, in processes of its own because the environment is the process's.
+
+use std::time::Duration;
+
+use leasehold_tests::server::Server;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+
+use super::{Began, CANARY};
+
+/// Names and values.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+fn outcome(environment: Variables) -> Event {
+    let job = Job {
+        url: String::new(),
+        key: String::new(),
+        ttl_ms: 0,
+        wait_ms: 0,
+        watchdog: false,
+        scenario: Scenario::InitFromEnv,
+    };
+    let started = Began::now();
+    let mut worker = Worker::spawn_with(env!("CARGO_BIN_EXE_worker"), &job, environment);
+    let end = worker.wait_end(Duration::from_secs(10));
+    started.expect_within(Duration::from_secs(3), "the process");
+    end
+}
+
+#[test]
+fn what_is_missing_or_malformed_is_named() {
+    let url = format!("http://:{CANARY}@host/");
+    let memory = ("LEASEHOLD_URL", "memory://env");
+    let cases: &[(Variables, &[&str])] = &[
+        (&[], &["LEASEHOLD_URL", "redis://"]),
+        (&[("LEASEHOLD_URL", "")], &["redis://"]),
+        (&[("LEASEHOLD_URL", &url)], &["`http`", "redis://"]),
+        (
+            &[memory, ("LEASEHOLD_WAIT", "10")],
+            &["LEASEHOLD_WAIT", "`10`", "2s"],
+        ),
+        (
+            &[memory, ("LEASEHOLD_WAIT", "soon")],
+            &["LEASEHOLD_WAIT", "`soon`"],
+        ),
+        (
+            &[memory, ("LEASEHOLD_WAIT", "-1s")],
+            &["LEASEHOLD_WAIT", "`-1s`"],
+        ),
+        (&[memory, ("LEASEHOLD_NAMESPACE", "a\nb")], &["namespace"]),
+    ];
+    for (environment, says) in cases {
+        let Event::Failed { kind, text } = outcome(environment) else {
+            panic!("{environment:?} is accepted");
+        };
+        assert_eq!(kind, "Config", "{environment:?}: {text}");
+        for fragment in *says {
+            assert!(
+                text.contains(fragment),
+                "{environment:?}: no {fragment:?} in {text:?}"
+            );
+        }
+        assert!(!text.contains(CANARY), "{text}");
+    }
+}
+
+#[test]
+fn what_is_right_is_taken() {
+    let server = Server::start();
+    let url = server.url();
+    let environment = [
+        ("LEASEHOLD_URL", &*url),
+        ("LEASEHOLD_NAMESPACE", "shop"),
+        ("LEASEHOLD_WAIT", "1m 30s"),
+    ];
+    assert_eq!(outcome(&environment), Event::Done);
+}

@@ -1,0 +1,399 @@
+//! Locks that cannot be taken.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::proxy::{After, Mode, Proxy};
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::{Began, expect};
+
+const TTL: Duration = Duration::from_secs(5);
+
+async fn connect(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url)).await
+}
+
+async fn refusal(pool: &LockPool, key: &str) -> LockError {
+    let refused = pool.lock(key).ttl(TTL).acquire().await;
+    refused.expect_err("it cannot be locked")
+}
+
+/// Runs of bodies that one test asks for, most of which must not run.
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+#[distributed_lock(key = "order:<id>", ttl = "5s", pool = pool)]
+async fn order(pool: &LockPool, id: &str) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = id, ttl = "5s", pool = pool)]
+async fn expression(pool: &LockPool, id: &str) -> Result<(), LockError> {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = ttl, pool = pool)]
+async fn lasting(pool: &LockPool, id: u32, ttl: Duration) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// Fails if calls with an empty or cut key share one lock.
+#[tokio::test]
+async fn keys() {
+    let started = Began::now();
+    let pool = connect("memory://keys").await;
+    let long = "x".repeat(600);
+    let cases: [(&str, Result<(), LockError>, &[&str]); 7] = [
+        (
+            "an empty value",
+            order(&pool, "").await,
+            &["`<id>` is empty", "check it"],
+        ),
+        (
+            "a long value",
+            order(&pool, &long).await,
+            &["more than 512 bytes", "hash"],
+        ),
+        (
+            "a value that grows when encoded",
+            order(&pool, &":".repeat(200)).await,
+            &["more than 512 bytes"],
+        ),
+        (
+            "an empty key",
+            expression(&pool, "").await,
+            &["empty", "order:42"],
+        ),
+        (
+            "a long key",
+            expression(&pool, &long).await,
+            &["more than 512 bytes", "512"],
+        ),
+        (
+            "a key of ours",
+            expression(&pool, "%leasehold:x").await,
+            &["%leasehold"],
+        ),
+        (
+            "an empty key by hand",
+            Err(refusal(&pool, "").await),
+            &["empty"],
+        ),
+    ];
+    for (what, ended, says) in cases {
+        let error = ended.expect_err(what);
+        expect(what, &error, &["InvalidKey"], says, started);
+        assert!(
+            error.to_string().len() < 300,
+            "{what}: shows all of it: {error}"
+        );
+    }
+    assert_eq!(RUNS.load(Ordering::Relaxed), 0);
+    order(&pool, &"x".repeat(506))
+        .await
+        .expect("512 bytes are fine");
+}
+
+/// Fails if a call can lock what leasehold keeps about another lock: a fence counter would be
+/// overwritten, or a lock deleted.
+#[tokio::test]
+async fn names_of_our_own() {
+    let server = Server::start();
+    let bare = wait::connected(LockPool::builder().url(server.url()).namespace("")).await;
+    let named = connect(&server.url()).await;
+    let before = server.probe().size();
+    let started = Began::now();
+    for (pool, key) in [
+        (&bare, "%leasehold:fence"),
+        (&bare, "lock:%leasehold:fence"),
+        (&bare, "lock:%leasehold:queue:lock:order:42"),
+        (&bare, "{1a2b}:{shop}:%leasehold:{1a2b}:queue:{shop}:a"),
+        (&named, "shop:%leasehold:fence"),
+        (&named, "%leasehold:shares:lock:a"),
+    ] {
+        let error = refusal(pool, key).await;
+        expect(
+            key,
+            &error,
+            &["InvalidKey"],
+            &["%leasehold", "another name"],
+            started,
+        );
+        let several = pool.lock_all(["fine", key]).ttl(TTL).acquire().await;
+        assert!(
+            matches!(several, Err(LockError::InvalidKey { .. })),
+            "{key}"
+        );
+        let error = expression(pool, key).await.expect_err("its own");
+        assert!(matches!(error, LockError::InvalidKey { .. }), "{key}");
+    }
+    assert_eq!(server.probe().size(), before, "something was sent");
+    order(&named, "%leasehold:fence")
+        .await
+        .expect("a value is encoded");
+
+    for namespace in ["%leasehold", "lock:%leasehold:queue", "{1a2b}:%leasehold"] {
+        for url in [server.url(), "memory://own".to_owned()] {
+            let builder = LockPool::builder().url(url).namespace(namespace);
+            let error = builder.connect().await.expect_err("its own");
+            expect(
+                namespace,
+                &error,
+                &["Config"],
+                &[namespace, "leave it out"],
+                started,
+            );
+        }
+    }
+}
+
+/// Fails if a lock is believed to be held without a fence, where every lock has one.
+#[tokio::test]
+async fn a_grant_without_a_fence() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    let answers = [
+        ":1\r\n",
+        "+OK\r\n",
+        "*4\r\n:1\r\n$-1\r\n:0\r\n:0\r\n",
+        "*4\r\n:1\r\n$0\r\n\r\n:0\r\n:0\r\n",
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        for kind in ["alone", "share"] {
+            // A key of its own, as the removal of the one before may still be on its way.
+            let key = format!("{kind}{number}");
+            proxy.lose_replies(&format!("lock:{key}"), 1, After::Instead(answer));
+            let started = Began::now();
+            let request = pool.lock(&key).ttl(TTL);
+            let request = if kind == "share" {
+                request.shared()
+            } else {
+                request
+            };
+            let error = request.acquire().await.expect_err("no grant");
+            let variants = &["Unavailable/protocol"];
+            expect(answer, &error, variants, &["Redis"], started);
+            // What the server did carry out is removed.
+            let again = pool.lock(&key).ttl(TTL).wait(TTL).acquire().await;
+            again.expect("free").release().await.expect("held");
+        }
+    }
+    let all = After::Instead("*2\r\n:1\r\n*2\r\n:1\r\n:1\r\n");
+    proxy.lose_replies("lock:one", 1, all);
+    let all = pool.lock_all(["one", "two"]).ttl(TTL).acquire().await;
+    assert!(all.is_err(), "{all:?}");
+}
+
+/// Fails if a ttl that is no lease is sent to the server, or waits for it.
+#[tokio::test]
+async fn durations() {
+    let started = Began::now();
+    let pool = connect("memory://durations").await;
+    let day = Duration::from_secs(24 * 60 * 60);
+    for ttl in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_millis(99),
+        day + Duration::from_millis(1),
+        Duration::MAX,
+    ] {
+        let error = lasting(&pool, 1, ttl).await.expect_err("out of range");
+        expect(
+            "ttl",
+            &error,
+            &["Config"],
+            &["ttl", "100 ms", "24 h"],
+            started,
+        );
+    }
+    let least = lasting(&pool, 1, Duration::from_millis(100)).await;
+    // On a busy machine so short a lease may be over before its body begins.
+    assert!(
+        matches!(least, Ok(()) | Err(LockError::Lost { .. })),
+        "{least:?}"
+    );
+    lasting(&pool, 2, day).await.expect("the most");
+
+    let request = || pool.lock("k").ttl(TTL);
+    for (what, ended, says) in [
+        (
+            "no ttl",
+            pool.lock("k").acquire().await,
+            &["ttl", ".ttl("][..],
+        ),
+        (
+            "no interval",
+            request().watchdog_every(Duration::ZERO).acquire().await,
+            &["interval"],
+        ),
+        (
+            "late interval",
+            request().watchdog_every(TTL).acquire().await,
+            &["interval", "less than"],
+        ),
+        (
+            "a bound without watchdog",
+            request().max_hold(TTL).acquire().await,
+            &[".watchdog()"],
+        ),
+        (
+            "a bound below the ttl",
+            request().watchdog().max_hold(TTL / 2).acquire().await,
+            &["max_hold", "ttl"],
+        ),
+    ] {
+        expect(what, &ended.expect_err(what), &["Config"], says, started);
+    }
+    // A budget that never ends is fine.
+    request()
+        .wait(Duration::MAX)
+        .acquire()
+        .await
+        .expect("free")
+        .release()
+        .await
+        .expect("held");
+}
+
+/// Fails if other people's data is overwritten or deleted.
+#[tokio::test]
+async fn a_key_that_holds_other_data() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    probe.run::<()>(cmd("RPUSH").arg("lock:list").arg("a"));
+    probe.run::<()>(cmd("HSET").arg("lock:hash").arg("f").arg("v"));
+    for key in ["list", "hash"] {
+        let started = Began::now();
+        let error = refusal(&pool, key).await;
+        let variants = &["Unavailable/WRONGTYPE"];
+        expect(
+            key,
+            &error,
+            variants,
+            &["another key or namespace"],
+            started,
+        );
+        assert_eq!(probe.kind(&format!("lock:{key}")), key);
+    }
+    // A string without a ttl is a lock that never expires.
+    probe.run::<()>(cmd("SET").arg("lock:string").arg("v"));
+    let error = refusal(&pool, "string").await;
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+    assert_eq!(error.retry_after(), None);
+    assert_eq!(probe.get("lock:string").as_deref(), Some("v"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_full() {
+    let server = Server::start();
+    let pool = connect(&server.url()).await;
+    let mut full = cmd("CONFIG");
+    server
+        .probe()
+        .run::<()>(full.arg("SET").arg("maxmemory").arg(1));
+    let started = Began::now();
+    let error = refusal(&pool, "full").await;
+    expect(
+        "full",
+        &error,
+        &["Unavailable/OOM"],
+        &["maxmemory"],
+        started,
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_a_replica() {
+    let primary = Server::start();
+    let replica = ServerOptions::new().replica_of(&primary).start();
+    let started = Began::now();
+    let pool = match LockPool::connect(&replica.url()).await {
+        Ok(pool) => pool,
+        Err(error) => {
+            expect(
+                "at connect",
+                &error,
+                &["Config", "Unavailable/READONLY"],
+                &["master"],
+                started,
+            );
+            return;
+        }
+    };
+    let started = Began::now();
+    let error = refusal(&pool, "replica").await;
+    expect(
+        "replica",
+        &error,
+        &["Unavailable/READONLY"],
+        &["replica", "master"],
+        started,
+    );
+}
+
+/// Fails if an answer that makes no sense is taken for one that does, or spoils the pool for good.
+#[tokio::test]
+async fn a_server_that_begins_to_talk_nonsense() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = connect(&proxy.url()).await;
+    proxy.set(Mode::Garble);
+    let started = Began::now();
+    let error = refusal(&pool, "nonsense").await;
+    expect(
+        "nonsense",
+        &error,
+        &["Unavailable/protocol"],
+        &["Redis"],
+        started,
+    );
+    proxy.pass();
+    let request = pool.lock("nonsense").ttl(TTL).wait(Duration::from_secs(2));
+    let guard = request.acquire().await.expect("sense again, and no orphan");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or
+/// spoils the pool for good.
+#[tokio::test]
+async fn a_server_that_does_not_end_its_answer() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::builder().url(proxy.url()).io_timeout(TTL * 4);
+    let pool = wait::connected(pool).await;
+    let line: &'static str = "+endless".repeat(10_000).leak();
+    proxy.lose_replies("lock:line", 1, After::Instead(line));
+    let started = Began::now();
+    let error = refusal(&pool, "line").await;
+    let variants = &["Unavailable/protocol"];
+    expect(
+        "a line",
+        &error,
+        variants,
+        &["begins with `+endless"],
+        started,
+    );
+    let request = pool.lock("line").ttl(TTL).wait(TTL);
+    let guard = request.acquire().await.expect("sense again, and no orphan");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if an error that will not go away is tried again until the budget ends.
+#[tokio::test]
+async fn what_will_not_change_is_not_waited_for() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = connect(&server.url()).await;
+    probe.run::<()>(cmd("RPUSH").arg("lock:list").arg("a"));
+    let started = Began::now();
+    let request = pool.lock("list").ttl(TTL).wait(Duration::from_secs(30));
+    let error = request.acquire().await.expect_err("other data");
+    expect("waiting", &error, &["Unavailable/WRONGTYPE"], &[], started);
+}

@@ -1,0 +1,220 @@
+//! Every way out of an annotated function, 100 times each in each of three surroundings.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::LockPool;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::wait;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+mod endings;
+mod memory;
+mod redis;
+mod ways;
+pub(crate) use endings::{runtime_dropped, workers_blocked};
+pub(crate) use ways::Way;
+
+/// How often each way is taken in each surrounding.
+const TIMES: u32 = 100;
+/// So many at a time.
+const THREADS: u32 = 10;
+/// Longer than any way out may take.
+const HANG: Duration = Duration::from_secs(30);
+/// How long another holder's lock must stay untouched: longer than the test.
+const FOREIGN: Duration = Duration::from_secs(300);
+
+/// How long a key may stay that nobody holds; its ttl is far longer, or has passed.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// Where the locks are and how to look at them.
+pub(crate) struct Store {
+    pub(crate) url: String,
+    pub(crate) probe: Arc<dyn Probe>,
+}
+
+/// One call of an annotated function.
+pub(crate) struct Case {
+    pub(crate) pool: LockPool,
+    pub(crate) key: String,
+    pub(crate) probe: Arc<dyn Probe>,
+    pub(crate) entered: Notify,
+    /// For each end of a body: whether the key was still there while its destructors ran.
+    held_at_end: Mutex<Vec<bool>>,
+}
+
+impl Case {
+    /// The body begins; the witness is to be dropped with the body.
+    pub(crate) fn enter(self: &Arc<Self>) -> Witness {
+        self.entered.notify_one();
+        Witness(Arc::clone(self))
+    }
+
+    /// How many bodies have ended.
+    pub(crate) fn ends(&self) -> usize {
+        let ends = self.held_at_end.lock();
+        ends.unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A destructor in the body that sees whether the lock is still held.
+pub(crate) struct Witness(Arc<Case>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let held = self.0.probe.exists(&self.0.key);
+        let mut ends = self
+            .0
+            .held_at_end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        ends.push(held);
+    }
+}
+
+/// Where an annotated function runs.
+#[derive(Debug, Clone, Copy)]
+enum Surrounding {
+    /// A task on a runtime that lives on.
+    Task,
+    /// Under `block_on`, on a runtime that is idle afterwards.
+    BlockOn,
+    /// Under `block_on`, on a runtime that is shut down right after.
+    ShutDown,
+}
+
+/// Takes one way out again and again, and checks after each that the lock is free in time, that the
+/// body's destructors ran inside the lock, and in the end that no other holder was touched.
+pub(crate) fn repeat(store: &Store, way: Way) {
+    let shared = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let pool = shared.block_on(wait::connected(LockPool::builder().url(&store.url)));
+    let next = AtomicU32::new(0);
+    let foreign = Mutex::new(Vec::new());
+    for surrounding in [
+        Surrounding::Task,
+        Surrounding::BlockOn,
+        Surrounding::ShutDown,
+    ] {
+        let until = next.load(Ordering::Relaxed) + TIMES;
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    while let Some(number) = take_number(&next, until) {
+                        let case = case(store, &pool, format!("{way:?}-{number}"));
+                        let end = run(way, &case, surrounding, &shared);
+                        check(way, &case, surrounding, end);
+                        foreign.lock().expect("no panic").push(case.key.clone());
+                    }
+                });
+            }
+        });
+    }
+    for key in foreign.into_inner().expect("no panic") {
+        assert!(
+            store.probe.untouched(&key),
+            "{key}: another holder's lock was touched"
+        );
+        store.probe.give_back(&key);
+    }
+}
+
+fn take_number(next: &AtomicU32, until: u32) -> Option<u32> {
+    next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| {
+        (number < until).then_some(number + 1)
+    })
+    .ok()
+}
+
+fn case(store: &Store, pool: &LockPool, key: String) -> Arc<Case> {
+    Arc::new(Case {
+        pool: pool.clone(),
+        key,
+        probe: Arc::clone(&store.probe),
+        entered: Notify::new(),
+        held_at_end: Mutex::default(),
+    })
+}
+
+/// Runs the case; the value is the runtime that is to live until the checks are done.
+fn run(way: Way, case: &Arc<Case>, surrounding: Surrounding, shared: &Runtime) -> Option<Runtime> {
+    let leaving = ways::leave(way, Arc::clone(case));
+    let leaving = async move { wait::within("the way out", HANG, leaving).await };
+    if matches!(surrounding, Surrounding::Task) {
+        let ended = shared.block_on(shared.spawn(leaving));
+        expect_end(way, ended.is_err_and(|error| error.is_panic()));
+        return None;
+    }
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(leaving)));
+    expect_end(way, ended.is_err());
+    matches!(surrounding, Surrounding::BlockOn).then_some(runtime)
+}
+
+fn expect_end(way: Way, panicked: bool) {
+    assert_eq!(panicked, way.panics(), "{way:?}: panicked");
+}
+
+fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<Runtime>) {
+    let what = format!("{} ({surrounding:?})", case.key);
+    if way.leaves_another_holder() {
+        assert!(
+            case.probe.untouched(&case.key),
+            "{what}: the thief's lock was touched"
+        );
+    } else if way.awaits_its_release() {
+        // Fails if the release is only begun when the function returns.
+        assert!(
+            case.probe.take(&case.key, FOREIGN),
+            "{what}: not free at once"
+        );
+    } else {
+        // Fails if an exit forgets to release: the ttl is far longer than the bound.
+        wait::until(&format!("{what}: free again"), BOUND, || {
+            case.probe.take(&case.key, FOREIGN)
+        });
+    }
+    let ends = case
+        .held_at_end
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    match way.destructors_run_inside() {
+        // Fails if the release goes out before the body is dropped.
+        Some(true) => assert_eq!(*ends, [true], "{what}: destructors inside the lock"),
+        Some(false) => assert_eq!(ends.len(), 1, "{what}: the body is dropped once"),
+        None => {}
+    }
+    drop(runtime);
+}
+
+/// One test for each way out of functions in the store that `$store` gives.
+macro_rules! ways_out {
+    ($store:expr, $($name:ident: $way:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                super::repeat(&$store, super::Way::$way);
+            }
+        )+
+
+        #[test]
+        fn the_runtime_ends() {
+            super::runtime_dropped(&$store);
+        }
+
+        #[test]
+        fn all_workers_are_blocked() {
+            super::workers_blocked(&$store);
+        }
+    };
+}
+pub(crate) use ways_out;

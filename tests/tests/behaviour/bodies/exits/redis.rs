@@ -1,0 +1,80 @@
+//! Every way out of an annotated function, with the locks in a real Redis.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Job, Scenario, Worker};
+
+use super::{Store, ways_out};
+
+/// How long another holder keeps a key, and the most that one is waited for.
+const LONG: Duration = Duration::from_secs(60);
+
+/// One server for all tests of this file; its leash ends it with this process.
+static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+
+fn store() -> Store {
+    Store {
+        url: SERVER.url(),
+        probe: Arc::new(SERVER.probe().namespace("lock:")),
+    }
+}
+
+ways_out! {
+    store(),
+    last_expression: LastExpression,
+    early_return: EarlyReturn,
+    question_mark: QuestionMark,
+    owned_argument: OwnedArgument,
+    panic: Panic,
+    panic_in_a_task: PanicInTask,
+    dropped_by_select: Select,
+    dropped_by_timeout: Timeout,
+    aborted: Abort,
+    dropped: PlainDrop,
+    dropped_while_acquiring: DroppedWhileAcquiring,
+    dropped_while_queueing: DroppedWhileQueueing,
+    the_lease_expires: Expired,
+    the_body_outlives_the_lease: Outlived,
+    the_lock_is_stolen: Stolen,
+}
+
+/// A killed process frees its lock by its ttl, with a watchdog too.
+#[test]
+fn the_process_is_killed() {
+    const TTL: Duration = Duration::from_millis(500);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || {
+                for round in 0..5 {
+                    killed(&format!("killed-{number}-{round}"), TTL, number % 2 == 0);
+                }
+            });
+        }
+    });
+}
+
+fn killed(key: &str, ttl: Duration, watchdog: bool) {
+    let probe = SERVER.probe().namespace("lock:");
+    let job = Job {
+        url: SERVER.url(),
+        key: key.to_owned(),
+        ttl_ms: u64::try_from(ttl.as_millis()).expect("a short ttl"),
+        wait_ms: 0,
+        watchdog,
+        scenario: Scenario::Hold,
+    };
+    let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    worker.wait_entered(Duration::from_secs(10));
+    assert!(probe.exists(key));
+    worker.process().kill();
+    // Fails if a lock is set without an expiry, or renewed by anybody but its holder.
+    let excuse = Excuse::begin();
+    let took = wait::until(key, LONG, || probe.take(key, LONG));
+    let most = ttl + Duration::from_millis(200) + excuse.so_far();
+    assert!(took < most, "{key}: {took:?}");
+}

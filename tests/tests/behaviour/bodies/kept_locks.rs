@@ -1,0 +1,272 @@
+//! Locks that stay for a while after the work is done: for the second click that comes after the first one has finished.
+
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::server::Server;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::time::{sleep, timeout};
+
+const TTL: Duration = Duration::from_secs(20);
+const HOLD: Duration = Duration::from_secs(2);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+#[derive(Debug, PartialEq)]
+enum ClickError {
+    Declined,
+    Lock(LockError),
+}
+
+impl From<LockError> for ClickError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Paid,
+    Declined,
+    Panics,
+    Hangs,
+}
+
+#[distributed_lock(key = "k", ttl = "20s", hold = "2s", pool = pool)]
+async fn click(pool: &LockPool, outcome: Outcome) -> std::result::Result<u32, ClickError> {
+    tokio::task::yield_now().await;
+    match outcome {
+        Outcome::Paid => Ok(7),
+        Outcome::Declined => Err(ClickError::Declined),
+        Outcome::Panics => panic!("as it should"),
+        Outcome::Hangs => pending().await,
+    }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Duration {
+    match ended {
+        Err(ClickError::Lock(LockError::Contended { retry_after, .. })) => {
+            retry_after.expect("it says when")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Fails if a click that comes after the first is done gets in, or is told the ttl instead of the hold.
+async fn a_late_double_click_is_refused(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let started = Instant::now();
+    assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
+    for pool in [&pool, &other] {
+        let retry_after = refused(click(pool, Outcome::Paid).await);
+        assert!(retry_after <= HOLD, "{retry_after:?}");
+        assert!(started.elapsed() > HOLD / 2 || retry_after > Duration::ZERO);
+    }
+    assert!(store.probe.exists("k"));
+    sleep(refused(click(&other, Outcome::Paid).await)).await;
+    wait::until_async("the next click", HANG, || !store.probe.exists("k")).await;
+    assert!(
+        started.elapsed() >= HOLD,
+        "free after {:?}",
+        started.elapsed()
+    );
+    assert_eq!(click(&other, Outcome::Paid).await, Ok(7));
+}
+
+/// Fails if the lock stays after anything but `Ok`: the retry must get in at once.
+async fn after_a_failure_the_retry_gets_in(store: &Store) {
+    let pool = store.pool().await;
+    assert_eq!(
+        click(&pool, Outcome::Declined).await,
+        Err(ClickError::Declined)
+    );
+    assert!(!store.probe.exists("k"), "kept after an error");
+    let panics = AssertUnwindSafe(click(&pool, Outcome::Panics)).catch_unwind();
+    assert!(panics.await.is_err());
+    assert!(!store.probe.exists("k"), "kept after a panic");
+    let dropped = timeout(Duration::from_millis(50), click(&pool, Outcome::Hangs));
+    assert!(dropped.await.is_err());
+    let free = pool.lock("k").ttl(TTL).wait(HOLD / 2).acquire().await;
+    free.expect("free at once")
+        .release()
+        .await
+        .expect("held until now");
+    assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
+}
+
+/// Fails if who queues is let in while the lock is kept, or sleeps on when it is free.
+async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let hold = Duration::from_millis(500);
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    let waits = async |pool: &LockPool| {
+        let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
+        let at = Instant::now();
+        guard.release().await?;
+        Ok::<_, LockError>(at)
+    };
+    let release = async {
+        // So that both are asleep until much later by then.
+        sleep(Duration::from_millis(300)).await;
+        let at = Instant::now();
+        guard.release_after(hold).await?;
+        Ok(at)
+    };
+    let all = async { tokio::try_join!(release, waits(&pool), waits(&other)) };
+    let (released, here, there) = wait::within("all", HANG, all).await.expect("all get in");
+    let (first, second) = (here.min(there) - released, here.max(there) - released);
+    assert!(first >= hold, "in after {first:?} of {hold:?}");
+    // A slow machine is slow; a poll that was missed would be the rest of the ttl.
+    assert!(second < HANG / 2, "in after {second:?}");
+}
+
+/// Fails if a lock that is to be kept is passed on inside the process instead.
+async fn a_kept_lock_is_not_passed_on(store: &Store) {
+    let pool = store.pool().await;
+    let hold = Duration::from_millis(500);
+    let waits = async || {
+        let guard = pool.lock("k").ttl(TTL).wait(HANG).acquire().await?;
+        let at = Instant::now();
+        guard.release_after(hold).await?;
+        Ok::<_, LockError>(at)
+    };
+    // From the second on, others wait when the lock is taken.
+    let all = async { tokio::try_join!(waits(), waits(), waits()) };
+    let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
+    let mut times = [first, second, third];
+    times.sort_unstable();
+    for pair in times.windows(2) {
+        let after = pair[1] - pair[0];
+        assert!(after >= hold, "in after {after:?} of {hold:?}");
+    }
+}
+
+/// Fails if the hold of a guard or a body is another than that of the attribute, or if what cannot be is taken.
+async fn by_hand(store: &Store) {
+    let pool = store.pool().await;
+    let short = Duration::from_millis(200);
+    let request = || pool.lock("k").ttl(TTL);
+    let free = async || {
+        wait::until_async("the hold's end", HANG, || !store.probe.exists("k")).await;
+    };
+    // On a busy machine the hold may be over before the probe looks.
+    let is_kept = |since: Instant| {
+        let kept = store.probe.exists("k");
+        assert!(kept || short <= since.elapsed(), "it is not kept");
+    };
+    let guard = request().acquire().await.expect("free");
+    let released = Instant::now();
+    guard.release_after(short).await.expect("held");
+    is_kept(released);
+    free().await;
+    let asked = Instant::now();
+    let paid = request()
+        .run_then_hold(short, async { Ok::<_, ()>(7) })
+        .await;
+    assert_eq!(paid, Ok(Ok(7)));
+    is_kept(asked);
+    free().await;
+    let declined = request()
+        .run_then_hold(short, async { Err::<(), _>(7) })
+        .await;
+    assert_eq!(declined, Ok(Err(7)));
+    assert!(!store.probe.exists("k"));
+    for impossible in [
+        Duration::ZERO,
+        Duration::from_secs(86_401),
+        Duration::from_micros(999),
+    ] {
+        let refused = request()
+            .run_then_hold(impossible, async { Ok::<_, ()>(()) })
+            .await;
+        assert!(
+            matches!(refused, Err(LockError::Config { .. })),
+            "{refused:?}"
+        );
+        let guard = request().acquire().await.expect("free");
+        let refused = guard.release_after(impossible).await;
+        assert!(
+            matches!(refused, Err(LockError::Config { .. })),
+            "{refused:?}"
+        );
+        assert!(!store.probe.exists("k"), "released all the same");
+    }
+}
+
+fn too_long() -> Duration {
+    Duration::from_secs(86_401)
+}
+
+#[distributed_lock(key = "k", ttl = "20s", hold = too_long(), pool = pool)]
+async fn holds_too_long(pool: &LockPool) -> Result {
+    panic!("it does not run");
+}
+
+async fn an_expression_is_checked_at_the_call(store: &Store) {
+    let refused = holds_too_long(&store.pool().await).await;
+    assert!(
+        matches!(refused, Err(LockError::Config { .. })),
+        "{refused:?}"
+    );
+}
+
+#[distributed_lock(key = ["a", "b"], ttl = "20s", hold = "300ms", detach, reentrant, pool = pool)]
+async fn all_options(pool: LockPool, depth: u32) -> Result<u32> {
+    if depth > 0 {
+        return deeper(pool, depth - 1).await.map(|depth| depth + 1);
+    }
+    Ok(0)
+}
+
+fn deeper(pool: LockPool, depth: u32) -> futures_util::future::BoxFuture<'static, Result<u32>> {
+    Box::pin(all_options(pool, depth))
+}
+
+/// Fails if a nested call keeps or releases the lock, or if one of several keys is not kept.
+async fn several_keys_detached_and_nested(store: &Store) {
+    let pool = store.pool().await;
+    let started = Instant::now();
+    let depth = wait::within("a recursion", HANG, all_options(pool.clone(), 2)).await;
+    assert_eq!(depth, Ok(2));
+    for key in ["a", "b"] {
+        if started.elapsed() < Duration::from_millis(200) {
+            assert!(store.probe.exists(key), "`{key}` is not kept");
+        }
+    }
+    wait::until_async("both are free", HANG, || {
+        !store.probe.exists("a") && !store.probe.exists("b")
+    })
+    .await;
+    assert!(started.elapsed() >= Duration::from_millis(300));
+}
+
+on_both_stores! {
+    a_late_double_click_is_refused,
+    after_a_failure_the_retry_gets_in,
+    who_waits_gets_in_when_the_hold_ends,
+    a_kept_lock_is_not_passed_on,
+    by_hand,
+    an_expression_is_checked_at_the_call,
+    several_keys_detached_and_nested,
+}
+
+/// Fails if the hold is counted by a timer of ours: it must outlive the process.
+#[tokio::test]
+async fn the_server_counts() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
+    pool.shutdown(HANG).await;
+    drop(pool);
+    let left = probe.ttl("k").expect("it stays, and it expires");
+    assert!(left <= HOLD && left > HOLD / 4, "{left:?}");
+}

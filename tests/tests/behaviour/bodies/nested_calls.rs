@@ -1,0 +1,486 @@
+//! Nested calls: those that are reentrant enter the lock that their call path holds, the others are told at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use leasehold::{Fence, LockError, LockGuard, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::on_both_stores;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::server::Server;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::sync::Barrier;
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+/// Time for what must not happen to happen.
+const PAUSE: Duration = Duration::from_millis(20);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+/// Fences, from the outermost call inwards.
+#[distributed_lock(key = "k", ttl = "20s", reentrant, guard = lock, pool = pool)]
+async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
+    lock.check()?;
+    tokio::task::yield_now().await;
+    let mut fences = vec![lock.fence()];
+    if depth > 0 {
+        fences.extend(Box::pin(nest(pool, depth - 1)).await?);
+    }
+    assert!(lock.remaining() <= TTL);
+    lock.check()?;
+    Ok(fences)
+}
+
+/// Fails if a nested call takes the lock anew, or if an inner end releases it.
+async fn a_recursive_call_enters(store: &Store) {
+    let pool = store.pool().await;
+    let fences = wait::within("a recursion", HANG, nest(&pool, 5)).await;
+    let fences = fences.expect("nobody else holds it");
+    assert_eq!(fences.len(), 6);
+    assert!(fences[0].is_some());
+    assert!(fences.iter().all(|fence| *fence == fences[0]));
+    assert!(!store.probe.exists("k"), "the outermost call has released");
+}
+
+/// Fails if the inner call's end releases the lock that the outer call goes on to need.
+async fn only_the_outermost_call_releases(store: &Store) {
+    let pool = store.pool().await;
+    let request = || pool.lock("k").ttl(TTL).reentrant();
+    let outer = request().run(async {
+        request().run(async {}).await?;
+        assert!(store.probe.exists("k"), "released by the inner call");
+        let guard = request().acquire().await?;
+        guard.check()?;
+        guard.release().await?;
+        assert!(store.probe.exists("k"), "released by the inner guard");
+        drop(request().acquire().await?);
+        assert!(store.probe.exists("k"), "released by the dropped guard");
+        // A way out that drops the inner call.
+        let inner = request().run(std::future::pending::<()>());
+        assert!(tokio::time::timeout(PAUSE, inner).await.is_err());
+        assert!(store.probe.exists("k"), "released by the dropped call");
+        request().run(async {}).await
+    });
+    let outer = wait::within("calls in a call", HANG, outer).await;
+    outer.expect("free").expect("all enter");
+    assert!(!store.probe.exists("k"));
+}
+
+trait Ledger {
+    fn book<'a>(&'a self, pool: &'a LockPool) -> Pin<Box<dyn Future<Output = Result> + Send + 'a>>;
+}
+
+struct Inner;
+struct Outer(Box<dyn Ledger + Send + Sync>);
+
+impl Ledger for Inner {
+    fn book<'a>(&'a self, pool: &'a LockPool) -> Pin<Box<dyn Future<Output = Result> + Send + 'a>> {
+        Box::pin(async move { nest(pool, 0).await.map(drop) })
+    }
+}
+
+impl Outer {
+    #[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+    async fn locked(&self, pool: &LockPool) -> Result {
+        sleep(Duration::from_millis(1)).await;
+        self.0.book(pool).await
+    }
+}
+
+impl Ledger for Outer {
+    fn book<'a>(&'a self, pool: &'a LockPool) -> Pin<Box<dyn Future<Output = Result> + Send + 'a>> {
+        Box::pin(self.locked(pool))
+    }
+}
+
+/// Fails if the path is lost in a trait object or across an await that moves the task to another thread.
+async fn through_trait_objects_and_awaits(store: &Store) {
+    let pool = store.pool().await;
+    let ledger: Box<dyn Ledger + Send + Sync> = Box::new(Outer(Box::new(Inner)));
+    for _ in 0..50 {
+        let booked = wait::within("a booking", HANG, ledger.book(&pool)).await;
+        booked.expect("the inner call enters");
+    }
+}
+
+/// Says who is inside.
+#[derive(Default)]
+struct Inside(AtomicU32);
+
+impl Inside {
+    async fn stay(&self) {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+        sleep(Duration::from_millis(2)).await;
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls it is nested in.
+async fn branches_take_turns(store: &Store) {
+    let pool = store.pool().await;
+    let (all, within_two) = (Inside::default(), Inside::default());
+    let request = || pool.lock("k").ttl(TTL).reentrant();
+    let branch = async |times: u32| {
+        for _ in 0..times {
+            request().run(all.stay()).await?;
+        }
+        Ok::<_, LockError>(())
+    };
+    let forked = async {
+        let fork = async {
+            tokio::try_join!(
+                request().run(within_two.stay()),
+                request().run(within_two.stay())
+            )
+        };
+        request().run(fork).await??;
+        Ok::<_, LockError>(())
+    };
+    let guards = async {
+        for _ in 0..5 {
+            let guard = request().acquire().await?;
+            all.stay().await;
+            guard.release().await?;
+        }
+        Ok(())
+    };
+    let outer = request().run(async { tokio::try_join!(branch(5), branch(5), forked, guards) });
+    let outer = wait::within("the branches", HANG, Box::pin(outer)).await;
+    outer.expect("free").expect("each has its turns");
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if a branch waits for its turn for longer than its `wait`, takes a turn that comes too late, or waits although it is to try
+/// once.
+async fn a_turn_has_a_budget(store: &Store) {
+    let pool = store.pool().await;
+    let request = || pool.lock("k").ttl(TTL).reentrant();
+    let (budget, excuse) = (Duration::from_millis(200), Excuse::begin());
+    let outer = request().run(async {
+        let long = request().run(sleep(10 * budget));
+        let once = async {
+            sleep(PAUSE).await;
+            request().wait(Duration::ZERO).acquire().await
+        };
+        let short = async {
+            sleep(PAUSE).await;
+            let started = Instant::now();
+            let ended = request().wait(budget).acquire().await;
+            (ended, started.elapsed())
+        };
+        let patient = async {
+            sleep(PAUSE).await;
+            let ended = request().wait(HANG).run(async {}).await;
+            // A turn that is free is taken, whatever the budget.
+            request().wait(Duration::ZERO).run(async {}).await?;
+            ended
+        };
+        let (long, once, (short, took), patient) = tokio::join!(long, once, short, patient);
+        long.expect("it has the first turn");
+        match once.expect_err("it is another's turn") {
+            LockError::Contended { key, retry_after } => {
+                assert_eq!(key, "k");
+                assert!(retry_after.is_some_and(|left| left <= TTL));
+            }
+            other => panic!("{other:?}"),
+        }
+        match short.expect_err("it is another's turn") {
+            LockError::TimedOut { key, waited } => {
+                assert_eq!(key, "k");
+                assert!(budget <= waited && waited <= took, "{waited:?} of {took:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // The other branch had its turn for ten budgets.
+        assert!(took < 5 * budget + excuse.so_far(), "{took:?}");
+        patient.expect("its turn comes");
+        assert!(store.probe.exists("k"), "released by a branch");
+    });
+    wait::within("the branches", HANG, Box::pin(outer))
+        .await
+        .expect("free");
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if a branch that was dropped while it waited, or in its turn, keeps the turn.
+async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
+    let pool = store.pool().await;
+    let request = || pool.lock("k").ttl(TTL).reentrant();
+    let outer = request().run(async {
+        let mut first = Box::pin(request().run(std::future::pending::<()>()));
+        let mut second = Box::pin(request().run(async {}));
+        tokio::select! {
+            biased;
+            ended = &mut first => panic!("{ended:?}"),
+            ended = &mut second => panic!("it is not its turn: {ended:?}"),
+            () = sleep(PAUSE) => {}
+        }
+        drop(first);
+        second.await?;
+        let mut third = Box::pin(request().run(std::future::pending::<()>()));
+        let mut waiting = Box::pin(request().run(async {}));
+        tokio::select! {
+            biased;
+            ended = &mut third => panic!("{ended:?}"),
+            ended = &mut waiting => panic!("it is not its turn: {ended:?}"),
+            () = sleep(PAUSE) => {}
+        }
+        drop(waiting);
+        drop(third);
+        request().run(async {}).await
+    });
+    let outer = wait::within("the branches", HANG, outer).await;
+    outer.expect("free").expect("all turns came back");
+}
+
+/// Fails if a spawned task inherits the path: it would run beside the body that it was spawned from.
+async fn a_spawned_task_is_not_inside(store: &Store) {
+    let pool = store.pool().await;
+    let mut spawned = None;
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        let inside = pool.clone();
+        let nested = async move { nest(&inside, 0).await };
+        let refused = tokio::spawn(nested).await.expect("no panic");
+        assert!(
+            matches!(refused, Err(LockError::Contended { .. })),
+            "{refused:?}"
+        );
+        let waiting = pool
+            .lock("k")
+            .ttl(TTL)
+            .wait(HANG)
+            .reentrant()
+            .run(async { 1 });
+        spawned = Some(tokio::spawn(waiting));
+    });
+    outer.await.expect("free");
+    let spawned = spawned.expect("it was spawned");
+    let waited = wait::within("the spawned task", HANG, spawned).await;
+    assert_eq!(waited.expect("no panic"), Ok(1));
+}
+
+/// Locks the same key again, without the flag.
+#[distributed_lock(key = "k", ttl = "20s", wait = "10s", pool = pool)]
+async fn plain(pool: &LockPool) -> Result {
+    Ok(())
+}
+const PLAIN_LINE: u32 = line!() - 4;
+
+#[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+async fn plain_outside(pool: &LockPool) -> Result<LockError> {
+    Ok(plain(pool).await.expect_err("it would wait for itself"))
+}
+
+#[track_caller]
+fn expect_deadlock(error: &LockError, line: u32) {
+    let expected = LockError::WouldDeadlock {
+        key: "k".to_owned(),
+        held_at: format!("{}:{line}", file!()),
+    };
+    assert_eq!(*error, expected);
+}
+
+/// Fails if a nested call without the flag waits for itself, or is refused as if another had the lock.
+async fn without_the_flag_it_is_a_deadlock(store: &Store) {
+    let pool = store.pool().await;
+    let error = plain_outside(&pool).await.expect("free");
+    expect_deadlock(&error, PLAIN_LINE + 6);
+
+    let held_at = line!() + 1;
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        let again = || pool.lock("k").ttl(TTL).wait(HANG);
+        expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
+        expect_deadlock(&again().run(async {}).await.expect_err("nested"), held_at);
+        expect_deadlock(&plain(&pool).await.expect_err("nested"), held_at);
+        // What entered holds it as well, and the place is still that of the lock.
+        let deeper = again()
+            .reentrant()
+            .run(plain(&pool))
+            .await
+            .expect("it enters");
+        expect_deadlock(&deeper.expect_err("nested"), held_at);
+        // Shorter than a round trip to anywhere: the shortest of many, so that a busy machine does not count.
+        let mut shortest = HANG;
+        for _ in 0..100 {
+            let started = Instant::now();
+            expect_deadlock(&again().acquire().await.expect_err("nested"), held_at);
+            shortest = shortest.min(started.elapsed());
+        }
+        assert!(shortest < Duration::from_millis(1), "{shortest:?}");
+    });
+    outer.await.expect("free");
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if another key, or the same key of another pool's namespace, is taken for the one that is held.
+async fn other_keys_and_pools_are_locked_anew(store: &Store) {
+    let pool = store.pool().await;
+    let other = LockPool::connect("memory://reentrant-other")
+        .await
+        .expect("it connects");
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        let inner = pool.lock("j").ttl(TTL).reentrant().run(async {
+            assert!(store.probe.exists("j"), "locked on its own");
+            // Around the other key, into the first.
+            nest(&pool, 1).await?;
+            nest(&other, 0).await
+        });
+        let inner = inner.await.expect("free").expect("all enter");
+        assert!(!store.probe.exists("j"), "released with its own call");
+        assert!(store.probe.exists("k"));
+        inner
+    });
+    let fences = outer.await.expect("free");
+    assert_eq!(fences.len(), 1);
+    // Another pool on the same store is another process: it is refused.
+    let twin = store.pool().await;
+    let refused = pool
+        .lock("k")
+        .ttl(TTL)
+        .run(nest(&twin, 0))
+        .await
+        .expect("free");
+    assert!(
+        matches!(refused, Err(LockError::Contended { .. })),
+        "{refused:?}"
+    );
+}
+
+/// Fails if a guard puts its key on the path: it can be sent elsewhere, and what runs beside it is not inside of it.
+async fn a_guard_is_not_a_body(store: &Store) {
+    let pool = store.pool().await;
+    let guard: LockGuard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    let refused = nest(&pool, 0).await;
+    assert!(
+        matches!(refused, Err(LockError::Contended { .. })),
+        "{refused:?}"
+    );
+    guard.release().await.expect("held until now");
+}
+
+/// The shortest lease.
+#[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
+async fn outlive(pool: &LockPool) -> Result<[Result; 3]> {
+    // The turn of the first never ends, and the second waits for it, until both are told.
+    let endless = pool
+        .lock("k")
+        .ttl(TTL)
+        .reentrant()
+        .run(std::future::pending());
+    let waiting = pool.lock("k").ttl(TTL).reentrant().run(async {});
+    // In a join of its own, each branch is only polled when it is woken itself.
+    let (first, second) = tokio::join!(woken(endless), woken(waiting));
+    let late = pool.lock("k").ttl(TTL).reentrant().run(async {}).await;
+    // What is no part of this body any more takes the lock like any other.
+    plain(pool).await?;
+    Ok([first, second, late])
+}
+
+/// Polls the future only when its own waker was called.
+async fn woken<T>(future: impl Future<Output = T>) -> T {
+    let mut only: FuturesUnordered<_> = std::iter::once(future).collect();
+    only.next().await.expect("there is one")
+}
+
+/// Fails if nested calls go on when the lease that they share is lost.
+async fn a_lost_lease_is_seen_inside(store: &Store) {
+    let pool = store.pool().await;
+    let results = wait::within("the lost lease", HANG, outlive(&pool)).await;
+    for result in results.expect("it goes on") {
+        assert!(matches!(result, Err(LockError::Lost { .. })), "{result:?}");
+    }
+}
+
+/// Fails if a call waits on for a turn that does not come: the guard that has it does not let go when the lease is lost.
+async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
+    let pool = store.pool().await;
+    let body = async {
+        let request = || pool.lock("k").ttl(TTL).reentrant();
+        let _guard = request().acquire().await.expect("it enters");
+        request().run(async {}).await
+    };
+    let call = outlived(&pool, body);
+    let result = wait::within("the lost lease", HANG, call).await;
+    assert!(
+        matches!(result, Ok(Err(LockError::Lost { .. }))),
+        "{result:?}"
+    );
+}
+
+#[distributed_lock(key = "k", ttl = "100ms", on_lost = "continue", pool = pool)]
+async fn outlived<T>(pool: &LockPool, body: impl Future<Output = T>) -> Result<T> {
+    Ok(body.await)
+}
+
+/// Fails if the inner body of a lost lease is polled, where the outer body is dropped.
+async fn a_lost_lease_drops_the_inner_body(store: &Store) {
+    let pool = store.pool().await;
+    let request = |ttl| pool.lock("k").ttl(ttl).reentrant();
+    let inner = request(TTL).run(std::future::pending::<()>());
+    let outer = request(Duration::from_millis(100)).run(inner);
+    let lost = wait::within("the lost lease", HANG, outer).await;
+    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+}
+
+on_both_stores! {
+    a_recursive_call_enters,
+    only_the_outermost_call_releases,
+    through_trait_objects_and_awaits,
+    branches_take_turns,
+    a_turn_has_a_budget,
+    a_dropped_branch_gives_its_turn_back,
+    a_spawned_task_is_not_inside,
+    without_the_flag_it_is_a_deadlock,
+    other_keys_and_pools_are_locked_anew,
+    a_guard_is_not_a_body,
+    a_lost_lease_is_seen_inside,
+    a_lost_lease_ends_the_wait_for_a_turn,
+    a_lost_lease_drops_the_inner_body,
+}
+
+/// Fails if entering sends anything: nothing comes through here.
+#[tokio::test]
+async fn entering_needs_no_store() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let pool = LockPool::connect(&proxy.url()).await.expect("it connects");
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        proxy.set(Mode::Stall);
+        let inner = wait::within("a nested call", HANG, nest(&pool, 3)).await;
+        let error = plain(&pool).await.expect_err("nested");
+        assert!(
+            matches!(error, LockError::WouldDeadlock { .. }),
+            "{error:?}"
+        );
+        proxy.pass();
+        inner
+    });
+    assert_eq!(outer.await.expect("free").expect("it enters").len(), 4);
+}
+
+/// Fails if two tasks that hold different keys see each other's path, on one thread.
+#[tokio::test]
+async fn tasks_on_one_thread_have_their_own_paths() {
+    let pool = LockPool::connect("memory://reentrant-threads")
+        .await
+        .expect("it connects");
+    let barrier = Barrier::new(2);
+    let hold = async |mine: &str, other: &str| {
+        let body = async {
+            barrier.wait().await;
+            let taken = pool.lock(other).ttl(TTL).reentrant().acquire().await;
+            barrier.wait().await;
+            matches!(taken, Err(LockError::Contended { .. }))
+        };
+        pool.lock(mine).ttl(TTL).run(body).await
+    };
+    let refused = tokio::join!(hold("a", "b"), hold("b", "a"));
+    assert_eq!(refused, (Ok(true), Ok(true)));
+}

@@ -1,0 +1,468 @@
+//! Whichever runtime hears of answers, and whatever becomes of it: all calls are told.
+//!
+//! A task on the runtime of one caller hears of the answers to all. These tests block that runtime,
+//! end it, or call from places that have none.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::LockPool;
+use leasehold_tests::blocked::Blocked;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+use tokio::runtime::{Builder, Runtime};
+
+const TTL: Duration = Duration::from_secs(60);
+/// Longer than any call here may take that does not hang.
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn pool(server: &Server) -> LockPool {
+    // What is left lying is not asked again for long.
+    let builder = LockPool::builder().url(server.url()).io_timeout(2 * LIMIT);
+    builder.connect().await.expect("it answers")
+}
+
+async fn pair(pool: &LockPool, key: &str) {
+    let request = pool.lock(key).ttl(TTL).wait(LIMIT);
+    let guard = wait::within("the lock is had", 2 * LIMIT, request.acquire()).await;
+    guard.expect("free").release().await.expect("held");
+}
+
+/// A runtime whose only thread is the one that calls it.
+fn small() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
+
+/// From now on the present thread has a lower priority than the keeper, which then works for it.
+fn lower_this_thread() {
+    rustix::process::nice(1).expect("each thread may be nicer");
+}
+
+/// Fails if threads of low priority wait for ever, make usual ones wait, or leave something behind.
+#[test]
+fn threads_of_low_priority_are_served_beside_usual_ones() {
+    let server = Server::start();
+    let usual = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let usual = usual.expect("a runtime");
+    let pool = usual.block_on(pool(&server));
+    let low = Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(lower_this_thread)
+        .enable_all()
+        .build();
+    let low = low.expect("a runtime");
+    let calling: Vec<_> = (0..12)
+        .map(|number| {
+            let (runtime, pool) = (if number % 2 == 0 { &usual } else { &low }, pool.clone());
+            runtime.spawn(async move {
+                for _ in 0..100 {
+                    pair(&pool, &format!("p-{}", number / 4)).await;
+                }
+            })
+        })
+        .collect();
+    for calls in calling {
+        usual.block_on(calls).expect("no panic");
+    }
+    drop(low);
+    let probe = server.probe();
+    wait::until("nothing is left", LIMIT, || {
+        probe.keys("lock:*-*").is_empty()
+    });
+}
+
+/// Fails if a thread of low priority waits for the listener of a runtime that nothing drives.
+#[test]
+fn a_thread_of_low_priority_waits_for_no_idle_listener() {
+    /// What the keeper asks for others it looks after each 20 ms. Without that the connection's own
+    /// timers go off first, after more than a second for each pair.
+    const SLOW: Duration = Duration::from_secs(4);
+    let server = Server::start();
+    let idle = small();
+    let pool = idle.block_on(pool(&server));
+    // From now on that runtime listens, and does nothing more.
+    idle.block_on(pair(&pool, "first"));
+    let (mut took, excuse) = (Duration::ZERO, Excuse::begin());
+    for _ in 0..5 {
+        // The keeper looks no more when nothing is under way.
+        thread::sleep(Duration::from_millis(200));
+        thread::scope(|scope| {
+            let low = scope.spawn(|| {
+                lower_this_thread();
+                let began = Instant::now();
+                small().block_on(pair(&pool, "second"));
+                began.elapsed()
+            });
+            took += low.join().expect("no panic");
+        });
+    }
+    assert!(took < SLOW + excuse.so_far(), "{took:?}");
+}
+
+/// Fails if a call is taken up that a usual thread has given up after a thread of low priority began
+/// it.
+#[test]
+fn a_call_that_changes_threads_is_given_up_in_its_turn() {
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    for number in 0..200 {
+        let key = format!("k-{number}");
+        let request = pool.lock(&key).ttl(TTL);
+        let mut call = Box::pin(async move { request.acquire().await });
+        thread::scope(|scope| {
+            let polled = scope.spawn(|| {
+                lower_this_thread();
+                let _ = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            });
+            polled.join().expect("no panic");
+        });
+        drop(call);
+    }
+    let probe = server.probe();
+    wait::until("nothing is left", LIMIT, || {
+        probe.keys("lock:*-*").is_empty()
+    });
+}
+
+/// Fails if callers of one runtime wait for another that hears of answers, when all its workers are
+/// blocked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_runtime_that_is_blocked() {
+    /// The length of the fault; the longest call in it is measured.
+    const BLOCKED: Duration = Duration::from_millis(1500);
+    /// A release that hears nothing ends after a second.
+    const SLOW: Duration = Duration::from_millis(800);
+    async fn pairs(pool: LockPool, key: String, end: Arc<AtomicBool>) -> Duration {
+        let mut longest = Duration::ZERO;
+        while !end.load(Ordering::SeqCst) {
+            let asked = Instant::now();
+            pair(&pool, &key).await;
+            longest = longest.max(asked.elapsed());
+        }
+        longest
+    }
+    let server = Server::start();
+    let pool = pool(&server).await;
+    let end = Arc::new(AtomicBool::new(false));
+    let other = Runtime::new().expect("a runtime");
+    let theirs: Vec<_> = (0..24)
+        .map(|number| other.spawn(pairs(pool.clone(), format!("b{number}"), Arc::clone(&end))))
+        .collect();
+    let mut slow = 0;
+    for _ in 0..5 {
+        let ours_end = Arc::new(AtomicBool::new(false));
+        let ours: Vec<_> = (0..8)
+            .map(|number| {
+                let (pool, end) = (pool.clone(), Arc::clone(&ours_end));
+                tokio::spawn(pairs(pool, format!("a{number}"), end))
+            })
+            .collect();
+        // Both are in full swing.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (blocked, excuse) = (Blocked::all(&other), Excuse::begin());
+        tokio::time::sleep(BLOCKED).await;
+        drop(blocked);
+        ours_end.store(true, Ordering::SeqCst);
+        let mut longest = Duration::ZERO;
+        for task in ours {
+            longest = longest.max(task.await.expect("no panic"));
+        }
+        slow += usize::from(SLOW + excuse.so_far() < longest);
+    }
+    // The machine may have stood still once.
+    assert!(slow <= 1, "{slow} of 5 times");
+    end.store(true, Ordering::SeqCst);
+    for task in theirs {
+        task.await.expect("no panic");
+    }
+    other.shutdown_background();
+}
+
+/// Fails if callers wait for a worker of their runtime that is blocked, while another is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_one_worker_that_is_blocked() {
+    const TASKS: usize = 8;
+    const PAIRS: usize = 50;
+    let server = Server::start();
+    let pool = pool(&server).await;
+    for _ in 0..5 {
+        let over = Arc::new(AtomicBool::new(false));
+        let blocks = Arc::clone(&over);
+        let blocked = tokio::spawn(async move {
+            while !blocks.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|number| {
+                let pool = pool.clone();
+                tokio::spawn(async move {
+                    for _ in 0..PAIRS {
+                        pair(&pool, &format!("{number}")).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        over.store(true, Ordering::SeqCst);
+        blocked.await.expect("no panic");
+    }
+}
+
+/// Fails if what a runtime has asked when it ends stays on the server, or if the next runtime waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
+    const RUNTIMES: usize = 100;
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = pool(&server).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    for number in 0..RUNTIMES {
+        let (pool, asked) = (pool.clone(), Arc::clone(&asked));
+        let ended = tokio::task::spawn_blocking(move || {
+            let runtime = small();
+            // The first call's runtime hears; after it so many polls, all that were begun are dropped.
+            runtime.block_on(pair(&pool, "first"));
+            for task in 0..16 {
+                let (pool, asked) = (pool.clone(), Arc::clone(&asked));
+                runtime.spawn(async move {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    let request = pool.lock(format!("{number}-{task}")).ttl(TTL);
+                    let _guard = request.wait(LIMIT).acquire().await;
+                    std::future::pending::<()>().await;
+                });
+            }
+            runtime.block_on(async {
+                for _ in 0..number % 8 {
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        ended.await.expect("no panic");
+    }
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(RUNTIMES < asked, "{asked} calls are too few");
+    // The first is removed long before the ttl is over.
+    wait::until_async("nothing is left", LIMIT, || {
+        probe.keys("lock:*-*").is_empty()
+    })
+    .await;
+}
+
+/// Fails if the calls of short runtimes on one pool wait for those that have ended.
+#[test]
+fn short_runtimes_share_a_pool() {
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    let mut slow = 0;
+    for number in 0..800 {
+        let (began, excuse) = (Instant::now(), Excuse::begin());
+        small().block_on(async {
+            for _ in 0..5 {
+                pair(&pool, &format!("{}", number % 3)).await;
+            }
+        });
+        // Whoever waits for the keeper to look waits for a second.
+        let most = Duration::from_millis(500) + excuse.so_far();
+        slow += usize::from(most < began.elapsed());
+    }
+    assert!(slow < 8, "{slow} of 800");
+}
+
+/// Fails if runtimes that call at once keep each other waiting for ever, or get a lock together.
+#[test]
+fn runtimes_at_once_share_a_pool() {
+    const RUNTIMES: usize = 4;
+    const PAIRS: usize = 300;
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    let inside = AtomicUsize::new(0);
+    let sections = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..RUNTIMES {
+            let (pool, inside, sections) = (&pool, &inside, &sections);
+            scope.spawn(move || {
+                small().block_on(async {
+                    for _ in 0..PAIRS {
+                        pair(pool, &format!("{number}")).await;
+                        let guard = pool.lock("hot").ttl(TTL).wait(LIMIT).acquire().await;
+                        let guard = guard.expect("its turn comes");
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        tokio::task::yield_now().await;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        sections.fetch_add(1, Ordering::SeqCst);
+                        guard.release().await.expect("held");
+                    }
+                });
+            });
+        }
+    });
+    assert_eq!(sections.load(Ordering::SeqCst), RUNTIMES * PAIRS);
+}
+
+/// Polls `future` on this thread, without a runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        thread::park();
+    }
+}
+
+/// Fails if calls need a runtime to be told.
+#[test]
+fn threads_without_a_runtime_are_told() {
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for _ in 0..200 {
+                    let request = pool.lock(format!("{number}")).ttl(TTL).wait(LIMIT);
+                    let guard = block_on(request.acquire()).expect("free");
+                    block_on(guard.release()).expect("held");
+                }
+            });
+        }
+    });
+}
+
+/// Fails if calls need a runtime that can hear of sockets.
+#[test]
+fn a_runtime_without_sockets_will_do() {
+    let server = Server::start();
+    let pool = small().block_on(pool(&server));
+    let runtime = Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        for _ in 0..100 {
+            pair(&pool, "key").await;
+        }
+    });
+    // It still is told where others come later.
+    small().block_on(pair(&pool, "key"));
+}
+
+/// How many connections the server has taken since it began.
+fn connections(probe: &RedisProbe) -> u64 {
+    let info: String = probe.run(cmd("INFO").arg("stats"));
+    let mut lines = info.lines();
+    let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    count
+        .and_then(|count| count.parse().ok())
+        .expect("a number")
+}
+
+/// Fails if a connection counts as silent because the runtime that hears of its answers does not
+/// run: nobody reads the answer to the `PING` that an idle connection is sent.
+#[test]
+fn an_idle_runtime_costs_no_connection() {
+    /// A connection is asked after 15 s, and is silent after an `io_timeout` more.
+    const IDLE: Duration = Duration::from_secs(17);
+    const SILENT: Duration = Duration::from_millis(500);
+    let server = Server::start();
+    let probe = server.probe();
+    let runtime = small();
+    let builder = LockPool::builder().url(server.url()).io_timeout(SILENT);
+    let pool = runtime.block_on(builder.connect()).expect("it answers");
+    // The machine may stand still once.
+    let replaced = (0..2).all(|_| {
+        runtime.block_on(pair(&pool, "key"));
+        let before = connections(&probe);
+        thread::sleep(IDLE);
+        connections(&probe) != before
+    });
+    assert!(!replaced, "each time");
+}
+
+/// Fails if nobody notices that an idle connection has ended, where the server has no push for it.
+#[test]
+fn an_ended_connection_is_replaced_at_once() {
+    let server = ServerOptions::new()
+        .option("rename-command", &["HELLO", "OLDHELLO"])
+        .start();
+    let probe = server.probe();
+    let runtime = small();
+    let pool = runtime.block_on(pool(&server));
+    runtime.block_on(pair(&pool, "key"));
+    let before = connections(&probe);
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL").arg("TYPE").arg("NORMAL");
+    let killed: u32 = probe.run(kill.arg("SKIPME").arg("YES"));
+    assert_eq!(killed, 1, "the pool's");
+    // Long before it is asked whether it still works.
+    runtime.block_on(wait::until_async("it is replaced", LIMIT / 2, || {
+        before < connections(&probe)
+    }));
+    runtime.block_on(pair(&pool, "key"));
+}
+
+/// Fails if a task that takes one lock after the other keeps its runtime from its timers.
+#[test]
+fn timers_go_off_beside_a_hot_loop() {
+    async fn ticks(hot: impl Future<Output = ()>) -> usize {
+        let mut hot = pin!(hot);
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut hot => return count,
+                () = tokio::time::sleep(Duration::from_millis(1)) => count += 1,
+            }
+        }
+    }
+    small().block_on(async {
+        let pool = LockPool::connect("memory://hot-loop")
+            .await
+            .expect("a pool");
+        let mutex = tokio::sync::Mutex::new(());
+        let long = Duration::from_millis(300);
+        let mut least = (0, usize::MAX);
+        // Other tests may have the processors during one half.
+        for _ in 0..5 {
+            let locks = async {
+                let began = Instant::now();
+                while began.elapsed() < long {
+                    let guard = pool.lock("key").ttl(TTL).acquire().await.expect("free");
+                    guard.release().await.expect("held");
+                }
+            };
+            let ours = ticks(locks).await;
+            let theirs = ticks(async {
+                let began = Instant::now();
+                while began.elapsed() < long {
+                    drop(mutex.lock().await);
+                }
+            })
+            .await;
+            if theirs / 4 <= ours {
+                return;
+            }
+            least = (ours, theirs);
+        }
+        panic!("{} times, beside a tokio mutex {}", least.0, least.1);
+    });
+}

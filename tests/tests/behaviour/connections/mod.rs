@@ -1,0 +1,9 @@
+//! The pool's connection, and the threads and runtimes that hear its answers.
+
+mod client_list;
+mod engine_panic;
+mod foreign_executors;
+mod forgotten_scripts;
+mod listening_runtimes;
+mod reconnect;
+mod supervision;

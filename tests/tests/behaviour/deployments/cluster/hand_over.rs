@@ -1,0 +1,48 @@
+//! Processes that wait are told of their turn, by whichever node has the key.
+
+use std::time::{Duration, Instant};
+
+use leasehold_tests::cluster::MASTERS;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::wait;
+
+use super::{LONG, SHARED, TTL, connect, take};
+
+/// What a process that is not told waits until it looks again: at most.
+const SLOW_POLL: Duration = Duration::from_secs(1);
+
+/// Keys whose slots are on each of the masters.
+fn keys() -> Vec<String> {
+    let on = |node: usize| {
+        let mut keys = (0..).map(|number| format!("turns:{number}"));
+        let here = keys.find(|key| SHARED.owner(SHARED.slot(&format!("lock:{key}"))) == node);
+        here.expect("a node has some of all keys")
+    };
+    (0..MASTERS).map(on).collect()
+}
+
+/// Fails if a process listens to one node only, or drops what it is told: then each hand-over costs a slow poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_told_on_every_node() {
+    const ROUNDS: u32 = 10;
+    let pools = [connect(&SHARED.url()).await, connect(&SHARED.url()).await];
+    for key in keys() {
+        let mut held = take(&pools[0], &key).await;
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        for round in 0..ROUNDS {
+            let next = &pools[usize::from(round % 2 == 0)];
+            let waiting = wait::started(next.lock(&key).ttl(TTL).wait(LONG).acquire()).await;
+            // The node has the place in the queue when it has answered this.
+            take(next, "turns:settle")
+                .await
+                .release()
+                .await
+                .expect("held");
+            held.release().await.expect("still held");
+            held = waiting.await.expect("its turn");
+        }
+        let took = started.elapsed();
+        let most = SLOW_POLL * ROUNDS / 3 + excuse.so_far() * ROUNDS;
+        assert!(took < most, "{key}: {took:?}");
+    }
+}

@@ -1,0 +1,44 @@
+//! `redis-cluster://`: locks on real clusters, whose slots move and whose masters die.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::cluster::{Cluster, Setup};
+
+mod conforms;
+mod down;
+mod fail_over;
+mod hand_over;
+mod keys;
+mod late_renewals;
+mod missing_locks;
+mod mistakes;
+mod moving;
+mod permissions;
+mod redirects;
+mod renewals_together;
+mod resharding;
+
+const TTL: Duration = Duration::from_secs(6);
+const LONG: Duration = Duration::from_secs(60);
+
+/// One cluster of masters for all tests that leave it as it is; its leash ends it with the program.
+static SHARED: LazyLock<Cluster> = LazyLock::new(|| Setup::new().start());
+
+async fn connect(url: &str) -> LockPool {
+    let pool = LockPool::connect(url).await;
+    pool.unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn take(pool: &LockPool, key: &str) -> LockGuard {
+    let guard = pool.lock(key).ttl(TTL).wait(LONG).acquire().await;
+    guard.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+fn code(error: &LockError) -> &str {
+    match error {
+        LockError::Unavailable { source } => source.code(),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Fewer than half of the nodes are away.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::wait;
+
+use super::nodes::{TTL, builder, count, left, nodes, pool};
+
+/// Takes and releases so many locks; says how long the slowest took to be taken.
+async fn take(pool: &LockPool, name: &str, times: usize) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for number in 0..times {
+        let started = Instant::now();
+        let request = pool.lock(format!("{name}-{number}")).ttl(TTL);
+        let guard = request.acquire().await.expect("a majority is there");
+        slowest = slowest.max(started.elapsed());
+        guard.release().await.expect("a majority is there");
+    }
+    slowest
+}
+
+/// Fails if one node's error is taken for the answer.
+async fn down(of: usize, away: usize) {
+    let mut nodes = nodes(of);
+    let pool = pool(&nodes).await;
+    take(&pool, "before", 3).await;
+    for node in 0..away {
+        nodes.servers[node].kill();
+    }
+    take(&pool, "without", 50).await;
+}
+
+#[tokio::test]
+async fn one_of_three_is_down() {
+    down(3, 1).await;
+}
+
+#[tokio::test]
+async fn two_of_five_are_down() {
+    down(5, 2).await;
+}
+
+/// Fails if a request waits for the node that does not answer.
+async fn hung(of: usize, away: usize) {
+    let nodes = nodes(of);
+    let pool = pool(&nodes).await;
+    take(&pool, "before", 3).await;
+    for node in 0..away {
+        nodes.servers[node].pause();
+    }
+    let excuse = Excuse::begin();
+    let slowest = take(&pool, "without", 50).await;
+    let most = Duration::from_millis(500) + excuse.so_far();
+    for node in 0..away {
+        nodes.servers[node].resume();
+    }
+    // Each pair would take a node timeout if it waited, and the silence of a connection is noticed once only.
+    assert!(slowest < most, "{slowest:?}");
+    let probes = nodes.probes();
+    wait::until("the hung nodes are cleaned", TTL * 2, || {
+        left(&probes, "")
+            .iter()
+            .all(|key| key.starts_with("lock:%"))
+    });
+}
+
+#[tokio::test]
+async fn one_of_three_hangs() {
+    hung(3, 1).await;
+}
+
+#[tokio::test]
+async fn two_of_five_hang() {
+    hung(5, 2).await;
+}
+
+#[tokio::test]
+async fn a_minority_may_be_away_at_connect_and_is_used_when_it_comes() {
+    let mut nodes = nodes(3);
+    nodes.servers[2].kill();
+    let pool = pool(&nodes).await;
+    take(&pool, "without", 3).await;
+    nodes.servers[2].restart();
+    let probes = nodes.probes();
+    for _ in 0..1_000 {
+        let guard = pool.lock("all").ttl(TTL).acquire().await;
+        let guard = guard.expect("two of three vote");
+        let everywhere = wait::try_until(TTL / 100, || count(&probes, "all") == 3).is_some();
+        guard.release().await.expect("it is held");
+        if everywhere {
+            return;
+        }
+    }
+    panic!("the node that came back is given no locks");
+}
+
+#[tokio::test]
+async fn without_a_majority_there_is_no_lock() {
+    let mut nodes = nodes(3);
+    let pool = builder(&nodes).io_timeout(Duration::from_millis(400));
+    let pool = pool.connect().await.expect("the nodes answer");
+    nodes.servers[0].kill();
+    nodes.servers[1].pause();
+    for wait in [Duration::ZERO, Duration::from_millis(600)] {
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let error = pool.lock("k").ttl(TTL).wait(wait).acquire().await;
+        let error = error.expect_err("one of three is no majority");
+        let took = started.elapsed();
+        let budget = wait.max(Duration::from_millis(400));
+        assert!(matches!(error, LockError::Unavailable { .. }), "{error}");
+        assert!(error.to_string().contains("2 of 3 nodes"), "{error}");
+        let most = budget + Duration::from_millis(400) + excuse.so_far();
+        assert!(took < most, "{took:?}");
+    }
+    nodes.servers[1].resume();
+    take(&pool, "again", 3).await;
+}

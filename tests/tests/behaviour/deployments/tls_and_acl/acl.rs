@@ -1,0 +1,231 @@
+//! A user with the fewest permissions can do everything, and is told what it lacks.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::{LockError, LockGuard, LockPool, Severity};
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::{PATIENCE, TTL, works};
+
+/// Makes the user `few` and gives the URL for it.
+fn user(server: &Server, rules: &[&str]) -> String {
+    let mut acl = cmd("ACL");
+    acl.arg("SETUSER")
+        .arg("few")
+        .arg("reset")
+        .arg("on")
+        .arg(">few")
+        .arg(rules);
+    server.probe().run::<()>(&acl);
+    format!("redis://few:few@127.0.0.1:{}/", server.port())
+}
+
+fn smallest() -> (&'static [&'static str], String) {
+    leasehold::__test::permissions()
+}
+
+/// Fails if the documented set does not do, for locks, for turns, or for the check.
+#[tokio::test]
+async fn the_smallest_set_can_do_everything() {
+    let server = ServerOptions::new().append_only().start();
+    let (_, rule) = smallest();
+    let documented = include_str!("../../../../../docs/stores/redis.md");
+    assert!(documented.contains(&rule), "the documentation has another");
+    let rules: Vec<_> = rule.split(' ').collect();
+    let url = user(&server, &rules);
+    let pool = LockPool::connect(&url).await.expect("it connects");
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert_eq!(report.findings, [], "{report}");
+    // A process that waits is told of its turn, though the holder has a long ttl.
+    let other = LockPool::connect(&url).await.expect("it connects");
+    let guard = pool
+        .lock("turn")
+        .ttl(TTL * 10)
+        .acquire()
+        .await
+        .expect("free");
+    let waiting = tokio::spawn(async move {
+        other
+            .lock("turn")
+            .ttl(TTL)
+            .wait(PATIENCE)
+            .acquire()
+            .await
+            .map(drop)
+    });
+    let probe = server.probe();
+    let queues = || probe.keys("lock:*queue*").len() == 1;
+    wait::until_async("it queues", PATIENCE, queues).await;
+    guard.release().await.expect("released");
+    let ended = wait::within("its turn", PATIENCE, waiting).await;
+    ended.expect("no panic").expect("it gets the lock");
+    for request in [pool.lock("s").shared(), pool.lock("p").permits(2)] {
+        let guard = request.ttl(Duration::from_millis(900)).acquire().await;
+        guard.expect("free").release().await.expect("released");
+    }
+    // The rule is for its own keys only.
+    assert!(pool.check().await.expect("it answers").is_ready());
+    let rest = LockPool::builder().url(&url).namespace("other");
+    let rest = rest.connect().await.expect("it connects");
+    let report = rest.check().await.expect("it answers");
+    assert!(report.find("permission").is_some(), "{report}");
+    let conforms = leasehold::__test::conformance(&url);
+    wait::within("conformance", PATIENCE * 2, conforms).await;
+}
+
+/// Fails if a user must be allowed to name its connection, or to send a script by its source.
+#[tokio::test]
+async fn without_a_name_everything_works() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    let besides = ["+eval", "+client|setname"];
+    let rules: Vec<_> = rule
+        .split(' ')
+        .filter(|rule| !besides.contains(rule))
+        .collect();
+    assert_eq!(rules.len() + besides.len(), rule.split(' ').count());
+    let pool = LockPool::connect(&user(&server, &rules)).await;
+    let pool = pool.expect("it connects");
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+}
+
+/// Fails if a key that a user may not touch keeps others from theirs: calls that come together leave in one script, which the
+/// server refuses as a whole.
+#[tokio::test]
+async fn a_key_that_is_forbidden_concerns_nobody_else() {
+    let server = Server::start();
+    let (_, rule) = smallest();
+    let rule = rule.replace("~lock:*", "~lock:mine:* ~lock:%leasehold:*");
+    let rules: Vec<_> = rule.split(' ').collect();
+    let pool = LockPool::connect(&user(&server, &rules)).await;
+    let pool = pool.expect("it connects");
+    for _ in 0..10 {
+        let asked = (0..40).map(|number| {
+            let key = match number {
+                20 => "theirs:20".to_owned(),
+                _ => format!("mine:{number}"),
+            };
+            pool.lock(key).ttl(TTL * 10).acquire()
+        });
+        let mut guards = Vec::new();
+        for (number, got) in join_all(asked).await.into_iter().enumerate() {
+            match got {
+                Ok(guard) => guards.push(guard),
+                Err(error) => assert!(number == 20 && error.is_unavailable(), "{number}: {error}"),
+            }
+        }
+        assert_eq!(guards.len(), 39);
+        for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+            released.expect("released");
+        }
+    }
+}
+
+/// What happens where one permission of the set is missing.
+#[derive(Debug, PartialEq, Eq)]
+enum Without {
+    /// The pool does not connect.
+    NoPool,
+    /// The pool connects, logs what is missing, and its locks fail.
+    NoLocks,
+    /// Locks are taken and then not kept, or not released before their ttl is over, which the check says.
+    HalfLocks,
+    /// Everything works that a single caller needs, with or without a warning.
+    Nothing,
+}
+
+fn without(command: &str) -> Without {
+    match command {
+        "hello" | "script|load" => Without::NoPool,
+        "ping" | "info" | "pttl" => Without::Nothing,
+        "del" | "mget" | "pexpire" => Without::HalfLocks,
+        _ => Without::NoLocks,
+    }
+}
+
+/// Fails if a permission is asked for that nothing needs, or if a missing one is not named with the set that does.
+#[tokio::test]
+async fn each_missing_permission_is_named() {
+    let server = ServerOptions::new().append_only().start();
+    let (commands, rule) = smallest();
+    for missing in commands {
+        let rules: Vec<_> = rule
+            .split(' ')
+            .filter(|rule| rule.trim_start_matches('+') != *missing)
+            .collect();
+        let url = user(&server, &rules);
+        let expected = without(missing);
+        let pool = match LockPool::connect(&url).await {
+            Ok(pool) => pool,
+            Err(error) => {
+                assert_eq!(expected, Without::NoPool, "{missing}: {error}");
+                lacks(missing, &error, &rule);
+                continue;
+            }
+        };
+        let report = pool.check().await.expect("it answers");
+        match works(&pool, missing).await {
+            Ok(()) => assert_ne!(expected, Without::NoLocks, "{missing}: {report}"),
+            Err(error) if error.is_lost() => assert_eq!(expected, Without::HalfLocks, "{missing}"),
+            Err(error) => {
+                assert_eq!(expected, Without::NoLocks, "{missing}");
+                lacks(missing, &error, &rule);
+            }
+        }
+        if matches!(expected, Without::NoLocks | Without::HalfLocks) {
+            let found = report.find("permission");
+            let found = found.unwrap_or_else(|| panic!("{missing}: {report}"));
+            assert_eq!(found.severity, Severity::Error);
+            assert!(found.text.contains(&rule), "{missing}: {found}");
+        }
+    }
+}
+
+#[track_caller]
+fn lacks(missing: &str, error: &LockError, rule: &str) {
+    let LockError::Unavailable { source } = error else {
+        panic!("{missing}: {error:?}");
+    };
+    assert_eq!(source.code(), "NOPERM", "{missing}: {error}");
+    assert!(source.to_string().contains(rule), "{missing}: {error}");
+}
+
+/// Fails if a process that may not be told of its turn never gets it, or if the check keeps quiet.
+#[tokio::test]
+async fn without_channels_a_process_looks_by_itself() {
+    let server = ServerOptions::new().append_only().start();
+    let (_, rule) = smallest();
+    let lists = ["+subscribe", "+publish", "&lock:*"];
+    for missing in lists {
+        let rules: Vec<_> = rule.split(' ').filter(|rule| *rule != missing).collect();
+        let url = user(&server, &rules);
+        let pool = LockPool::connect(&url).await.expect("it connects");
+        let report = pool.check().await.expect("it answers");
+        let found = report
+            .find("turns")
+            .unwrap_or_else(|| panic!("{missing}: {report}"));
+        assert!(found.text.contains("+subscribe"), "{found}");
+        assert!(report.is_ready(), "{missing}: {report}");
+        let holder = pool.lock("turn").ttl(TTL).acquire().await.expect("free");
+        let other = LockPool::connect(&url).await.expect("it connects");
+        let waiting = tokio::spawn(async move {
+            other
+                .lock("turn")
+                .ttl(TTL)
+                .wait(PATIENCE)
+                .acquire()
+                .await
+                .map(drop)
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        holder.release().await.expect("released");
+        let ended = wait::within("its turn", PATIENCE, waiting).await;
+        ended.expect("no panic").expect("it gets the lock");
+    }
+}

@@ -1,0 +1,238 @@
+//! `rediss://`: the server is verified unless nothing is sent to it.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Instant;
+
+use leasehold::LockPool;
+use leasehold_tests::server::ServerOptions;
+use leasehold_tests::tls::{Authority, Identity, TlsServer};
+use leasehold_tests::wait;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::{PATIENCE, refused, works};
+
+const HOST: &str = "127.0.0.1";
+
+/// Fails if TLS does not work, or is taken for plain text by the checks.
+#[tokio::test]
+async fn a_server_of_a_known_authority_is_trusted() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, "localhost");
+    let url = server.url("localhost");
+    let pool = LockPool::builder().url(url).tls_ca(authority.pem());
+    assert!(!format!("{pool:?}").contains("CERTIFICATE"), "{pool:?}");
+    let pool = pool
+        .connect()
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+    assert_eq!(report.find("plain-text"), None, "{report}");
+}
+
+/// Fails if only what comes in plain text is looked at: a line without an end kept a caller for
+/// minutes.
+#[tokio::test]
+async fn a_server_that_does_not_end_its_answer_is_refused() {
+    let authority = Authority::new();
+    let url = format!("rediss://{HOST}:{}/", endless(&authority.issue(HOST)));
+    let started = Instant::now();
+    let builder = LockPool::builder().url(url).tls_ca(authority.pem());
+    let (code, text) = refused(builder.io_timeout(PATIENCE).connect()).await;
+    assert_eq!(code, "protocol", "{text}");
+    assert!(text.contains("does not end within 65536 bytes"), "{text}");
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+}
+
+/// The port of a server that answers the first that it is asked with a line of 200 MB.
+fn endless(identity: &Identity) -> u16 {
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_no_client_auth();
+    let chain = vec![certificate.expect("a certificate")];
+    let config = config.with_single_cert(chain, key.expect("a key"));
+    let config = Arc::new(config.expect("they fit"));
+    let listener = TcpListener::bind((HOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut state = ServerConnection::new(Arc::clone(&config)).expect("a state");
+            let mut stream = rustls::Stream::new(&mut state, &mut client);
+            let asked = stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0);
+            let mut more = asked && stream.write_all(b"+").is_ok();
+            for _ in 0..200 {
+                more = more && stream.write_all(&vec![b'x'; 1_000_000]).is_ok();
+            }
+        }
+    });
+    port
+}
+
+/// Fails if a node that was found through others is spoken to in plain text, or on its port for that.
+#[tokio::test]
+async fn the_nodes_of_a_cluster_speak_tls() {
+    let authority = Authority::new();
+    let (options, _bus) = ServerOptions::new().append_only().cluster_node();
+    // Without it the nodes tell of their ports for plain text.
+    let options = options.option("tls-cluster", &["yes"]);
+    let node = TlsServer::start_with(&authority, HOST, options);
+    let probe = node.server.probe();
+    probe.run::<()>(
+        redis::cmd("CLUSTER")
+            .arg("ADDSLOTSRANGE")
+            .arg(0)
+            .arg(16_383),
+    );
+    wait::until_async("it serves", PATIENCE, || {
+        let state: String = probe.run(redis::cmd("CLUSTER").arg("INFO"));
+        state.contains("cluster_state:ok")
+    })
+    .await;
+    let builder = LockPool::builder().url(format!("rediss-cluster://{HOST}:{}", node.port()));
+    let pool = builder.clone().tls_ca(authority.pem()).connect().await;
+    let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let report = pool.check().await.expect("it answers");
+    assert!(report.is_ready(), "{report}");
+    assert_eq!(report.find("plain-text"), None, "{report}");
+    let (code, text) = refused(builder.connect()).await;
+    assert_eq!(code, "tls", "{text}");
+}
+
+/// Fails if anything is sent to a server that nobody vouches for: without an authority, with another one, or by another name.
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::start(&authority, "localhost");
+    let local = server.url("localhost");
+    let cases = [
+        ("the system's", LockPool::builder().url(&local)),
+        (
+            "another",
+            LockPool::builder().url(&local).tls_ca(other.pem()),
+        ),
+        (
+            "another name",
+            LockPool::builder()
+                .url(server.url(HOST))
+                .tls_ca(authority.pem()),
+        ),
+    ];
+    for (what, builder) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert_eq!(code, "tls", "{what}: {text}");
+        for fragment in ["not trusted", "`tls_ca`", "rediss://"] {
+            assert!(
+                text.contains(fragment),
+                "{what}: no {fragment:?} in {text:?}"
+            );
+        }
+    }
+    let commands: String = server
+        .server
+        .probe()
+        .run(redis::cmd("INFO").arg("commandstats"));
+    assert!(!commands.contains("cmdstat_script"), "{commands}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown() {
+    let authority = Authority::new();
+    let server = TlsServer::start_for_clients_with_certificates(&authority, HOST);
+    let builder = || {
+        LockPool::builder()
+            .url(server.url(HOST))
+            .tls_ca(authority.pem())
+    };
+    let mine = authority.issue("client");
+    let pool = builder().tls_client(mine.certificate, mine.key);
+    let pool = pool
+        .connect()
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    works(&pool, "k").await.expect("it works");
+    let foreign = Authority::new().issue("client");
+    let cases = [
+        ("none", builder()),
+        (
+            "another's",
+            builder().tls_client(foreign.certificate, foreign.key),
+        ),
+    ];
+    for (what, builder) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert_eq!(code, "tls", "{what}: {text}");
+        assert!(text.contains("`tls_client`"), "{what}: {text}");
+    }
+}
+
+/// Fails if a mistake is taken for a network that is down, or switches the verification off.
+#[tokio::test]
+async fn mistakes_are_told() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, HOST);
+    let url = server.url(HOST);
+    let plain = format!("rediss://{HOST}:{}/", server.server.port());
+    let builder = LockPool::builder;
+    let mine = authority.issue("client");
+    let cases = [
+        (
+            "insecure",
+            builder().url(format!("{url}#insecure")),
+            "tls_ca",
+        ),
+        ("no PEM", builder().url(&url).tls_ca("certificate"), "PEM"),
+        (
+            "half a PEM",
+            builder()
+                .url(&url)
+                .tls_ca("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"),
+            "PEM",
+        ),
+        (
+            "a certificate instead of the key",
+            builder()
+                .url(&url)
+                .tls_client(mine.certificate.clone(), mine.certificate),
+            "PEM",
+        ),
+        (
+            "certificates without TLS",
+            builder().url(server.server.url()).tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "certificates without a server",
+            builder().url("memory://").tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "certificates with Sentinels",
+            builder()
+                .url("redis-sentinel://127.0.0.1/shop")
+                .tls_ca(authority.pem()),
+            "rediss://",
+        ),
+        (
+            "no TLS on this port",
+            builder().url(plain).tls_ca(authority.pem()),
+            "speaks TLS on this port",
+        ),
+    ];
+    for (what, builder, says) in cases {
+        let (code, text) = refused(builder.connect()).await;
+        assert!(
+            ["Config", "timeout"].contains(&&*code),
+            "{what}: {code}: {text}"
+        );
+        assert!(text.contains(says), "{what}: no {says:?} in {text:?}");
+    }
+}

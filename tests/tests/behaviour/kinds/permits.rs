@@ -1,0 +1,170 @@
+//! `permits`: at most so many holders, in both stores.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::stores::Store;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(15);
+
+on_both_stores!(
+    so_many_are_inside_together,
+    never_more_than_so_many,
+    the_smaller_number_is_an_error,
+    the_larger_number_makes_room,
+    readers_and_permits_exclude_each_other,
+    a_dead_holder_gives_its_place_back,
+    who_comes_first_is_served_first,
+    no_permits_at_all_is_an_error,
+);
+
+fn place(pool: &LockPool, permits: u32) -> LockRequest {
+    pool.lock("k").ttl(TTL).permits(permits)
+}
+
+#[distributed_lock(key = "rate", ttl = "20s", wait = "15s", permits = 3, pool = pool)]
+async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
+    all.wait().await;
+    Ok(())
+}
+
+/// Fails if there are fewer places: each waits inside until all three are there.
+async fn so_many_are_inside_together(store: &Store) {
+    let pools = [store.pool().await, store.pool().await];
+    let all = Arc::new(Barrier::new(3));
+    let mut calls = JoinSet::new();
+    for number in 0..9 {
+        let (pool, all) = (pools[number % 2].clone(), Arc::clone(&all));
+        calls.spawn(async move { meet(&pool, &all).await });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic").expect("three at a time");
+    }
+    assert!(!store.probe.exists("rate"), "all places came back");
+}
+
+/// Fails if there are more places, or if one is lost.
+async fn never_more_than_so_many(store: &Store) {
+    let pools = [store.pool().await, store.pool().await, store.pool().await];
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut calls = JoinSet::new();
+    for number in 0..18 {
+        let (pool, inside) = (pools[number % 3].clone(), Arc::clone(&inside));
+        calls.spawn(async move {
+            for _ in 0..10 {
+                let guard = place(&pool, 4).wait(LONG * 2).acquire().await;
+                let guard = guard.expect("in time");
+                let others = inside.fetch_add(1, Ordering::SeqCst);
+                assert!(others < 4, "{others} are inside already");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await.expect("still held");
+            }
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("at most four");
+    }
+    let pool = store.pool().await;
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        all.push(place(&pool, 4).acquire().await.expect("all came back"));
+    }
+    let error = place(&pool, 4)
+        .acquire()
+        .await
+        .expect_err("four are inside");
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+}
+
+/// Fails if two functions that disagree run on as if nothing were wrong.
+async fn the_smaller_number_is_an_error(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let guard = place(&one, 5).acquire().await.expect("free");
+    for wait in [Duration::ZERO, LONG] {
+        let error = place(&two, 3).wait(wait).acquire().await;
+        let error = error.expect_err("others count to five");
+        assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.contains("permits = 3") && text.contains("permits = 5"),
+            "{text}"
+        );
+    }
+    guard.release().await.expect("still held");
+    let guard = place(&two, 3)
+        .acquire()
+        .await
+        .expect("nobody disagrees now");
+    guard.release().await.expect("still held");
+}
+
+async fn the_larger_number_makes_room(store: &Store) {
+    let pool = store.pool().await;
+    let one = place(&pool, 1).acquire().await.expect("free");
+    let two = place(&pool, 2).acquire().await.expect("room for two");
+    drop((one, two));
+}
+
+async fn readers_and_permits_exclude_each_other(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let guard = place(&one, 3).acquire().await.expect("free");
+    let reader = || two.lock("k").ttl(TTL).shared();
+    let error = reader().acquire().await.expect_err("of another kind");
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+    guard.release().await.expect("still held");
+    let guard = reader().acquire().await.expect("free");
+    let error = place(&one, 3).acquire().await.expect_err("of another kind");
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if the place of a holder that never comes back is lost, or free before its lease has ended.
+async fn a_dead_holder_gives_its_place_back(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let short = Duration::from_millis(700);
+    let dead = one.lock("k").ttl(short).permits(2).acquire().await;
+    let taken = Instant::now();
+    std::mem::forget(dead.expect("free"));
+    let lasting = place(&one, 2).acquire().await.expect("room for two");
+    let next = place(&two, 2).wait(LONG).acquire().await.expect("its turn");
+    let waited = taken.elapsed();
+    assert!(waited >= short * 9 / 10, "{waited:?}: it was still inside");
+    assert!(waited < TTL / 2, "{waited:?}: as if its lease were longer");
+    assert!(lasting.check().is_ok());
+    drop((lasting, next));
+}
+
+/// Fails if a call that comes later takes the place for which another process queues.
+async fn who_comes_first_is_served_first(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let guard = place(&one, 1).acquire().await.expect("free");
+    let mut first = tokio::spawn(place(&two, 1).wait(LONG).acquire());
+    let started = Instant::now();
+    while !first.is_finished() && started.elapsed() < Duration::from_millis(200) {
+        let error = place(&one, 1).acquire().await.expect_err("it is taken");
+        assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+    }
+    let second = tokio::spawn(place(&one, 1).wait(LONG).acquire());
+    guard.release().await.expect("still held");
+    let served = (&mut first).await.expect("no panic").expect("its turn");
+    assert!(!second.is_finished(), "one at a time");
+    served.release().await.expect("still held");
+    let second = second.await.expect("no panic").expect("its turn");
+    second.release().await.expect("still held");
+}
+
+async fn no_permits_at_all_is_an_error(store: &Store) {
+    let pool = store.pool().await;
+    let error = place(&pool, 0)
+        .acquire()
+        .await
+        .expect_err("nobody could enter");
+    assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+}

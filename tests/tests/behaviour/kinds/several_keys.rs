@@ -1,0 +1,336 @@
+//! Several keys in one call: all or nothing, in one order, under one budget, with one end.
+
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use leasehold::{Fence, LockError, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::on_both_stores;
+use leasehold_tests::probe::Probe as _;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::server::Server;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+/// What a busy machine may add to a bound.
+const SLACK: Duration = Duration::from_millis(250);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+fn held(store: &Store) -> Vec<&'static str> {
+    let keys = ["a", "b", "c"].into_iter();
+    keys.filter(|key| store.probe.exists(key)).collect()
+}
+
+async fn expect_free(store: &Store) {
+    wait::until_async("all are free", HANG, || held(store).is_empty()).await;
+}
+
+/// Fails if a call keeps some of its keys when it cannot have all.
+async fn all_or_nothing(store: &Store) {
+    let pool = store.pool().await;
+    assert!(store.probe.take("b", TTL));
+    let error = pool.lock_all(["c", "b", "a"]).ttl(TTL).acquire().await;
+    match error.expect_err("one is held") {
+        LockError::Contended { key, .. } => assert_eq!(key, "b"),
+        other => panic!("{other:?}"),
+    }
+    wait::until_async("the others are free", HANG, || held(store) == ["b"]).await;
+    store.probe.give_back("b");
+
+    let guard = pool
+        .lock_all(["c", "b", "a"])
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("free");
+    assert_eq!(held(store), ["a", "b", "c"]);
+    guard.release().await.expect("held until now");
+    assert_eq!(held(store), [""; 0], "the releases are awaited");
+
+    drop(
+        pool.lock_all(["a", "b"])
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect("free"),
+    );
+    expect_free(store).await;
+    let body = pool
+        .lock_all(["a", "b"])
+        .ttl(TTL)
+        .run(async { held(store).len() });
+    assert_eq!(body.await, Ok(2));
+    assert_eq!(held(store), [""; 0]);
+    // Dropped while it waits for the second.
+    assert!(store.probe.take("b", TTL));
+    let waiting = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
+    assert!(tokio::time::timeout(SLACK, waiting).await.is_err());
+    store.probe.give_back("b");
+    expect_free(store).await;
+}
+
+/// Fails if each key gets a budget of its own, or if what was taken stays when the budget ends.
+async fn one_budget_for_all(store: &Store) {
+    let pool = store.pool().await;
+    assert!(store.probe.take("a", TTL) && store.probe.take("b", TTL));
+    let wait = Duration::from_millis(600);
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(wait).acquire();
+    let first_is_freed = async {
+        sleep(wait / 2).await;
+        store.probe.give_back("a");
+    };
+    let (ended, ()) = tokio::join!(call, first_is_freed);
+    let took = started.elapsed();
+    match ended.expect_err("the second is held") {
+        LockError::TimedOut { key, waited } => {
+            assert_eq!(key, "b");
+            assert!(wait <= waited && waited <= took, "{waited:?} of {took:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(took < wait + SLACK + excuse.so_far(), "took {took:?}");
+    wait::until_async("the first is free", HANG, || held(store) == ["b"]).await;
+}
+
+/// Fails if the keys are not in one order, each once, or if a fence is that of another key.
+async fn keys_and_fences(store: &Store) {
+    let pool = store.pool().await;
+    let mut last: [Option<Fence>; 2] = [None; 2];
+    for keys in [["b", "a", "b"], ["a", "b", "a"]] {
+        let guard = pool.lock_all(keys).ttl(TTL).acquire().await.expect("free");
+        assert_eq!(guard.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(guard.key(), "a");
+        assert_eq!(guard.fence(), None);
+        let fences: Vec<_> = guard.fences().collect();
+        assert_eq!(
+            fences,
+            [("a", guard.fence_of("a")), ("b", guard.fence_of("b"))]
+        );
+        assert_eq!(guard.fence_of("c"), None);
+        let now = [guard.fence_of("a"), guard.fence_of("b")];
+        assert!(
+            now[0] > last[0] && now[1] > last[1],
+            "{now:?} after {last:?}"
+        );
+        last = now;
+        let text = format!("{guard:?} {:?}", guard.handle());
+        assert!(text.contains("\"a\": Some"), "{text}");
+        guard.release().await.expect("held until now");
+    }
+    let guard = pool
+        .lock_all(["b", "b"])
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect("free");
+    assert!(guard.fence() > last[1]);
+    assert_eq!(guard.fence(), guard.fence_of("b"));
+}
+
+/// Fails if calls that name the keys in another order can wait for each other in a circle.
+async fn no_order_of_names_deadlocks(store: &Store) {
+    let pools = [store.pool().await, store.pool().await];
+    let names = [
+        ["a", "b", "c"],
+        ["c", "b", "a"],
+        ["b", "c", "a"],
+        ["c", "a", "b"],
+    ];
+    let calls = names
+        .iter()
+        .zip(pools.iter().cycle())
+        .map(async |(names, pool)| {
+            for _ in 0..20 {
+                let wait = pool.lock_all(*names).ttl(TTL).wait(6 * HANG);
+                wait.run(tokio::task::yield_now()).await?;
+            }
+            Ok::<_, LockError>(())
+        });
+    let calls = futures_util::future::try_join_all(calls);
+    let calls = wait::within("all calls", 6 * HANG, calls).await;
+    calls.expect("each gets its turns");
+}
+
+/// Fails if the guard tells of another lease than that which ends first.
+async fn the_earliest_deadline_counts(store: &Store) {
+    let pool = store.pool().await;
+    assert!(store.probe.take("b", TTL));
+    let late = Duration::from_millis(500);
+    let call = pool.lock_all(["a", "b"]).ttl(TTL).wait(HANG).acquire();
+    let freed = async {
+        sleep(late).await;
+        store.probe.give_back("b");
+    };
+    let (guard, ()) = tokio::join!(call, freed);
+    let remaining = guard.expect("it came free").remaining();
+    assert!(remaining + late < TTL, "{remaining:?}");
+}
+
+/// Fails if the test above does not see that the last end is told.
+#[test]
+fn the_latest_deadline_is_found() {
+    let test = "kinds::several_keys::memory::the_earliest_deadline_counts";
+    fails_with("LatestEndTold", test);
+}
+
+/// Fails if a body begins on a lease that is old because its call waited for another key, whether that lease has ended meanwhile or not.
+async fn old_leases_are_taken_anew(store: &Store) {
+    let pool = store.pool().await;
+    for (ttl, freed_after) in [(1_000, 3_000), (2_000, 1_500)] {
+        let [ttl, freed_after] = [ttl, freed_after].map(Duration::from_millis);
+        assert!(store.probe.take("b", TTL));
+        let call = pool.lock_all(["a", "b"]).ttl(ttl).wait(HANG).acquire();
+        let freed = async {
+            sleep(freed_after).await;
+            store.probe.give_back("b");
+        };
+        let excuse = Excuse::begin();
+        let (guard, ()) = tokio::join!(call, freed);
+        let guard = guard.expect("it came free");
+        let remaining = guard.remaining() + excuse.so_far();
+        // Half of it is promised; what the scheduler took from it since is not the lock's fault.
+        assert!(remaining > ttl * 35 / 100, "{remaining:?}");
+        guard.release().await.expect("held until now");
+    }
+}
+
+/// Fails if a watchdog does not renew what is held while the call waits for the rest.
+async fn a_watchdog_keeps_what_is_held(store: &Store) {
+    let pool = store.pool().await;
+    let ttl = Duration::from_millis(400);
+    assert!(store.probe.take("b", TTL));
+    let call = pool
+        .lock_all(["a", "b"])
+        .ttl(ttl)
+        .watchdog()
+        .wait(HANG)
+        .acquire();
+    let others = async {
+        sleep(4 * ttl).await;
+        let kept = store.probe.exists("a");
+        store.probe.give_back("b");
+        kept
+    };
+    let (guard, kept) = tokio::join!(call, others);
+    assert!(kept, "the first key was let go");
+    guard.expect("it came free").check().expect("all are held");
+}
+
+/// Fails if anything is locked although one of the keys cannot be.
+async fn mistakes_lock_nothing(store: &Store) {
+    let pool = store.pool().await;
+    let none: [&str; 0] = [];
+    let many: Vec<String> = (0..17).map(|number| number.to_string()).collect();
+    for (keys, invalid) in [
+        (none.map(str::to_owned).to_vec(), false),
+        (many, false),
+        (vec!["a".to_owned(), String::new()], true),
+        (vec!["a".to_owned(), "x".repeat(513)], true),
+    ] {
+        let error = pool
+            .lock_all(keys)
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect_err("refused");
+        let as_expected = match &error {
+            LockError::InvalidKey { .. } => invalid,
+            LockError::Config { .. } => !invalid,
+            _ => false,
+        };
+        assert!(as_expected, "{error:?}");
+    }
+    expect_free(store).await;
+    let most: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+    let guard = pool.lock_all(most).ttl(TTL).acquire().await.expect("free");
+    assert_eq!(guard.fences().count(), 16);
+}
+
+#[distributed_lock(key = ["account:<from>", account(to)], ttl = "20s", guard = lock, pool = pool)]
+async fn transfer(pool: &LockPool, from: u32, to: u32) -> Result<Vec<String>> {
+    lock.check()?;
+    assert!(lock.fences().all(|(_, fence)| fence.is_some()));
+    Ok(lock.keys().map(str::to_owned).collect())
+}
+
+fn account(number: u32) -> String {
+    format!("account:{number}")
+}
+
+async fn the_attribute_takes_an_array(store: &Store) {
+    let pool = store.pool().await;
+    let keys = transfer(&pool, 7, 3).await.expect("free");
+    assert_eq!(keys, ["account:3", "account:7"]);
+    assert_eq!(transfer(&pool, 3, 3).await.expect("free"), ["account:3"]);
+    let body = pool.lock("account:7").ttl(TTL).run(transfer(&pool, 7, 3));
+    let error = body.await.expect("free").expect_err("nested");
+    assert!(
+        matches!(error, LockError::WouldDeadlock { .. }),
+        "{error:?}"
+    );
+    assert!(
+        !store.probe.exists("account:3"),
+        "refused before anything is taken"
+    );
+}
+
+/// Fails if a nested call that holds a part of its keys takes them anew, or lets them go.
+async fn a_nested_call_takes_the_rest(store: &Store) {
+    let pool = store.pool().await;
+    let outer = pool.lock("b").ttl(TTL).run(async {
+        let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).reentrant();
+        let inner = all.run(async { held(store) }).await;
+        assert_eq!(held(store), ["b"], "released what it has taken itself");
+        inner
+    });
+    let outer = wait::within("the nested call", HANG, outer).await;
+    assert_eq!(outer, Ok(Ok(vec!["a", "b", "c"])));
+    expect_free(store).await;
+}
+
+on_both_stores! {
+    all_or_nothing,
+    one_budget_for_all,
+    keys_and_fences,
+    no_order_of_names_deadlocks,
+    the_earliest_deadline_counts,
+    old_leases_are_taken_anew,
+    a_watchdog_keeps_what_is_held,
+    mistakes_lock_nothing,
+    the_attribute_takes_an_array,
+    a_nested_call_takes_the_rest,
+}
+
+/// Fails if the body goes on when one of its leases is lost, or if the other keys stay locked then.
+#[tokio::test]
+async fn one_lost_lease_ends_the_body() {
+    let server = Server::start();
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let probe = server.probe().namespace("lock:");
+    for stolen in ["a", "b", "c"] {
+        let ttl = Duration::from_secs(1);
+        let all = pool.lock_all(["a", "b", "c"]).ttl(ttl).watchdog();
+        let body = all.run(async {
+            probe.steal(stolen, TTL);
+            pending::<()>().await;
+        });
+        match wait::within("the loss", HANG, body).await {
+            Err(LockError::Lost { key, .. }) => assert_eq!(key, stolen),
+            other => panic!("{other:?}"),
+        }
+        let free = || {
+            ["a", "b", "c"]
+                .iter()
+                .all(|key| probe.exists(key) == (*key == stolen))
+        };
+        wait::until_async("the others are free", HANG, free).await;
+        assert!(probe.untouched(stolen));
+        probe.give_back(stolen);
+    }
+}

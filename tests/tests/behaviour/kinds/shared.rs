@@ -1,0 +1,368 @@
+//! `shared`: many readers or one writer, in both stores.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::on_both_stores;
+use leasehold_tests::server::Server;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const TTL: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(15);
+
+on_both_stores!(
+    readers_are_inside_together,
+    a_writer_is_alone,
+    a_waiting_writer_stops_new_readers,
+    a_writer_is_served_between_readers_that_never_pause,
+    a_short_reader_does_not_shorten_a_long_one,
+    a_dead_reader_ends_with_its_own_lease,
+    others_find_the_key_held,
+    a_single_try_is_answered_for_what_it_asks,
+    a_single_reader_behind_a_writer_of_its_own_process_is_refused,
+    a_reader_does_not_become_a_writer,
+    a_writer_that_calls_a_reader_enters_its_own_lock,
+    a_watched_share_outlives_its_ttl,
+    a_downgrade_lets_readers_in_and_no_writer,
+    a_downgraded_lock_is_renewed_and_released_as_a_share,
+    what_is_lost_is_not_downgraded,
+);
+
+fn read(pool: &LockPool, key: &str) -> LockRequest {
+    pool.lock(key).ttl(TTL).shared()
+}
+
+fn write(pool: &LockPool, key: &str) -> LockRequest {
+    pool.lock(key).ttl(TTL)
+}
+
+#[track_caller]
+fn contended(result: Result<LockGuard, LockError>) {
+    let error = result.expect_err("it is held");
+    assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
+}
+
+#[distributed_lock(key = "catalog", ttl = "20s", wait = "15s", shared, pool = pool)]
+async fn meet(pool: &LockPool, all: &Barrier) -> Result<(), LockError> {
+    all.wait().await;
+    Ok(())
+}
+
+/// Fails if readers exclude each other: each waits inside until all are there.
+async fn readers_are_inside_together(store: &Store) {
+    let pools = [store.pool().await, store.pool().await];
+    let all = Arc::new(Barrier::new(10));
+    let mut readers = JoinSet::new();
+    for number in 0..10 {
+        let (pool, all) = (pools[number % 2].clone(), Arc::clone(&all));
+        readers.spawn(async move { meet(&pool, &all).await });
+    }
+    while let Some(reader) = readers.join_next().await {
+        reader.expect("no panic").expect("all fit in");
+    }
+    assert!(
+        !store.probe.exists("catalog"),
+        "the last one leaves nothing"
+    );
+}
+
+/// Readers inside, or minus one for a writer.
+async fn inside(count: &AtomicI64, step: i64) {
+    let before = count.fetch_add(step, Ordering::SeqCst);
+    let alone = if step < 0 { before == 0 } else { before >= 0 };
+    assert!(alone, "{step} came in where {before} was");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let after = count.fetch_sub(step, Ordering::SeqCst);
+    assert!(
+        (after < 0) == (step < 0),
+        "{step} went out where {after} was"
+    );
+}
+
+/// Fails if a writer is inside beside anybody.
+async fn a_writer_is_alone(store: &Store) {
+    let pools = [store.pool().await, store.pool().await, store.pool().await];
+    let count = Arc::new(AtomicI64::new(0));
+    let mut calls = JoinSet::new();
+    for number in 0..24 {
+        let (pool, count) = (pools[number % 3].clone(), Arc::clone(&count));
+        calls.spawn(async move {
+            for _ in 0..12 {
+                let (request, step) = match number % 4 {
+                    0 => (write(&pool, "mixed"), -1_000),
+                    _ => (read(&pool, "mixed"), 1),
+                };
+                let guard = request.wait(LONG * 2).acquire().await.expect("in time");
+                inside(&count, step).await;
+                guard.release().await.expect("still held");
+            }
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("never beside a writer");
+    }
+    assert!(!store.probe.exists("mixed"));
+}
+
+/// Fails if readers that come later overtake a writer, or if the writer is not served when the readers before it are gone.
+async fn a_waiting_writer_stops_new_readers(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let reader = read(&one, "k").acquire().await.expect("free");
+    let writer = tokio::spawn(write(&two, "k").wait(LONG).acquire());
+    // From the moment that the writer queues a reader that tries once is refused.
+    let started = Instant::now();
+    while let Ok(guard) = read(&one, "k").acquire().await {
+        guard.release().await.expect("still held");
+        assert!(started.elapsed() < LONG, "the writer does not queue");
+    }
+    let late = tokio::spawn(read(&one, "k").wait(LONG).acquire());
+    assert!(!writer.is_finished(), "a reader is inside");
+    reader.release().await.expect("still held");
+    let writer = writer.await.expect("no panic").expect("its turn");
+    contended(read(&one, "k").acquire().await);
+    assert!(!late.is_finished(), "the writer is inside");
+    writer.release().await.expect("still held");
+    let late = late.await.expect("no panic").expect("its turn");
+    late.release().await.expect("still held");
+}
+
+/// Fails if readers that follow each other without a gap keep a writer out.
+async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let mut readers = JoinSet::new();
+    for _ in 0..4 {
+        let pool = one.clone();
+        readers.spawn(async move {
+            loop {
+                let guard = read(&pool, "busy").wait(LONG).acquire().await;
+                let guard = guard.expect("in time");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                guard.release().await.expect("still held");
+            }
+        });
+    }
+    for _ in 0..10 {
+        let writer = write(&two, "busy").wait(LONG).acquire().await;
+        writer.expect("its turn").release().await.expect("held");
+    }
+    readers.abort_all();
+    while let Some(reader) = readers.join_next().await {
+        assert!(reader.expect_err("they go on").is_cancelled());
+    }
+}
+
+/// Fails if the key's life is that of the reader who came last.
+async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let long = read(&one, "k").acquire().await.expect("free");
+    let short = one.lock("k").ttl(Duration::from_millis(300)).shared();
+    let short = short.acquire().await.expect("beside the other");
+    short.lost().await;
+    // Neither renewed nor released: its share, and nothing else, ends by itself.
+    std::mem::forget(short);
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    contended(write(&two, "k").acquire().await);
+    assert!(long.remaining() > TTL / 2, "{:?}", long.remaining());
+    long.release().await.expect("still held");
+    let writer = write(&two, "k").acquire().await.expect("nobody is left");
+    writer.release().await.expect("still held");
+}
+
+/// Fails if a reader that never comes back is waited for longer than its own lease, or if it takes others with it.
+async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let short = Duration::from_millis(700);
+    let dead = one.lock("k").ttl(short).shared().acquire().await;
+    let taken = Instant::now();
+    // Neither renewed nor released.
+    std::mem::forget(dead.expect("free"));
+    let writer = write(&two, "k")
+        .wait(LONG)
+        .acquire()
+        .await
+        .expect("its turn");
+    let waited = taken.elapsed();
+    assert!(waited >= short * 9 / 10, "{waited:?}: it was still inside");
+    assert!(waited < TTL / 2, "{waited:?}: as if its lease were longer");
+    writer.release().await.expect("still held");
+}
+
+/// Fails if a client that knows only the plain lock gets in beside readers, or they beside it.
+async fn others_find_the_key_held(store: &Store) {
+    let pool = store.pool().await;
+    let one = read(&pool, "k").acquire().await.expect("free");
+    let two = read(&pool, "k").acquire().await.expect("beside the first");
+    assert!(!store.probe.take("k", TTL));
+    one.release().await.expect("still held");
+    assert!(!store.probe.take("k", TTL), "one is left");
+    two.release().await.expect("still held");
+    assert!(store.probe.take("k", TTL));
+    contended(read(&pool, "k").acquire().await);
+    let waiting = tokio::spawn(read(&pool, "k").wait(LONG).acquire());
+    store.probe.give_back("k");
+    let guard = waiting.await.expect("no panic").expect("it is free");
+    guard.release().await.expect("still held");
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if what is known of one kind of call is said to another.
+async fn a_single_try_is_answered_for_what_it_asks(store: &Store) {
+    let pool = store.pool().await;
+    let reader = read(&pool, "k").acquire().await.expect("free");
+    for _ in 0..20 {
+        let (no, yes) = tokio::join!(write(&pool, "k").acquire(), read(&pool, "k").acquire());
+        contended(no);
+        yes.expect("beside the reader")
+            .release()
+            .await
+            .expect("held");
+    }
+    reader.release().await.expect("still held");
+}
+
+/// Fails if such a call waits in vain and then finds the store at fault.
+async fn a_single_reader_behind_a_writer_of_its_own_process_is_refused(store: &Store) {
+    let pool = store.pool().await;
+    let reader = read(&pool, "k").acquire().await.expect("free");
+    let writer = wait::started(write(&pool, "k").wait(LONG).acquire()).await;
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    contended(read(&pool, "k").acquire().await);
+    let most = Duration::from_millis(500) + excuse.so_far();
+    assert!(started.elapsed() < most, "at once");
+    reader.release().await.expect("still held");
+    let writer = writer.await.expect("its turn");
+    writer.release().await.expect("still held");
+}
+
+#[distributed_lock(key = "k", ttl = "20s", shared, pool = pool)]
+async fn reads(pool: &LockPool) -> Result<(), LockError> {
+    writes(pool).await
+}
+
+#[distributed_lock(key = "k", ttl = "20s", reentrant, pool = pool)]
+async fn writes(pool: &LockPool) -> Result<(), LockError> {
+    reads_inside(pool).await
+}
+
+#[distributed_lock(key = "k", ttl = "20s", shared, reentrant, pool = pool)]
+async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
+    let _ = pool;
+    Ok(())
+}
+
+/// Fails if a call path that has a share waits for itself, or gets the whole lock beside other readers.
+async fn a_reader_does_not_become_a_writer(store: &Store) {
+    let pool = store.pool().await;
+    let error = reads(&pool).await.expect_err("a reader is inside: itself");
+    assert!(
+        matches!(error, LockError::WouldDeadlock { .. }),
+        "{error:?}"
+    );
+    assert!(!store.probe.exists("k"));
+}
+
+async fn a_writer_that_calls_a_reader_enters_its_own_lock(store: &Store) {
+    let pool = store.pool().await;
+    writes(&pool).await.expect("nested");
+    assert!(!store.probe.exists("k"));
+}
+
+/// Fails if shares are not renewed.
+async fn a_watched_share_outlives_its_ttl(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let ttl = Duration::from_secs(1);
+    let guard = one.lock("k").ttl(ttl).shared().watchdog().acquire().await;
+    let guard = guard.expect("free");
+    let writer = tokio::spawn(write(&two, "k").wait(ttl * 3).acquire());
+    let error = writer
+        .await
+        .expect("no panic")
+        .expect_err("a reader is inside");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    guard.check().expect("it was renewed");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if the lock is free for a moment, or if those that wait are not told.
+async fn a_downgrade_lets_readers_in_and_no_writer(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let mut guard = write(&one, "k").acquire().await.expect("free");
+    let fence = guard.fence();
+    let reader = tokio::spawn(read(&two, "k").wait(LONG).acquire());
+    let local = tokio::spawn(read(&one, "k").wait(LONG).acquire());
+    guard.downgrade().await.expect("held");
+    assert_eq!(guard.fence(), fence);
+    let reader = reader.await.expect("no panic").expect("beside the first");
+    let local = local.await.expect("no panic").expect("beside the first");
+    contended(write(&two, "k").acquire().await);
+    guard.downgrade().await.expect("it is one already");
+    for guard in [guard, reader, local] {
+        contended(write(&two, "k").acquire().await);
+        guard.release().await.expect("still held");
+    }
+    let writer = write(&two, "k").acquire().await.expect("all are gone");
+    writer.release().await.expect("still held");
+    assert!(!store.probe.exists("k"));
+}
+
+async fn a_downgraded_lock_is_renewed_and_released_as_a_share(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let ttl = Duration::from_secs(1);
+    let guard = one.lock("k").ttl(ttl).watchdog().acquire().await;
+    let mut guard = guard.expect("free");
+    guard.downgrade().await.expect("held");
+    let writer = tokio::spawn(write(&two, "k").wait(ttl * 3).acquire());
+    let error = writer
+        .await
+        .expect("no panic")
+        .expect_err("a reader is inside");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    guard.check().expect("it was renewed");
+    drop(guard);
+    let writer = write(&two, "k").wait(LONG).acquire().await;
+    writer.expect("released").release().await.expect("held");
+}
+
+/// Fails if a downgrade takes the lock anew.
+async fn what_is_lost_is_not_downgraded(store: &Store) {
+    let (one, two) = (store.pool().await, store.pool().await);
+    let ttl = Duration::from_millis(300);
+    let mut guard = one.lock("k").ttl(ttl).acquire().await.expect("free");
+    guard.lost().await;
+    let writer = write(&two, "k").wait(LONG).acquire().await;
+    let writer = writer.expect("the lease is over");
+    let error = guard.downgrade().await.expect_err("it is lost");
+    assert!(error.is_lost(), "{error:?}");
+    assert!(writer.check().is_ok());
+    writer.release().await.expect("untouched");
+}
+
+/// Fails if shares leave something on the server, or are not seen to be lost.
+#[tokio::test]
+async fn a_share_that_is_taken_away_is_lost_and_leaves_nothing() {
+    let server = Server::start();
+    let probe = server.probe();
+    let pool = LockPool::connect(&server.url()).await.expect("it answers");
+    let ttl = Duration::from_secs(2);
+    let request = || pool.lock("k").ttl(ttl).shared().watchdog();
+    let (one, two) = (request().acquire().await, request().acquire().await);
+    let (one, two) = (one.expect("free"), two.expect("beside it"));
+    assert_eq!(probe.kind("lock:k"), "string");
+    probe.delete("lock:k");
+    one.lost().await;
+    two.lost().await;
+    let writer = write(&pool, "k").acquire().await.expect("it is free");
+    drop((one, two));
+    assert!(writer.check().is_ok());
+    writer.release().await.expect("untouched");
+    let again = request().acquire().await.expect("free");
+    again.release().await.expect("still held");
+    let left = probe.keys("*");
+    assert_eq!(left, ["lock:%leasehold:fence"], "nothing else is left");
+}

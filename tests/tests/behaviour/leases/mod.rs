@@ -1,0 +1,6 @@
+//! A lease is kept while its body runs, and ends when it should.
+
+mod full_server;
+mod orphans;
+mod paused_time;
+mod watchdog;

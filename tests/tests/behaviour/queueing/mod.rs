@@ -1,0 +1,5 @@
+//! Calls that wait for a held lock, in one process and in many.
+
+mod clients_without_a_queue;
+mod processes;
+mod waiting;

@@ -1,0 +1,133 @@
+//! A process that waits and dies, or stands still, costs the others little.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use redis::cmd;
+
+use super::{CLAIM, FORGOTTEN, LONG, Line, TTL, connect, held, queued};
+
+/// What a busy machine may add.
+const SLACK: Duration = Duration::from_millis(800);
+
+/// Worker processes that wait for a lock that is held.
+pub(super) async fn waiting(server: &Server, probe: &RedisProbe, count: usize) -> Vec<Worker> {
+    let job = Job {
+        url: server.url(),
+        key: "dead".to_owned(),
+        ttl_ms: 5_000,
+        wait_ms: 60_000,
+        watchdog: true,
+        scenario: Scenario::Hold,
+    };
+    let mut workers = Vec::new();
+    for number in 1..=count {
+        workers.push(Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job));
+        wait::until_async("it waits", LONG, || queued(probe, "dead") == number).await;
+    }
+    workers
+}
+
+/// How long the next live process waits after a release, without what a busy machine adds.
+async fn next_after(server: &Server, held: LockGuard) -> Duration {
+    let mut line = Line::new("dead");
+    line.join(&connect(&server.url()).await, "next").await;
+    served_after(held, line).await
+}
+
+/// How long it takes from the release until all have been served, without what a busy machine adds.
+async fn served_after(held: LockGuard, line: Line) -> Duration {
+    let (released, excuse) = (Instant::now(), Excuse::begin());
+    held.release().await.expect("still held");
+    line.served().await;
+    released.elapsed().saturating_sub(excuse.so_far())
+}
+
+/// Fails if the lock is handed to a process that is known to be gone.
+#[tokio::test]
+async fn killed_processes_cost_nothing() {
+    let (server, probe, held) = held("dead").await;
+    let mut workers = waiting(&server, &probe, 3).await;
+    let clients = || -> usize {
+        let list: String = probe.run(cmd("CLIENT").arg("LIST"));
+        list.lines().count()
+    };
+    let before = clients();
+    for worker in &mut workers {
+        worker.process().kill();
+    }
+    wait::until_async("the server notices", LONG, || clients() + 3 <= before).await;
+    let took = next_after(&server, held).await;
+    assert!(took < CLAIM, "{took:?}");
+}
+
+/// Fails if a lock that was handed to a process that does not move is kept for it, or if that process is forgotten when it
+/// moves again.
+#[tokio::test]
+async fn a_stopped_process_costs_a_claim() {
+    let (server, probe, held) = held("dead").await;
+    let mut workers = waiting(&server, &probe, 1).await;
+    workers[0].process().pause();
+    let took = next_after(&server, held).await;
+    assert!(took < CLAIM + SLACK, "{took:?}");
+    workers[0].process().resume();
+    workers[0].wait_entered(LONG);
+    workers[0].leave();
+    assert_eq!(workers[0].wait_end(LONG), Event::Done);
+}
+
+/// Fails if readers wait for a writer that does not move longer than a writer does.
+#[tokio::test]
+async fn a_stopped_writer_costs_readers_a_claim() {
+    let server = Server::start();
+    let probe = server.probe();
+    let reads = |pool: LockPool| pool.lock("dead").ttl(TTL).shared().wait(LONG).acquire();
+    let first = reads(connect(&server.url()).await).await.expect("free");
+    let mut workers = waiting(&server, &probe, 1).await;
+    workers[0].process().pause();
+    let pool = connect(&server.url()).await;
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let second = wait::within("it reads", LONG, reads(pool)).await;
+    let took = started.elapsed();
+    assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
+    for guard in [first, second.expect("two read")] {
+        guard.release().await.expect("still held");
+    }
+    workers[0].process().resume();
+    workers[0].wait_entered(LONG);
+    workers[0].leave();
+    assert_eq!(workers[0].wait_end(LONG), Event::Done);
+}
+
+/// Requirement 24. Fails if each dead process costs more than the one before.
+#[tokio::test]
+async fn five_stopped_processes_cost_six_seconds_at_most() {
+    let (server, probe, held) = held("dead").await;
+    let mut workers = waiting(&server, &probe, 5).await;
+    for worker in &mut workers {
+        worker.process().pause();
+    }
+    let took = next_after(&server, held).await;
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+/// Fails if a process that has not moved for long is still handed the lock.
+#[tokio::test]
+async fn long_dead_processes_cost_nothing() {
+    let (server, probe, held) = held("dead").await;
+    let mut workers = waiting(&server, &probe, 3).await;
+    for worker in &mut workers {
+        worker.process().pause();
+    }
+    // Somebody must wait, or the queue ends with its last sign of life.
+    let mut line = Line::new("dead");
+    line.join(&connect(&server.url()).await, "next").await;
+    tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;
+    let took = served_after(held, line).await;
+    assert!(took < CLAIM, "{took:?}");
+}

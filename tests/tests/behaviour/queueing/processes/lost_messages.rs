@@ -1,0 +1,79 @@
+//! A message that is lost costs a slow poll, not a turn.
+
+use std::time::{Duration, Instant};
+
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::server::Server;
+use redis::cmd;
+
+use super::{CLAIM, Line, connect, connect_with, held, queued, take};
+
+/// What a busy machine may add.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// Fails if a process waits to be told, or looks only when the lock was given to the next.
+#[tokio::test]
+async fn a_turn_that_was_not_told() {
+    let (server, _probe, held) = held("lost").await;
+    let proxy = Proxy::start(server.address());
+    let mut line = Line::new("lost");
+    line.join(&connect(&proxy.url()).await, "deaf").await;
+    line.join(&connect(&server.url()).await, "next").await;
+    proxy.set(Mode::LoseMessages);
+    let (released, excuse) = (Instant::now(), Excuse::begin());
+    held.release().await.expect("still held");
+    assert_eq!(line.served().await, ["deaf", "next"]);
+    let took = released.elapsed();
+    assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
+}
+
+/// Fails if a process whose connection breaks when its turn comes waits until the lease of nobody is over.
+#[tokio::test]
+async fn a_connection_that_breaks_at_the_moment() {
+    for all in [false, true] {
+        let (server, probe, held) = held("broken").await;
+        let proxy = Proxy::start(server.address());
+        let mut line = Line::new("broken");
+        for name in ["a", "b"] {
+            line.join(&connect(&proxy.url()).await, name).await;
+        }
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        if all {
+            probe.run::<()>(cmd("CLIENT").arg("KILL").arg("TYPE").arg("PUBSUB"));
+        } else {
+            proxy.cut();
+        }
+        held.release().await.expect("still held");
+        let mut got = line.served().await;
+        got.sort_unstable();
+        assert_eq!(got, ["a", "b"], "each once, whoever was back first");
+        let took = started.elapsed();
+        assert!(took < CLAIM + SLACK + excuse.so_far(), "{took:?}");
+        assert_eq!(queued(&probe, "broken"), 0);
+    }
+}
+
+/// Fails if a process that missed that another waits keeps the lock among its own calls for as long as it has some.
+#[tokio::test]
+async fn a_holder_that_was_not_told() {
+    const CALLS: usize = 60;
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let many = connect_with(&proxy.url(), |pool| pool.max_passes(1)).await;
+    let other = connect(&server.url()).await;
+    let held = take(&connect(&server.url()).await, "untold").await;
+    let mut line = Line::new("untold");
+    line.stay = Duration::from_millis(50);
+    line.join_all(&many, "many", 60).await;
+    held.release().await.expect("still held");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    proxy.set(Mode::LoseMessages);
+    line.join(&other, "other").await;
+    proxy.pass();
+    let got = line.served().await;
+    assert_eq!(got.len(), CALLS + 1);
+    let first = got.iter().position(|who| *who == "other");
+    let first = first.expect("it is served");
+    assert!(first < CALLS * 2 / 3, "{first} of {CALLS} came before");
+}

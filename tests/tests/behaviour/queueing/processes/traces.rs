@@ -1,0 +1,125 @@
+//! When all is over, nothing of ours is left on the server but the fence counter.
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockError;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+
+use super::{CLAIM, FENCES, LONG, Line, TTL, connect, held, queued, settle, take};
+
+/// Sooner than what is left behind would expire by itself.
+const SOON: Duration = Duration::from_secs(2);
+
+async fn nothing_is_left(server: &Server) {
+    let probe = server.probe();
+    let clean = || probe.keys("*").iter().all(|key| key == FENCES);
+    wait::until_async("nothing is left", SOON, clean).await;
+}
+
+/// Fails if a call that gives up leaves the place of its process behind.
+#[tokio::test]
+async fn of_calls_that_give_up() {
+    let (server, probe, held) = held("given-up").await;
+    let mut calls = JoinSet::new();
+    let mut dropped = Vec::new();
+    for _ in 0..3 {
+        let pool = connect(&server.url()).await;
+        let short = pool.lock("given-up").ttl(TTL).wait(CLAIM / 2);
+        calls.spawn(async move { short.acquire().await.map(drop) });
+        let long = pool.lock("given-up").ttl(TTL).wait(LONG);
+        dropped.push(wait::started(long.acquire()).await);
+    }
+    wait::until_async("all wait", LONG, || queued(&probe, "given-up") == 3).await;
+    while let Some(call) = calls.join_next().await {
+        let error = call.expect("no panic").expect_err("it is held");
+        assert!(matches!(error, LockError::TimedOut { .. }), "{error:?}");
+    }
+    assert_eq!(queued(&probe, "given-up"), 3, "each has one call left");
+    drop(dropped);
+    wait::until_async("none waits", SOON, || queued(&probe, "given-up") == 0).await;
+    assert!(probe.exists("lock:given-up"), "it is held");
+    held.release().await.expect("still held");
+    nothing_is_left(&server).await;
+}
+
+/// Fails if a call that gives up just when its turn comes keeps the lock from the next.
+#[tokio::test]
+async fn of_calls_that_give_up_when_their_turn_comes() {
+    let server = Server::start();
+    for url in [&*server.url(), "memory://queue-gives-up"] {
+        let pools = [connect(url).await, connect(url).await];
+        let last = connect(url).await;
+        for round in 0..40_u32 {
+            let held = take(&connect(url).await, "turn").await;
+            let mut given_up = Vec::new();
+            for pool in &pools {
+                let request = pool.lock("turn").ttl(TTL).wait(LONG);
+                given_up.push(wait::started(request.acquire()).await);
+                settle(pool).await;
+            }
+            let mut line = Line::new("turn");
+            line.join(&last, "last").await;
+            held.release().await.expect("still held");
+            tokio::time::sleep(Duration::from_micros(50) * round).await;
+            let (left, excuse) = (Instant::now(), Excuse::begin());
+            drop(given_up);
+            let got = wait::within("it is handed on", LONG, line.served()).await;
+            assert_eq!(got, ["last"]);
+            let took = left.elapsed();
+            assert!(
+                took < CLAIM + excuse.so_far(),
+                "{took:?}: kept for those that left"
+            );
+        }
+    }
+    nothing_is_left(&server).await;
+}
+
+/// Fails if a pool that shuts down keeps its places.
+#[tokio::test]
+async fn of_a_shutdown() {
+    let (server, probe, held) = held("shutdown").await;
+    let pool = connect(&server.url()).await;
+    let request = pool.lock("shutdown").ttl(TTL).wait(LONG);
+    let waiting = wait::started(request.acquire()).await;
+    wait::until_async("it waits", LONG, || queued(&probe, "shutdown") == 1).await;
+    pool.shutdown(LONG).await;
+    let error = waiting.await.expect_err("the pool is shut down");
+    assert!(matches!(error, LockError::ShuttingDown), "{error:?}");
+    wait::until_async("it has left", SOON, || queued(&probe, "shutdown") == 0).await;
+    held.release().await.expect("still held");
+    nothing_is_left(&server).await;
+}
+
+/// Fails if many calls in many processes leave something.
+#[tokio::test]
+async fn of_contention() {
+    let server = Server::start();
+    let mut calls = JoinSet::new();
+    for _ in 0..4 {
+        let pool = connect(&server.url()).await;
+        for call in 0..16_u64 {
+            let pool = pool.clone();
+            calls.spawn(async move {
+                for time in 0..20 {
+                    // Some of them are over before their turn comes.
+                    let wait = Duration::from_millis(1 + (call * 7 + time) % 40);
+                    let key = format!("many-{}", (call + time) % 3);
+                    let request = pool.lock(&*key).ttl(TTL).wait(wait);
+                    if let Ok(guard) = request.acquire().await {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        guard.release().await.expect("still held");
+                    }
+                }
+            });
+        }
+    }
+    while let Some(call) = calls.join_next().await {
+        call.expect("no panic");
+    }
+    nothing_is_left(&server).await;
+}

@@ -1,0 +1,5 @@
+//! What a store does for the engine, what it holds, and what a check says of it.
+
+mod conformance;
+mod keys_on_the_server;
+mod readiness_checks;

@@ -1,0 +1,40 @@
+//! Before a pool is installed, and when one is installed twice, the error says what to do. A program
+//! of its own: what is installed belongs to the process.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+
+const LIMIT: Duration = Duration::from_secs(2);
+
+#[distributed_lock(key = "order:<id>", ttl = "5s")]
+async fn installed(id: u32) -> Result<(), LockError> {
+    unreachable!("a body without a lock")
+}
+
+#[track_caller]
+fn says(error: &LockError, fragments: &[&str]) {
+    let text = error.to_string();
+    for fragment in fragments {
+        assert!(text.contains(fragment), "no {fragment:?} in {text:?}");
+    }
+    assert!(!text.ends_with('.') && !text.contains('\n'), "{text:?}");
+}
+
+/// Fails if a body runs without a pool, or if a second pool takes the place of the first.
+#[tokio::test]
+async fn before_and_after_the_one_installation() {
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let error = installed(1).await.expect_err("none is installed");
+    assert!(matches!(error, LockError::NotInstalled), "{error:?}");
+    says(&error, &["leasehold::init(\"redis://127.0.0.1/\").await?"]);
+
+    let first = leasehold::init("memory://installed").await;
+    first.expect("the first");
+    let second = leasehold::init("memory://installed").await;
+    let error = second.expect_err("there is one already");
+    assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+    says(&error, &["already", "install_as"]);
+    assert!(started.elapsed() < LIMIT + excuse.so_far());
+}

@@ -1,0 +1,9 @@
+//! The fault harness and its tools: each requirement in small, each seeded bug, other servers.
+//!
+//! `scripts/chaos` runs the requirements with their full numbers.
+
+mod requirements;
+mod seeded_bugs;
+mod server_clock;
+mod server_versions;
+mod servers_and_proxies;

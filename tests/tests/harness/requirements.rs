@@ -1,0 +1,99 @@
+//! A small share of every requirement of the fault harness; `scripts/chaos` runs the full numbers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_tests::chaos::REQUIREMENTS;
+use leasehold_tests::chaos::ground::{Ground, Size, Store};
+use leasehold_tests::random::Random;
+use leasehold_tests::room::{self, Places};
+
+/// Plays the requirement of this number whose text has this word.
+fn play(number: u8, word: &str, store: Store) {
+    let _places = places(number);
+    let seed = Random::seeded(&format!("requirement {number}")).below(1_000_000);
+    let ground = Ground {
+        program: env!("CARGO_BIN_EXE_chaos").into(),
+        folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("chaos"),
+        seed,
+        store,
+        size: Size::Small,
+        time: Duration::from_secs(8),
+        sections: 1,
+    };
+    let requirement = REQUIREMENTS.iter().find(|requirement| {
+        requirement.number == number
+            && requirement.stores.contains(&store)
+            && requirement.what.contains(word)
+    });
+    let outcome = requirement.expect("it is on the list").outcome(&ground);
+    let failures = outcome.failures.join("\n");
+    assert!(
+        outcome.passed(),
+        "seed {seed}: {failures}\n{}",
+        outcome.numbers()
+    );
+}
+
+/// Those that measure how long calls take, or give them little time, are not played beside others.
+fn places(number: u8) -> Places {
+    match number {
+        13 | 18 | 22 => room::alone(),
+        _ => room::enter(),
+    }
+}
+
+macro_rules! requirements {
+    ($($name:ident: $number:literal $($word:literal)? $store:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                play($number, concat!($($word)?), Store::$store);
+            }
+        )+
+    };
+}
+
+requirements! {
+    exclusion: 1 Redis,
+    exclusion_in_memory: 1 Memory,
+    stops: 2 Redis,
+    stops_in_memory: 2 Memory,
+    leases_count_from_their_request: 3 Redis,
+    losses_are_signalled: 4 Redis,
+    replies_are_lost: 6 Redis,
+    orphans: 7 Redis,
+    ownership: 8 Redis,
+    ownership_in_memory: 8 Memory,
+    quorum: 1 Redlock,
+    all_replicas: 1 Replicas,
+    all_replicas_of_a_cluster: 1 Cluster,
+    sql: 10 Redis,
+    sql_in_memory: 10 Memory,
+    kills: 12 Redis,
+    minority: 13 Redlock,
+    quarantine: 14 Redlock,
+    cleaning: 15 Redlock,
+    too_few_replicas: 19 Replicas,
+    too_few_replicas_in_a_cluster: 19 Cluster,
+    error_classes: 18 Redis,
+    error_classes_of_a_quorum: 18 Redlock,
+    keys: 21 Memory,
+    secrets: 22 Redis,
+    checks_at_connect: 23 Redis,
+    checks_of_nodes: 23 Redlock,
+    checks_of_sentinels: 23 Sentinel,
+    checks_of_a_cluster: 23 Cluster,
+    dead_waiters: 24 "dead waiters" Redis,
+    readers_and_writers: 24 "readers and writers" Redis,
+    permits: 24 "permits" Redis,
+    soak: 25 Redis,
+    clients_that_know_no_queue: 26 Redis,
+    telemetry: 27 Redis,
+    forms: 29 Redis,
+    forms_in_memory: 29 Memory,
+    server_clock: 30 Redis,
+    full_server: 31 Redis,
+    releases: 32 Redis,
+    the_version_before: 33 Redis,
+}

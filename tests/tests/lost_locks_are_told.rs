@@ -1,0 +1,338 @@
+//! A release that finds the lock gone is told. A program of its own: it listens to all that the
+//! process logs and counts.
+
+use std::fmt::{Debug, Write as _};
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::__test::reports_told;
+use leasehold::{LockError, LockGuard, LockPool, distributed_lock};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{After, Proxy};
+use leasehold_tests::redis_probe::RedisProbe;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(20);
+
+/// One test at a time: they all look at the counter of the process.
+static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
+    metrics::set_global_recorder(Ear).expect("the only one");
+    tracing::subscriber::set_global_default(Ear).expect("the only one");
+    tokio::sync::Mutex::default()
+});
+
+static LOSSES: AtomicU64 = AtomicU64::new(0);
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Ear;
+
+struct Losses;
+
+impl CounterFn for Losses {
+    fn increment(&self, value: u64) {
+        LOSSES.fetch_add(value, Ordering::SeqCst);
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for Ear {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        match key.name() {
+            "leasehold_leases_lost_total" => Counter::from_arc(Arc::new(Losses)),
+            _ => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl tracing::Subscriber for Ear {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold") && *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(text.0);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A server, a pool on it, and what has been lost since.
+struct Scene {
+    server: Server,
+    probe: RedisProbe,
+    pool: LockPool,
+    before: u64,
+    _alone: tokio::sync::MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let alone = ALONE.lock().await;
+        reports_told();
+        WARNINGS.lock().expect("no panic under it").clear();
+        let server = Server::start();
+        Self {
+            probe: server.probe().namespace("lock:"),
+            pool: LockPool::connect(&server.url()).await.expect("it answers"),
+            server,
+            before: LOSSES.load(Ordering::SeqCst),
+            _alone: alone,
+        }
+    }
+
+    async fn take(&self, key: &str) -> LockGuard {
+        let taken = self.pool.lock(key).ttl(TTL).acquire().await;
+        taken.expect("free")
+    }
+
+    /// The server loses all that it has.
+    fn forget(&self) {
+        self.server.probe().run::<()>(&redis::cmd("FLUSHALL"));
+    }
+
+    fn losses(&self) -> u64 {
+        reports_told();
+        LOSSES.load(Ordering::SeqCst) - self.before
+    }
+
+    /// So many leases were counted as lost and logged, each with its key.
+    #[track_caller]
+    fn expect(&self, keys: &[&str]) {
+        let told = told();
+        assert_eq!(self.losses(), keys.len() as u64, "{told:?}");
+        assert_eq!(told.len(), keys.len(), "{told:?}");
+        for key in keys {
+            let named = |text: &&String| text.contains(&format!("key={key:?}"));
+            assert_eq!(told.iter().filter(named).count(), 1, "{key}: {told:?}");
+        }
+    }
+}
+
+/// What was logged of lost leases.
+fn told() -> Vec<String> {
+    reports_told();
+    let warnings = WARNINGS.lock().expect("no panic under it");
+    let lost = warnings.iter().filter(|text| text.contains("lease lost"));
+    lost.cloned().collect()
+}
+
+#[track_caller]
+fn is_lost(ended: Result<(), LockError>, lost: &str) {
+    match ended {
+        Err(LockError::Lost { key, .. }) => assert_eq!(key, lost),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[distributed_lock(key = "<key>", ttl = "30s", pool = scene.pool)]
+async fn forgotten(scene: &Scene, key: &str) -> Result<u32, LockError> {
+    scene.forget();
+    Ok(7)
+}
+
+#[distributed_lock(key = "<key>", ttl = "30s", hold = "10s", pool = scene.pool)]
+async fn kept(scene: &Scene, key: &str) -> Result<u32, LockError> {
+    scene.forget();
+    Ok(7)
+}
+
+#[distributed_lock(key = "k", ttl = "1s", on_lost = "continue", guard = lock, pool = scene.pool)]
+async fn runs_on(scene: &Scene) -> Result<u32, LockError> {
+    lock.lost().await;
+    scene.forget();
+    Ok(7)
+}
+
+#[distributed_lock(key = "k", ttl = "30s", reentrant, pool = scene.pool)]
+async fn inner(scene: &Scene) -> Result<(), LockError> {
+    scene.forget();
+    Ok(())
+}
+
+#[distributed_lock(key = "k", ttl = "30s", pool = scene.pool)]
+async fn outer(scene: &Scene) -> Result<(), LockError> {
+    let before = scene.losses();
+    inner(scene).await?;
+    // The inner call asks the server nothing.
+    assert_eq!(scene.losses(), before);
+    Ok(())
+}
+
+#[distributed_lock(key = "k", ttl = "30s", detach, pool = pool)]
+async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockError> {
+    assert!(probe.delete("k"));
+    Ok(7)
+}
+
+/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well;
+/// or if the other client's lock is touched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_is_told() {
+    let scene = Scene::new().await;
+    let guard = scene.take("deleted").await;
+    let fence = guard.fence().expect("a fence").get();
+    assert!(scene.probe.delete("deleted"));
+    is_lost(guard.release().await, "deleted");
+    scene.expect(&["deleted"]);
+    assert!(told()[0].contains(&format!("fence={fence}")));
+
+    let guard = scene.take("taken").await;
+    scene.probe.steal("taken", TTL);
+    is_lost(guard.release().await, "taken");
+    assert!(scene.probe.untouched("taken"));
+
+    let guard = scene.take("kept").await;
+    scene.forget();
+    is_lost(guard.release_after(TTL).await, "kept");
+    assert!(!scene.probe.exists("kept"), "it is not made again");
+    scene.expect(&["deleted", "taken", "kept"]);
+}
+
+/// Fails if a function's result is taken from it, or if nothing tells of the loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_keeps_its_result_and_the_loss_is_logged_and_counted() {
+    let scene = Scene::new().await;
+    assert_eq!(forgotten(&scene, "a").await, Ok(7));
+    assert_eq!(kept(&scene, "b").await, Ok(7));
+    let run = scene.pool.lock("c").ttl(TTL).run(async { scene.forget() });
+    run.await.expect("the body has ended");
+    outer(&scene).await.expect("both bodies have ended");
+    scene.expect(&["a", "b", "c", "k"]);
+    let probe = Arc::new(scene.server.probe().namespace("lock:"));
+    assert_eq!(detached(scene.pool.clone(), probe).await, Ok(7));
+    assert_eq!(scene.losses(), 5);
+}
+
+/// Fails if only whole locks are missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shares_places_and_downgraded_locks_are_missed_as_well() {
+    let scene = Scene::new().await;
+    let request = |key: &str| scene.pool.lock(key).ttl(TTL);
+    let share = request("share").shared().acquire().await.expect("free");
+    let place = request("place").permits(3).acquire().await.expect("free");
+    let mut less = request("less").acquire().await.expect("free");
+    less.downgrade().await.expect("it becomes a share");
+    scene.forget();
+    for (key, guard) in [("share", share), ("place", place), ("less", less)] {
+        is_lost(guard.release().await, key);
+    }
+    scene.expect(&["share", "place", "less"]);
+}
+
+/// Fails if a lock of several keys is well although one of them was gone, or if the rest stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_keys_any_that_is_gone_is_told() {
+    let scene = Scene::new().await;
+    for gone in [&["b"][..], &["c", "b"], &["a"]] {
+        let all = scene.pool.lock_all(["c", "a", "b"]).ttl(TTL);
+        let guard = all.acquire().await.expect("free");
+        for key in gone {
+            assert!(scene.probe.delete(key));
+        }
+        is_lost(guard.release().await, gone.last().expect("one"));
+        for key in ["a", "b", "c"] {
+            assert!(!scene.probe.exists(key), "{key} stays");
+        }
+    }
+    assert_eq!(scene.losses(), 4);
+}
+
+/// Fails if only callers that wait for the release are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_guard_and_a_dropped_call_are_missed_in_the_background() {
+    let scene = Scene::new().await;
+    let guard = scene.take("guard").await;
+    scene.forget();
+    drop(guard);
+    wait::until_async("the loss is counted", LONG, || scene.losses() == 1).await;
+    let inside = tokio::sync::Notify::new();
+    let call = scene.pool.lock("call").ttl(TTL).run(async {
+        scene.forget();
+        inside.notify_one();
+        pending::<()>().await;
+    });
+    tokio::select! {
+        _ = call => unreachable!("it stays"),
+        () = inside.notified() => {}
+    }
+    wait::until_async("the loss is counted", LONG, || scene.losses() == 2).await;
+    scene.expect(&["guard", "call"]);
+}
+
+/// Fails if a loss is counted twice: when it is noticed, and again when the lock is released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_lost_before_is_counted_once() {
+    let scene = Scene::new().await;
+    assert_eq!(runs_on(&scene).await, Ok(7));
+    let second = Duration::from_secs(1);
+    let guard = scene.pool.lock("late").ttl(second).acquire().await;
+    let guard = guard.expect("free");
+    guard.lost().await;
+    scene.forget();
+    is_lost(guard.release().await, "late");
+    scene.expect(&["k", "late"]);
+}
+
+/// Fails if a release whose first try was carried out, and not answered, is taken for a loss; or if
+/// any other release is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_was_carried_out_is_no_loss() {
+    let scene = Scene::new().await;
+    let proxy = Proxy::start(scene.server.address());
+    let pool = LockPool::connect(&proxy.url()).await.expect("it answers");
+    for after in [After::Cut, After::Silence] {
+        let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+        proxy.lose_replies("lock:k", 1, after);
+        guard.release().await.expect("the first try removed it");
+        wait::until("it is removed", LONG, || !scene.probe.exists("k"));
+    }
+    let locks = (0..200).map(|_| async {
+        let request = scene.pool.lock("hot").ttl(TTL).wait(TTL);
+        request.run(ready(())).await.expect("it comes free");
+    });
+    futures_util::future::join_all(locks).await;
+    let report = pool.shutdown(LONG).await;
+    assert_eq!(report.still_held, 0);
+    scene.expect(&[]);
+}
