@@ -508,13 +508,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         bug: "LaneNeverAgain",
         program: "leasehold",
-        test: "engine::driver::lane::tests::another_listens_where_one_has_ended",
+        test: "engine::driver::lanes::tests::another_listens_where_one_has_ended",
         what: "a runtime calls after the one that heard of answers has ended",
     },
     Elsewhere {
         bug: "NoTakeOver",
         program: "leasehold",
-        test: "engine::driver::lane::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
+        test: "engine::driver::lanes::tests::the_keeper_takes_over_where_answers_lie_two_times_in_a_row",
         what: "the runtime that hears of answers is blocked for long",
     },
 ];
