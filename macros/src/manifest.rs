@@ -18,7 +18,9 @@ pub(crate) enum Dependency {
 
 /// What the manifest of the crate that is being compiled says.
 pub(crate) fn dependency() -> Dependency {
-    let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| name == PACKAGE);
+    // The examples of `leasehold` itself, and the unit tests of this crate.
+    let own = [PACKAGE, env!("CARGO_PKG_NAME")];
+    let is_itself = env::var("CARGO_PKG_NAME").is_ok_and(|name| own.contains(&name.as_str()));
     let text = path().and_then(|path| std::fs::read_to_string(path).ok());
     match text {
         Some(text) if !is_itself => read(&text),
