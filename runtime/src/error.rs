@@ -8,7 +8,7 @@ use crate::fence::Fence;
 /// Why a lock was not taken, or was taken and lost.
 ///
 /// Every text says what to do. No text contains a password or a lock's token.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
     /// Another call holds the lock, and this call does not queue (`wait` is zero).
@@ -104,6 +104,13 @@ pub enum LockError {
     },
 }
 
+/// As `Display`: what a `main` that returns the error prints.
+impl fmt::Debug for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl LockError {
     /// Whether another call has the lock, or queues for it first: [`Contended`](Self::Contended),
     /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
@@ -169,7 +176,15 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    /// What a store says, for tests of a program's own error handling.
+    ///
+    /// ```
+    /// use leasehold::{LockError, StoreError};
+    ///
+    /// let source = StoreError::new("timeout", "no answer within 1s");
+    /// assert!(LockError::Unavailable { source }.is_unavailable());
+    /// ```
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),

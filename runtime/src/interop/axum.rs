@@ -2,6 +2,7 @@
 
 use axum_core::body::Body;
 use axum_core::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
 
 use crate::error::LockError;
 
@@ -18,32 +19,14 @@ use crate::error::LockError;
 /// one user should see.
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
-        let (status, title) = if self.is_contention() {
-            (409, "The same operation is already being processed")
-        } else if self.is_unavailable() {
-            (503, "The lock service is not available")
-        } else if self.is_lost() {
-            (500, "The lock was lost before the work was done")
-        } else if matches!(self, Self::InvalidKey { .. }) {
-            (400, "The request names nothing that could be locked")
-        } else {
-            (500, "The lock is not set up correctly")
-        };
-        let body = format!(r#"{{"type":"about:blank","title":"{title}","status":{status}}}"#);
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(self.problem()));
         *response.status_mut() =
-            http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+            StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(
-            http::header::CONTENT_TYPE,
-            http::HeaderValue::from_static("application/problem+json"),
-        );
-        if self.is_contention() {
-            let after = self.retry_after().unwrap_or_default();
-            // Whole seconds, rounded up: an earlier retry would be refused again.
-            let seconds = after.as_millis().div_ceil(1000).max(1);
-            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
-            headers.insert(http::header::RETRY_AFTER, seconds.into());
+        let problem = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, problem);
+        if let Some(seconds) = self.retry_after_secs() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -16,24 +16,7 @@ use crate::error::LockError;
 /// status's `source()`.
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
-        let (code, message) = if error.is_contention() {
-            (
-                Code::Aborted,
-                "the same operation is already being processed",
-            )
-        } else if error.is_unavailable() {
-            (Code::Unavailable, "the lock service is not available")
-        } else if error.is_lost() {
-            (Code::Unknown, "the lock was lost before the work was done")
-        } else if matches!(error, LockError::InvalidKey { .. }) {
-            (
-                Code::InvalidArgument,
-                "the request names nothing that could be locked",
-            )
-        } else {
-            (Code::Internal, "the lock is not set up correctly")
-        };
-        let mut status = Self::new(code, message);
+        let mut status = Self::new(Code::from_i32(error.grpc_code()), error.public_message());
         status.set_source(std::sync::Arc::new(error));
         status
     }

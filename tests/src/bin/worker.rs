@@ -210,9 +210,20 @@ impl Drop for Section {
 }
 
 fn kind(error: &LockError) -> String {
-    let text = format!("{error:?}");
-    let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
-    name
+    let kind = match error {
+        LockError::Contended { .. } => "Contended",
+        LockError::TimedOut { .. } => "TimedOut",
+        LockError::QueueFull { .. } => "QueueFull",
+        LockError::Lost { .. } => "Lost",
+        LockError::Unavailable { .. } => "Unavailable",
+        LockError::InvalidKey { .. } => "InvalidKey",
+        LockError::WouldDeadlock { .. } => "WouldDeadlock",
+        LockError::NotInstalled => "NotInstalled",
+        LockError::ShuttingDown => "ShuttingDown",
+        LockError::Config { .. } => "Config",
+        _ => "Other",
+    };
+    kind.to_owned()
 }
 
 fn tell(event: &Event) {
