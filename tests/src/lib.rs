@@ -23,6 +23,7 @@
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
 //! | [`room`] | places for tests that need processors, or all of them for one that measures |
+//! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
@@ -59,5 +60,6 @@ pub mod server_clock;
 pub mod stores;
 pub mod tls;
 pub mod transfer;
+pub mod variant;
 pub mod wait;
 pub mod worker;

@@ -13,6 +13,7 @@ use leasehold::{LockError, LockHandle, LockPool, distributed_lock};
 use leasehold_tests::clock;
 use leasehold_tests::random::Random;
 use leasehold_tests::transfer::{ACCOUNTS, Bank};
+use leasehold_tests::variant;
 use leasehold_tests::worker::{Event, Job, Scenario};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -50,7 +51,7 @@ fn main() {
     match runtime.block_on(run(&leave)) {
         Ok(()) => tell(&Event::Done),
         Err(error) => tell(&Event::Failed {
-            kind: kind(&error),
+            kind: variant::of(&error).to_owned(),
             text: error.to_string(),
         }),
     }
@@ -207,23 +208,6 @@ impl Drop for Section {
     fn drop(&mut self) {
         tell(&Event::Leave { at: clock::now() });
     }
-}
-
-fn kind(error: &LockError) -> String {
-    let kind = match error {
-        LockError::Contended { .. } => "Contended",
-        LockError::TimedOut { .. } => "TimedOut",
-        LockError::QueueFull { .. } => "QueueFull",
-        LockError::Lost { .. } => "Lost",
-        LockError::Unavailable { .. } => "Unavailable",
-        LockError::InvalidKey { .. } => "InvalidKey",
-        LockError::WouldDeadlock { .. } => "WouldDeadlock",
-        LockError::NotInstalled => "NotInstalled",
-        LockError::ShuttingDown => "ShuttingDown",
-        LockError::Config { .. } => "Config",
-        _ => "Other",
-    };
-    kind.to_owned()
 }
 
 fn tell(event: &Event) {

@@ -43,8 +43,7 @@ fn kind(error: &LockError) -> String {
     if let LockError::Unavailable { source } = error {
         return format!("Unavailable/{}", source.code());
     }
-    let text = format!("{error:?}");
-    text.chars().take_while(|c| c.is_alphanumeric()).collect()
+    leasehold_tests::variant::of(error).to_owned()
 }
 
 /// Checks the variant, that the text says what to do, that it came in time, and that it keeps secrets.

@@ -1,0 +1,21 @@
+//! The name of an error's variant, for histories and assertions.
+
+use leasehold::LockError;
+
+/// Such as `Contended`.
+#[must_use]
+pub fn of(error: &LockError) -> &'static str {
+    match error {
+        LockError::Contended { .. } => "Contended",
+        LockError::TimedOut { .. } => "TimedOut",
+        LockError::QueueFull { .. } => "QueueFull",
+        LockError::Lost { .. } => "Lost",
+        LockError::Unavailable { .. } => "Unavailable",
+        LockError::InvalidKey { .. } => "InvalidKey",
+        LockError::WouldDeadlock { .. } => "WouldDeadlock",
+        LockError::NotInstalled => "NotInstalled",
+        LockError::ShuttingDown => "ShuttingDown",
+        LockError::Config { .. } => "Config",
+        _ => "Other",
+    }
+}
