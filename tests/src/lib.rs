@@ -22,7 +22,7 @@
 //! | [`chaos`] | the fault harness: each requirement, the seeded bugs, the full run |
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
-//! | [`room`] | places for tests that need processors, or all of them for one that measures |
+//! | [`room`] | processors for tests that need some, or all of them for one |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`python`] | an interpreter with redis-py |

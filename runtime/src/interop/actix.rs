@@ -5,8 +5,8 @@ use actix_web::{HttpResponse, ResponseError};
 
 use crate::error::LockError;
 
-/// The status, headers and body that the feature `axum` gives: see [`LockError::http_status`]. The body is
-/// `application/problem+json` (RFC 9457) and names no key.
+/// The status, headers and body that the feature `axum` gives: see [`LockError::http_status`]. The
+/// body is `application/problem+json` (RFC 9457) and names no key.
 impl ResponseError for LockError {
     fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

@@ -15,9 +15,11 @@ enum Class {
 /// What a client gets of an error. None of these names the key: keys can contain what only one user
 /// should see.
 impl LockError {
-    /// The HTTP status of a response: 409 for contention, 503 if the lock service cannot serve, 400 for
-    /// a value that makes no key, else 500. `Lost` is 500 because proxies and clients repeat a 503 by
-    /// themselves, and the body did run.
+    /// The HTTP status of a response.
+    ///
+    /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes no
+    /// key, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the body did
+    /// run.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -34,9 +36,11 @@ impl LockError {
         }
     }
 
-    /// The number of the gRPC status: 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock
-    /// service cannot serve, 3 (`INVALID_ARGUMENT`) for a value that makes no key, 2 (`UNKNOWN`) for a
-    /// lost lease, because a part of the work may be done, else 13 (`INTERNAL`).
+    /// The number of the gRPC status.
+    ///
+    /// It is 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock service cannot serve, and 3
+    /// (`INVALID_ARGUMENT`) for a value that makes no key. For a lost lease it is 2 (`UNKNOWN`),
+    /// because a part of the work may be done. Else it is 13 (`INTERNAL`).
     pub fn grpc_code(&self) -> i32 {
         match self.class() {
             Class::Contention => 10,
@@ -47,8 +51,8 @@ impl LockError {
         }
     }
 
-    /// The value of a `Retry-After` header, in whole seconds: for contention at least 1, else `None`. It
-    /// is rounded up, since a client that comes back earlier would be refused again.
+    /// The value of a `Retry-After` header, in whole seconds: for contention at least 1, else `None`.
+    /// It is rounded up, since a client that comes back earlier would be refused again.
     pub fn retry_after_secs(&self) -> Option<u64> {
         let after = self.retry_after().unwrap_or_default();
         let seconds = after.as_millis().div_ceil(1000).max(1);
