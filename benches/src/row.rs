@@ -1,8 +1,8 @@
 //! What is measured: each row is one kind of work, done by several contestants in one run.
 
 use crate::contestants::Contestant::{
-    self, Baton, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle,
-    NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Rslock,
+    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle, NodeRedlock,
+    Poll50ms, RedisPy, Redisson, Redsync, Ring, Rslock,
 };
 use crate::plan::Work;
 use crate::setup::{self, Setup};
@@ -76,7 +76,7 @@ const ALONE: &[Contestant] = &[
 ];
 const RUST: &[Contestant] = &[Leasehold, HandWritten, Rslock, DistributedLock];
 const HANDED_OVER: &[Contestant] = &[
-    Baton,
+    Ring,
     Leasehold,
     Poll50ms,
     Rslock,

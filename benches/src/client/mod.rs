@@ -24,11 +24,11 @@ use tokio::runtime::Builder;
 
 use self::open::OpenLoop;
 use crate::clock;
-use crate::contestants::baton::Baton;
 use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
 use crate::contestants::polling::Polling;
+use crate::contestants::ring::Ring;
 use crate::contestants::rslock::Rslock;
 use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin, SeededStall};
 use crate::contestants::{Contestant, Fault, Keeps, Locks};
@@ -85,7 +85,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         }
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,
-        Contestant::Baton => lock(Baton::connect(plan).await?, plan).await,
+        Contestant::Ring => lock(Ring::connect(plan).await?, plan).await,
         Contestant::Rslock => lock(Rslock::new(plan), plan).await,
         Contestant::DistributedLock => lock(DistributedLock::connect(plan).await?, plan).await,
         Contestant::SeededOverlap => lock(SeededOverlap, plan).await,

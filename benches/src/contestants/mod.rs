@@ -1,10 +1,10 @@
 //! The contestants. Each one takes a lock, runs a body inside it, and releases the lock.
 
-pub(crate) mod baton;
 pub(crate) mod distributed_lock;
 pub(crate) mod hand_written;
 pub(crate) mod leasehold;
 pub(crate) mod polling;
+pub(crate) mod ring;
 pub(crate) mod rslock;
 pub(crate) mod seeded;
 
@@ -33,7 +33,7 @@ pub(crate) enum Contestant {
     /// The crate distributed-lock.
     DistributedLock,
     /// No lock: the cost of handing one from process to process with the crate redis.
-    Baton,
+    Ring,
     /// Redisson, Java.
     Redisson,
     /// redsync, Go.

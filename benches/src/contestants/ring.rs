@@ -17,13 +17,13 @@ use super::{Fault, Locks};
 use crate::plan::Plan;
 
 /// The processes, in the order of their start.
-const RING: &str = "baton:ring";
+const RING: &str = "ring:processes";
 
 /// The sections of a process in a row: one, and 16 hand-overs inside the process.
 const TURN: u32 = 17;
 
 /// One process of the ring.
-pub(crate) struct Baton {
+pub(crate) struct Ring {
     shared: Arc<Shared>,
     begun: OnceCell<()>,
 }
@@ -45,7 +45,7 @@ struct Place {
     idle: bool,
 }
 
-impl Baton {
+impl Ring {
     pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
         let client = redis::Client::open(format!("{}?protocol=resp3", plan.url))?;
         let (sender, pushes) = mpsc::unbounded_channel();
@@ -55,7 +55,7 @@ impl Baton {
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        let name = format!("baton:{:032x}", rand::random::<u128>());
+        let name = format!("ring:{:032x}", rand::random::<u128>());
         connection.subscribe(&name).await?;
         let () = connection.rpush(RING, &name).await?;
         let shared = Arc::new(Shared {
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-impl Locks for Baton {
+impl Locks for Ring {
     async fn inside<B>(&self, _: &str, body: B) -> Result<B::Output, Fault>
     where
         B: Future + Send,
