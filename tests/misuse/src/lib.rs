@@ -1,0 +1,1 @@
+//! What the compiler says about each misuse of the attribute; see `tests/ui`.
