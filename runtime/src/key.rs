@@ -35,6 +35,10 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), LockError> {
 
 /// Whether a key could be one of leasehold's own, in whichever namespace.
 fn is_reserved(key: &str) -> bool {
+    // Most keys have none, and a byte is found faster than a word.
+    if !key.as_bytes().contains(&b'%') {
+        return false;
+    }
     let parts = || key.match_indices(RESERVED);
     key.starts_with(RESERVED)
         || parts()

@@ -70,6 +70,8 @@ pub(super) struct EngineState {
     core: Core,
     store: Box<dyn LockStore>,
     clock: Clock,
+    /// The clock's last reading under the mutex. A request leaves after it, so no deadline is late.
+    now: Instant,
     events: Vec<StoreEvent>,
     cells: IdMap<TicketId, Arc<LeaseCell>>,
     shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
@@ -112,6 +114,7 @@ impl EngineState {
             core: Core::new(limits, seed),
             store,
             clock,
+            now: Instant::ZERO,
             events: Vec::new(),
             cells: IdMap::default(),
             shutdowns: HashMap::new(),
@@ -133,6 +136,7 @@ impl EngineState {
         if !self.lanes.heard_by(listener) {
             return Heard::InVain;
         }
+        self.read_clock();
         self.drive(false);
         self.apply_signals();
         if self.notifications.wakes() < 2 {
@@ -140,12 +144,13 @@ impl EngineState {
             self.apply_signals();
             return Heard::One;
         }
-        self.traffic.gather(self.now());
+        self.traffic.gather(self.now);
         Heard::Several
     }
 
     /// The callers that a listener has woken have run: sends what they ask.
     pub(super) fn gathered(&mut self) {
+        self.read_clock();
         self.traffic.gathered();
         self.send_requests();
         self.apply_signals();
@@ -163,7 +168,7 @@ impl EngineState {
         if self.life == Life::Stopped {
             return;
         }
-        let began = self.now();
+        let began = self.read_clock();
         let due = self.core.next_due().is_some_and(|due| due <= began);
         let opens = self.core.has_requests() && self.traffic.may_send(began);
         let waits = self.waits();
@@ -193,7 +198,8 @@ impl EngineState {
         }
         self.apply_signals();
         // A listener may hear the answers to what the keeper has sent.
-        self.lanes.watch_from(self.waits(), self.now());
+        self.read_clock();
+        self.lanes.watch_from(self.waits(), self.now);
     }
 
     /// What listeners are to hear.
@@ -207,15 +213,17 @@ impl EngineState {
         }
     }
 
-    /// The time. The clock of a test's runtime can be read only in that runtime.
-    fn now(&self) -> Instant {
-        match self.clock {
+    /// Reads the clock, as a thread does after it has taken the mutex, and after it has read answers.
+    /// A reading takes a fiftieth of a call. A test's clock can be read only in its runtime.
+    fn read_clock(&mut self) -> Instant {
+        self.now = match self.clock {
             Clock::System => self.clock.now(),
             Clock::Tokio(_) => {
                 let _context = self.runtime.enter();
                 self.clock.now()
             }
-        }
+        };
+        self.now
     }
 
     /// Gives requests to the store and its answers to the core, until there are none. Without
@@ -227,13 +235,13 @@ impl EngineState {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
         for _ in 0..MOST_ROUNDS {
-            if sends && self.traffic.may_send(self.now()) {
+            if sends && self.traffic.may_send(self.now) {
                 self.submit();
             }
             self.poll_store();
             self.take_in_events();
             let more = sends && self.core.has_requests();
-            if more && self.traffic.may_send(self.now()) {
+            if more && self.traffic.may_send(self.now) {
                 continue;
             }
             if self.store_waker.end() {
@@ -248,9 +256,8 @@ impl EngineState {
         if !self.core.has_requests() {
             return;
         }
-        let now = self.now();
-        let mut requests = self.core.take_requests(now);
-        self.traffic.sends(&requests, now);
+        let mut requests = self.core.take_requests(self.now);
+        self.traffic.sends(&requests, self.now);
         self.store.submit(&mut requests);
         self.core.reuse_requests(requests);
     }
@@ -283,7 +290,7 @@ impl EngineState {
         if self.events.is_empty() {
             return;
         }
-        let now = self.now();
+        let now = self.read_clock();
         let mut events = mem::take(&mut self.events);
         for event in events.drain(..) {
             self.traffic.hears();
@@ -309,7 +316,7 @@ impl EngineState {
 
     /// Whether a caller's runtime is to listen now.
     pub(super) fn wants_listeners(&self) -> bool {
-        self.lanes.are_wanted(self.now())
+        self.lanes.are_wanted(self.now)
     }
 
     pub(super) fn lanes(&mut self) -> &mut Lanes {
@@ -318,7 +325,7 @@ impl EngineState {
 
     /// Whether the keeper has to be woken before its timer wakes it.
     pub(super) fn needs_keeper(&mut self) -> bool {
-        let now = self.now();
+        let now = self.now;
         self.lanes.watch_from(self.waits(), now);
         let early = self.looks_at(now) + TICK < self.keeper_looks_at;
         // After a suspend the keeper may still be asleep, although the pool's clock says that its
@@ -328,8 +335,8 @@ impl EngineState {
     }
 
     /// How long the keeper may sleep.
-    pub(super) fn sleep(&self) -> Duration {
-        let now = self.now();
+    pub(super) fn sleep(&mut self) -> Duration {
+        let now = self.read_clock();
         self.looks_at(now).since(now)
     }
 

@@ -13,7 +13,7 @@ use crate::store::{LockStore, Request, StoreEvent};
 impl EngineState {
     /// Executes these commands, in this order, and sends the requests that follow.
     pub(in crate::engine::driver) fn execute(&mut self, commands: impl Iterator<Item = Command>) {
-        let now = self.now();
+        let now = self.read_clock();
         for command in commands {
             self.execute_one(command, now);
         }
