@@ -95,7 +95,12 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
         let patience = random.duration(Duration::from_millis(10));
         let call = annotated(&pool, &key);
         let ended = runtime.block_on(async { tokio::time::timeout(patience, call).await });
-        assert!(ended.is_err(), "the body never ends: {ended:?}");
+        // A busy machine may have no answer in the time of a call.
+        let unanswered = matches!(&ended, Ok(Err(error)) if error.is_unavailable());
+        assert!(
+            ended.is_err() || unanswered,
+            "the body never ends: {ended:?}"
+        );
         let excuse = Excuse::begin();
         let seen = last_seen(&probe, &key, Duration::from_millis(110));
         let slow_now = seen > Duration::from_millis(100);

@@ -33,8 +33,7 @@ async fn connect(url: &str) -> LockPool {
 }
 
 async fn connect_with(url: &str, set: fn(LockPoolBuilder) -> LockPoolBuilder) -> LockPool {
-    let pool = set(LockPool::builder().url(url));
-    pool.connect().await.expect("the store answers")
+    wait::connected(set(LockPool::builder().url(url))).await
 }
 
 async fn take(pool: &LockPool, key: &str) -> LockGuard {
