@@ -103,21 +103,23 @@ fn measured(measures: &[Measure], page: &Path) -> String {
         let of_row = measures.iter().filter(|measure| measure.row == name);
         let of_row: Vec<_> = of_row.cloned().collect();
         if !of_row.is_empty() {
-            let remarks = absent(&entry, &of_row);
-            let _ = write!(text, "\n{}", table::row(&name, &title, &of_row, &remarks));
+            let table = table::row(&name, &title, &of_row, &[]);
+            let _ = write!(text, "\n{table}{}", absent(&entry, &of_row));
         }
     }
     text.push('\n');
     text
 }
 
-/// The contestants of the row that have no figure.
-fn absent(entry: &Entry, measures: &[Measure]) -> Vec<(String, String)> {
+/// The line below a table that names the row's contestants without a figure.
+fn absent(entry: &Entry, measures: &[Measure]) -> String {
     let names = entry.row.contestants.iter().map(ToString::to_string);
     let missing = names.filter(|name| !measures.iter().any(|measure| &measure.contestant == name));
-    missing
-        .map(|name| (name, "not run here".to_owned()))
-        .collect()
+    let missing: Vec<_> = missing.map(|name| format!("`{name}`")).collect();
+    if missing.is_empty() {
+        return String::new();
+    }
+    format!("\nNot part of this run: {}.\n", missing.join(", "))
 }
 
 fn days(measures: &[Measure]) -> String {
