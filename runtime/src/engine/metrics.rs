@@ -15,7 +15,7 @@
 //! block. The [reporter thread](crate::base::reporter) gives the counts to the recorder, a few
 //! milliseconds later.
 
-use super::core::signal::Signal;
+use super::core::signal::{Releases, Signal};
 #[cfg(feature = "metrics")]
 use super::core::ticket::Removal;
 #[cfg(feature = "metrics")]
@@ -51,15 +51,14 @@ pub(super) fn count(signal: &Signal) {
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
 
-/// Counts a release that is over. It is unconfirmed if the lock was gone, or expired before the
-/// store answered.
-pub(super) fn released(confirmed: bool) {
+/// Counts releases that are over.
+pub(super) fn released(releases: Releases) {
+    let (confirmed, unconfirmed) = (releases.confirmed(), releases.unconfirmed());
     #[cfg(feature = "metrics")]
-    add(if confirmed {
-        Count::Confirmed
-    } else {
-        Count::Unconfirmed
-    });
+    {
+        (0..confirmed).for_each(|_| add(Count::Confirmed));
+        (0..unconfirmed).for_each(|_| add(Count::Unconfirmed));
+    }
     #[cfg(not(feature = "metrics"))]
-    let _ = confirmed;
+    let _ = (confirmed, unconfirmed);
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::Core;
-use super::queue::{KeyQueue, Place, Tenure};
+use super::lease::Lease;
+use super::queue::{KeyQueue, Verdict};
 use super::signal::Signal;
-use super::ticket::{Acquire, Lease, Share, Stage, Ticket, TicketId};
+use super::tenure::Tenure;
+use super::ticket::{Acquire, Share, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
@@ -14,7 +16,8 @@ use crate::fence::Fence;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
-    pub(super) fn enter(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
+    /// Begins an acquire; answered by `Granted` or `Failed`.
+    pub(crate) fn acquire(&mut self, id: TicketId, acquire: Acquire, now: Instant) {
         if self.drain.is_some() {
             self.signal(Signal::Failed(id, LockError::ShuttingDown));
             return;
@@ -35,8 +38,7 @@ impl Core {
         } else {
             budget
         };
-        let queue = self.queues.entry(key.clone()).or_insert_with(KeyQueue::new);
-        queue.push(id, &acquire);
+        self.queues.join(id, &acquire);
         self.tickets
             .insert(id, Ticket::new(acquire, now, now + budget));
         if self.advance(&key, now) != Some(id) {
@@ -49,42 +51,36 @@ impl Core {
         let queue = self.queues.get(&acquire.key)?;
         if acquire.waits() {
             let limit = self.limits.max_waiters;
-            let full = queue.waiting.len() >= limit;
+            let full = queue.len() >= limit;
             return full.then(|| LockError::QueueFull {
                 key: acquire.key.name().to_owned(),
                 limit,
             });
         }
-        if queue.holder.is_some() {
+        if queue.holder().is_some() {
             return Some(acquire.contended(self.holder_left(queue, now)));
         }
         if acquire.share.is_some() {
             // Only a waiting exclusive request blocks a shared one.
-            let exclusive = |id: &TicketId| {
-                let ticket = self.tickets.get(id);
-                ticket
-                    .is_some_and(|ticket| ticket.acquire.waits() && ticket.acquire.share.is_none())
+            let exclusive = |id| {
+                let acquire = self.tickets.get(id).map(Ticket::acquire);
+                acquire.is_some_and(|acquire| acquire.waits() && acquire.share.is_none())
             };
-            let behind = queue.waiting.iter().any(exclusive);
+            let behind = queue.waiting().any(exclusive);
             return behind.then(|| acquire.contended(queue.held_for(now)));
         }
         // While the head asks, the answer to the head serves this call as well.
-        let head = queue
-            .waiting
-            .front()
-            .and_then(|head| self.tickets.get(head));
-        let asking = head.is_some_and(|head| matches!(head.stage, Stage::Asking { .. }));
+        let head = queue.head().and_then(|head| self.tickets.get(head));
+        let asking = head.is_some_and(Ticket::is_asking);
         let left = queue.held_for(now).filter(|_| !asking)?;
         Some(acquire.contended(Some(left)))
     }
 
     /// What is left of the lease of this process's holder.
     fn holder_left(&self, queue: &KeyQueue, now: Instant) -> Option<Duration> {
-        let holder = self.tickets.get(&queue.holder?)?;
-        match &holder.stage {
-            Stage::Held(lease) => Some(holder.deadline(lease).since(now)),
-            _ => None,
-        }
+        let holder = self.tickets.get(queue.holder()?)?;
+        let lease = holder.lease()?;
+        Some(lease.deadline().since(now))
     }
 
     pub(super) fn acquire_replied(
@@ -95,30 +91,26 @@ impl Core {
         result: Result<Reply, Failure>,
         now: Instant,
     ) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let settled = !result.as_ref().is_err_and(|failure| failure.executed);
-        if settled {
-            ticket.open.retain(|open| *open != op);
-        }
-        ticket.taken |= matches!(result, Ok(Reply::Acquired { .. }));
-        let current = match ticket.stage {
+        ticket.answered(op, &result);
+        let current = match ticket.stage() {
             Stage::Queued => false,
-            Stage::Asking { op: asked, .. } => asked == op,
+            Stage::Asking { op: asked, .. } => *asked == op,
             Stage::Held(_) | Stage::Lost | Stage::Releasing(_) => return,
         };
-        let in_time = now < ticket.budget;
+        let in_time = ticket.is_in_time(now);
         match result {
             Ok(Reply::Acquired {
                 fence,
                 reserved_fences,
                 wanted,
-            }) if in_time && now < ticket.acquire.terms.soft(sent) => {
-                let acquire = &ticket.acquire;
+            }) if in_time && now < ticket.acquire().terms.soft(sent) => {
+                let acquire = ticket.acquire();
                 if let Some(queue) = self.queues.get_mut(&acquire.key) {
-                    queue.tenure = Tenure::begin(fence, reserved_fences, wanted, now);
-                    queue.granted(id, acquire.share.is_some(), now);
+                    let tenure = Tenure::begin(fence, reserved_fences, wanted, now);
+                    queue.granted(id, acquire.share.is_some(), tenure, now);
                 }
                 self.grant(id, sent, fence, now);
             }
@@ -126,7 +118,7 @@ impl Core {
             // gives the full ttl.
             Ok(Reply::Acquired { .. }) if current && in_time => self.ask_again(id, now),
             Ok(Reply::Limited(limit)) if current => {
-                let error = ticket.acquire.limited(limit);
+                let error = ticket.acquire().limited(limit);
                 self.fail(id, error, now);
             }
             Ok(Reply::Held { left, queued }) if current => self.contended(id, left, queued, now),
@@ -143,44 +135,37 @@ impl Core {
         fence: Option<Fence>,
         now: Instant,
     ) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let watchdog = ticket.acquire.watchdog;
         let sent = if seeded!(self, CountedFromReply) {
             now
         } else {
             sent
         };
         let fence = fence.filter(|_| !seeded!(self, FenceUntold));
-        let lease = Lease {
-            sent,
-            since: now,
+        let acquire = ticket.acquire();
+        let mut lease = Lease::new(acquire.terms, sent, fence, now);
+        if let Some(watchdog) = acquire.watchdog {
             // From the grant: a lease that was handed over began before this call had the lock.
-            ceiling: watchdog
-                .and_then(|dog| dog.max_hold)
-                .map(|limit| now + limit),
-            renew_at: watchdog.map(|dog| dog.due(sent, self.phase)),
-            fence,
-            hurried: false,
-            renewing: false,
-            leaving: false,
-        };
+            lease.set_ceiling(watchdog.max_hold.map(|limit| now + limit));
+            lease.plan_renewal(Some(self.renewals.time(watchdog, sent)));
+        }
         let deadline = if seeded!(self, NoMargin) {
-            sent + ticket.acquire.terms.ttl()
+            sent + acquire.terms.ttl()
         } else {
-            ticket.deadline(&lease)
+            lease.deadline()
         };
-        ticket.stage = Stage::Held(lease);
+        ticket.grant(lease);
         self.signals.push(Signal::Granted {
             ticket: id,
             deadline,
             fence,
         });
-        let (key, share) = (&ticket.acquire.key, ticket.acquire.share);
+        let (key, share) = (&ticket.acquire().key, ticket.acquire().share);
         let queue = self.queues.get(key);
         // The check spares most calls the work: mostly no other call waits for the key.
-        if share.is_some() || queue.is_some_and(|queue| !queue.waiting.is_empty()) {
+        if share.is_some() || queue.is_some_and(|queue| queue.head().is_some()) {
             let key = key.clone();
             let answer = Answer {
                 share,
@@ -195,28 +180,28 @@ impl Core {
     }
 
     pub(super) fn ask_again(&mut self, id: TicketId, now: Instant) {
-        if let Some(ticket) = self.tickets.get_mut(&id) {
-            ticket.stage = Stage::Queued;
-            let key = ticket.acquire.key.clone();
+        if let Some(ticket) = self.tickets.get_mut(id) {
+            ticket.requeue();
+            let key = ticket.acquire().key.clone();
             self.hurry(&key, now);
         }
     }
 
     /// Another process holds the key: calls that try once are refused, the rest polls again later.
     fn contended(&mut self, id: TicketId, left: Option<Duration>, queued: bool, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        ticket.stage = Stage::Queued;
-        let (key, share) = (ticket.acquire.key.clone(), ticket.acquire.share);
+        ticket.requeue();
+        let (key, share) = (ticket.acquire().key.clone(), ticket.acquire().share);
         if let Some(queue) = self.queues.get_mut(&key) {
-            queue.held(left, queued, now, |pause| self.jitter.around(pause));
-            if queued && seeded!(self, MessageBelieved) {
-                queue.ask_at = now + left.unwrap_or_default();
-            }
-            if queue.place == Place::Called {
-                queue.ask_at = now;
-            }
+            queue.held(left, queued, now, |pause| {
+                if queued && seeded!(self, MessageBelieved) {
+                    Duration::MAX
+                } else {
+                    self.jitter.around(pause)
+                }
+            });
         }
         let answer = Answer {
             share,
@@ -234,37 +219,28 @@ impl Core {
         left: Option<Duration>,
         now: Instant,
     ) {
-        let queue = self.queues.get_mut(key);
-        let Some(queue) = queue.filter(|queue| queue.single_tries > 0) else {
+        let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
-        let (tickets, mut refused) = (&self.tickets, Vec::new());
-        let mut single_tries = 0;
-        queue.waiting.retain(|id| {
-            let Some(ticket) = tickets.get(id) else {
-                return false;
-            };
-            let waits = ticket.acquire.waits();
-            let stays = waits || !answer.refuses(&ticket.acquire);
-            single_tries += usize::from(stays && !waits);
-            if !stays {
-                refused.push(*id);
+        let judge = |id| match self.tickets.get(id).map(Ticket::acquire) {
+            Some(acquire) if acquire.waits() => Verdict::Waits,
+            Some(acquire) if !answer.refuses(acquire) => Verdict::Tries,
+            _ => Verdict::Refused,
+        };
+        for id in queue.refuse_single_tries(judge) {
+            if let Some(ticket) = self.tickets.get(id) {
+                let error = ticket.acquire().contended(left);
+                self.fail(id, error, now);
             }
-            stays
-        });
-        queue.single_tries = single_tries;
-        for id in refused {
-            let error = self.tickets[&id].acquire.contended(left);
-            self.fail(id, error, now);
         }
     }
 
     fn ask_failed(&mut self, id: TicketId, failure: Failure, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        ticket.stage = Stage::Queued;
-        let key = ticket.acquire.key.clone();
+        ticket.requeue();
+        let key = ticket.acquire().key.clone();
         match failure.retry {
             Retry::Never => self.fail(id, failure.error, now),
             // At once only once: a failure that repeats would repeat at the speed of the network.
@@ -280,31 +256,21 @@ impl Core {
 
     fn may_hurry(&mut self, key: &FullKey) -> bool {
         let queue = self.queues.get_mut(key);
-        queue.is_some_and(|queue| !std::mem::replace(&mut queue.hurried, true))
-    }
-
-    pub(super) fn queued_due(&self, id: TicketId, ticket: &Ticket) -> Instant {
-        let Some(queue) = self.queues.get(&ticket.acquire.key) else {
-            return ticket.budget;
-        };
-        let may_ask = queue.holder.is_none() && !queue.held_back;
-        if may_ask && queue.waiting.front() == Some(&id) {
-            ticket.budget.min(queue.ask_at)
-        } else {
-            ticket.budget
-        }
+        queue.is_some_and(KeyQueue::may_hurry)
     }
 
     pub(super) fn acquire_due(&mut self, id: TicketId, now: Instant) {
-        let ticket = &self.tickets[&id];
-        if ticket.budget <= now {
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        if !ticket.is_in_time(now) {
             let error = self.out_of_time(ticket, now);
             self.fail(id, error, now);
             return;
         }
-        let key = ticket.acquire.key.clone();
-        if let Stage::Asking { until, .. } = ticket.stage
-            && until <= now
+        let key = ticket.acquire().key.clone();
+        if let Stage::Asking { until, .. } = ticket.stage()
+            && *until <= now
         {
             let failure = Failure {
                 error: unanswered(self.limits.io_timeout),
@@ -319,18 +285,17 @@ impl Core {
 
     /// The error of a call that is out of time: in the queue, or because the store did not answer.
     fn out_of_time(&self, ticket: &Ticket, now: Instant) -> LockError {
-        let waited = now.since(ticket.since);
-        let queue = self.queues.get(&ticket.acquire.key);
-        if let Some(trouble) = queue.and_then(|queue| queue.trouble.clone()) {
-            return trouble;
+        let (acquire, waited) = (ticket.acquire(), ticket.waited(now));
+        let queue = self.queues.get(&acquire.key);
+        if let Some(trouble) = queue.and_then(KeyQueue::trouble) {
+            return trouble.clone();
         }
-        let silent = matches!(ticket.stage, Stage::Asking { .. })
-            && queue.is_some_and(|queue| !queue.answered);
-        if silent || !ticket.acquire.waits() {
+        let silent = ticket.is_asking() && queue.is_some_and(|queue| !queue.is_answered());
+        if silent || !acquire.waits() {
             return unanswered(waited);
         }
         LockError::TimedOut {
-            key: ticket.acquire.key.name().to_owned(),
+            key: acquire.key.name().to_owned(),
             waited,
         }
     }

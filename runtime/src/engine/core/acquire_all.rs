@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use super::Core;
-use super::queue::KeyQueue;
-use super::signal::{Flight, Signal};
+use super::requests::Flight;
+use super::signal::Signal;
 use super::ticket::{Acquire, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
@@ -35,8 +35,8 @@ impl Core {
             }
             return;
         }
-        let known = |(_, acquire): &(TicketId, Acquire)| self.queues.contains_key(&acquire.key);
-        if self.limits.in_flight <= self.flights.len() || acquires.iter().any(known) {
+        let known = |(_, acquire): &(TicketId, Acquire)| self.queues.contains(&acquire.key);
+        if self.requests.are_too_many() || acquires.iter().any(known) {
             for (id, _) in acquires {
                 self.signal(Signal::Apart(id));
             }
@@ -63,24 +63,18 @@ impl Core {
             waits: !wait.is_zero(),
             sent: now,
         };
-        let op = self.send(request, io_timeout / 4, flight);
+        let op = self.requests.send(request, io_timeout / 4, flight);
         let budget = if wait.is_zero() {
             io_timeout
         } else {
             wait.min(io_timeout)
         };
         for (index, (id, acquire)) in acquires.into_iter().enumerate() {
-            let mut queue = KeyQueue::new();
-            queue.push(id, &acquire);
-            self.queues.insert(acquire.key.clone(), queue);
-            let stage = Stage::Asking {
-                op,
-                until: now + io_timeout,
-            };
+            self.queues.join(id, &acquire);
             let mut ticket = Ticket::new(acquire, now, now + budget);
-            ticket.stage = stage;
-            if index == 0 || !seeded!(self, SecondKeyOrphaned) {
-                ticket.open.push(op);
+            ticket.ask(op, now + io_timeout);
+            if 0 < index && seeded!(self, SecondKeyOrphaned) {
+                ticket.settle(op);
             }
             self.tickets.insert(id, ticket);
             self.arm(id);
@@ -129,11 +123,11 @@ impl Core {
     /// Tells the call to ask individually: `op` has taken no lock. Another ticket's key was held,
     /// or the call queues.
     fn ask_individually(&mut self, op: OpId, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        ticket.open.retain(|open| *open != op);
-        if matches!(ticket.stage, Stage::Asking { op: asked, .. } if asked == op) {
+        ticket.settle(op);
+        if matches!(ticket.stage(), Stage::Asking { op: asked, .. } if *asked == op) {
             self.signal(Signal::Apart(id));
             self.leave(id, false, now);
         }

@@ -1,9 +1,8 @@
 //! Asking the store for a lock: which call of this process asks, and when.
 
 use super::Core;
-use super::queue::{MOST_RESERVED_FENCES, Place};
-use super::signal::Flight;
-use super::ticket::{Stage, TicketId};
+use super::requests::Flight;
+use super::ticket::TicketId;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::store::Op;
@@ -17,41 +16,34 @@ impl Core {
     pub(super) fn advance(&mut self, key: &FullKey, now: Instant) -> Option<TicketId> {
         let queue = self.queues.get(key)?;
         if queue.is_empty() {
-            let place = queue.place;
+            let has_place = queue.has_place();
             self.queues.remove(key);
-            if place != Place::None {
+            if has_place {
                 self.leave_store_queue(key);
             }
             return None;
         }
-        let (None, Some(&head)) = (queue.holder, queue.waiting.front()) else {
-            return None;
-        };
-        if queue.ask_at <= now && !queue.held_back {
-            self.ask_from_head(key, now);
+        let head = queue.next_to_ask()?;
+        if queue.may_ask(now) {
+            self.ask_from_head(key, head, now);
         }
         self.arm(head);
         Some(head)
     }
 
     /// Asks, unless too many requests are under way: a further one would only wait behind them.
-    fn ask_from_head(&mut self, key: &FullKey, now: Instant) {
-        let Some(queue) = self.queues.get_mut(key) else {
-            return;
-        };
-        if self.limits.in_flight <= self.flights.len() {
-            queue.held_back = true;
-            self.held_back.push_back(key.clone());
-            return;
+    fn ask_from_head(&mut self, key: &FullKey, head: TicketId, now: Instant) {
+        if self.requests.are_too_many() {
+            return self.queues.hold_back(key);
         }
-        let Some(&head) = queue.waiting.front() else {
+        let Some(ticket) = self.tickets.get(head) else {
             return;
         };
-        if self.tickets[&head].acquire.share.is_some() {
+        if ticket.acquire().share.is_some() {
             for id in self.sharers_at_head(key) {
                 self.ask(id, now);
             }
-        } else if self.is_queued(head) {
+        } else if ticket.is_queued() {
             self.ask(head, now);
         }
     }
@@ -59,28 +51,27 @@ impl Core {
     /// Lets the keys that were held back ask, in their order, while few enough requests are under
     /// way.
     pub(super) fn resume(&mut self, now: Instant) {
-        while self.flights.len() < self.limits.in_flight {
-            let Some(key) = self.held_back.pop_front() else {
+        while !self.requests.are_too_many() {
+            let Some(key) = self.queues.next_held_back() else {
                 return;
             };
-            if let Some(queue) = self.queues.get_mut(&key) {
-                queue.held_back = false;
-                self.advance(&key, now);
-            }
+            self.advance(&key, now);
         }
     }
 
     /// The calls at the head of the queue that would share the lock and have not asked.
     fn sharers_at_head(&self, key: &FullKey) -> Vec<TicketId> {
-        let queue = self.queues.get(key).map(|queue| queue.waiting.iter());
-        let first = queue.into_iter().flatten().take(MOST_SHARES_AT_ONCE);
-        let first = first.copied();
-        let share = first.take_while(|id| self.tickets[id].acquire.share.is_some());
-        share.filter(|id| self.is_queued(*id)).collect()
-    }
-
-    fn is_queued(&self, id: TicketId) -> bool {
-        matches!(self.tickets[&id].stage, Stage::Queued)
+        let Some(queue) = self.queues.get(key) else {
+            return Vec::new();
+        };
+        let share = |id| {
+            let ticket = self.tickets.get(id)?;
+            ticket.acquire().share.is_some().then_some((id, ticket))
+        };
+        let first = queue.waiting().take(MOST_SHARES_AT_ONCE);
+        let sharers = first.map_while(share);
+        let queued = sharers.filter(|(_, ticket)| ticket.is_queued());
+        queued.map(|(id, _)| id).collect()
     }
 
     /// The key is likely free: the head asks at once.
@@ -92,23 +83,23 @@ impl Core {
     }
 
     /// The store says that it handed the key over to this process.
-    pub(super) fn handed_over_by_store(&mut self, key: &FullKey, now: Instant) {
+    pub(crate) fn called(&mut self, key: &FullKey, now: Instant) {
         match self.queues.get_mut(key) {
             // No call waits any more.
             None => self.leave_store_queue(key),
             // An older message: this process has the key.
-            Some(queue) if queue.holder.is_some() => {}
+            Some(queue) if queue.holder().is_some() => {}
             Some(queue) => {
-                queue.place = Place::Called;
+                queue.called();
                 self.hurry(key, now);
             }
         }
     }
 
     /// The store says that another process queues for a key that this process has, or had.
-    pub(super) fn wanted(&mut self, key: &FullKey, now: Instant) {
+    pub(crate) fn key_wanted(&mut self, key: &FullKey, now: Instant) {
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.tenure.wanted(now);
+            queue.wanted(now);
         }
     }
 
@@ -117,25 +108,20 @@ impl Core {
     fn leave_store_queue(&mut self, key: &FullKey) {
         let key = key.clone();
         let patience = self.limits.io_timeout;
-        self.send(Op::Leave { key }, patience, Flight::Leave);
+        self.requests
+            .send(Op::Leave { key }, patience, Flight::Leave);
     }
 
     fn ask(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get_mut(id) else {
+            return;
+        };
         // A silent connection is replaced early, so that there is time to ask on the new one.
         let patience = self.limits.io_timeout / 4;
-        let acquire = &self.tickets[&id].acquire;
+        let acquire = ticket.acquire();
         let queue = acquire.waits();
-        let mut reserved_fences = 0;
-        if let Some(local) = self.queues.get_mut(&acquire.key) {
-            // From here on the store may have a place for this process, until it says otherwise.
-            local.place = if queue || local.place != Place::None {
-                Place::Queued
-            } else {
-                Place::None
-            };
-            reserved_fences = u32::try_from(local.waiting.len() - 1)
-                .map_or(MOST_RESERVED_FENCES, |n| n.min(MOST_RESERVED_FENCES));
-        }
+        let local = self.queues.get_mut(&acquire.key);
+        let reserved_fences = local.map_or(0, |local| local.asked(queue));
         let (key, token, ttl) = (acquire.key.clone(), acquire.token, acquire.terms.ttl());
         let op = match acquire.share {
             Some(kind) => Op::Join {
@@ -158,11 +144,7 @@ impl Core {
             ticket: id,
             sent: now,
         };
-        let op = self.send(op, patience, flight);
-        if let Some(ticket) = self.tickets.get_mut(&id) {
-            ticket.open.push(op);
-            let until = now + self.limits.io_timeout;
-            ticket.stage = Stage::Asking { op, until };
-        }
+        let op = self.requests.send(op, patience, flight);
+        ticket.ask(op, now + self.limits.io_timeout);
     }
 }

@@ -7,27 +7,25 @@
 
 use super::Core;
 use super::signal::Signal;
-use super::ticket::{Share, Stage, TicketId};
+use super::ticket::TicketId;
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 
 impl Core {
     /// Lets readers in beside the holder; answered by `Shared`, or by the loss of the lease.
     pub(crate) fn downgrade(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let ticket = self.tickets.get_mut(id);
+        let Some(ticket) = ticket.filter(|ticket| ticket.lease().is_some()) else {
             return;
         };
-        if !matches!(ticket.stage, Stage::Held(_)) {
-            return;
-        }
-        if ticket.acquire.share.is_some() {
+        if ticket.acquire().share.is_some() {
             return self.signal(Signal::Shared(id));
         }
-        ticket.acquire.share = Some(Share::Reader);
+        ticket.become_reader();
         if seeded!(self, MaxHoldForgotten)
-            && let Stage::Held(lease) = &mut ticket.stage
+            && let Some(lease) = ticket.lease_mut()
         {
-            lease.ceiling = None;
+            lease.set_ceiling(None);
         }
         self.renew(id, now);
         self.arm(id);
@@ -36,14 +34,13 @@ impl Core {
     /// A renewal as a share was confirmed. If that renewal made the share, waiting readers may
     /// join.
     pub(super) fn is_shared(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get(&id) else {
+        let Some(ticket) = self.tickets.get(id) else {
             return;
         };
-        let key = ticket.acquire.key.clone();
+        let key = ticket.acquire().key.clone();
         let queue = self.queues.get_mut(&key);
-        let queue = queue.filter(|queue| queue.holder == Some(id));
-        if let Some(queue) = queue
-            && ticket.acquire.share.is_some()
+        if let Some(queue) = queue.filter(|queue| queue.is_held_by(id))
+            && ticket.acquire().share.is_some()
         {
             queue.shared();
             self.signal(Signal::Shared(id));

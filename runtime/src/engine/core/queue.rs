@@ -3,9 +3,11 @@
 //! Processes queue at the store. A process that has the key hands it over from call to call during
 //! its *tenure*, which is bounded while another process waits.
 
+use std::mem;
 use std::time::Duration;
 
 use super::fifo::Fifo;
+use super::tenure::{MOST_RESERVED_FENCES, Tenure};
 use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::error::LockError;
@@ -36,37 +38,34 @@ const _: () = assert!(CLAIM.as_millis() < FORGOTTEN.as_millis());
 const LONGEST_USE: Duration = Duration::from_millis(250);
 const STAND_BACK: Duration = Duration::from_millis(50);
 
-/// The most fences that one acquire reserves, for the calls to which the key may be handed over.
-pub(super) const MOST_RESERVED_FENCES: u32 = 64;
-
 /// One key's queue. Only its head asks the store, and the calls behind the head that would share
 /// the lock with it.
 #[derive(Debug)]
 pub(super) struct KeyQueue {
     /// The ticket of this process that holds the key.
-    pub(super) holder: Option<TicketId>,
-    pub(super) waiting: Fifo,
+    holder: Option<TicketId>,
+    waiting: Fifo,
     /// An upper bound of the waiting calls that try once; calls that left are still counted.
-    pub(super) single_tries: usize,
+    single_tries: usize,
     /// When the head may ask.
-    pub(super) ask_at: Instant,
+    ask_at: Instant,
     /// Until when another process's lease runs by the store's last answer, or until when the key is
     /// left free for other clients.
     held_until: Option<Instant>,
     /// The store's last error, until the store answers.
-    pub(super) trouble: Option<LockError>,
+    trouble: Option<LockError>,
     /// Whether the store has ever answered for this key.
-    pub(super) answered: bool,
+    answered: bool,
     /// Whether a failure has been retried at once since the last answer.
-    pub(super) hurried: bool,
+    hurried: bool,
     /// Since when this process has had the key without a break.
     in_use_since: Option<Instant>,
     /// Until when the key is left free for other clients.
     free_until: Instant,
-    pub(super) place: Place,
+    place: Place,
     /// Whether the head waits until fewer requests are under way.
-    pub(super) held_back: bool,
-    pub(super) tenure: Tenure,
+    held_back: bool,
+    tenure: Tenure,
     /// Polls or failures in a row; the pause between them grows with this.
     tries: u32,
 }
@@ -95,6 +94,93 @@ impl KeyQueue {
         self.holder.is_none() && self.waiting.is_empty()
     }
 
+    /// The ticket of this process that holds the key.
+    pub(super) fn holder(&self) -> Option<TicketId> {
+        self.holder
+    }
+
+    pub(super) fn is_held_by(&self, ticket: TicketId) -> bool {
+        self.holder == Some(ticket)
+    }
+
+    /// The waiting calls, in the order of their arrival.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = TicketId> {
+        self.waiting.iter().copied()
+    }
+
+    /// How many calls wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn head(&self) -> Option<TicketId> {
+        self.waiting.front().copied()
+    }
+
+    /// The call that asks the store next: the head, unless this process holds the key.
+    pub(super) fn next_to_ask(&self) -> Option<TicketId> {
+        self.head().filter(|_| self.holder.is_none())
+    }
+
+    /// When `ticket` may ask the store; none unless it is the next to ask.
+    pub(super) fn asks_at(&self, ticket: TicketId) -> Option<Instant> {
+        let is_next = !self.held_back && self.next_to_ask() == Some(ticket);
+        is_next.then_some(self.ask_at)
+    }
+
+    /// Whether the time has come for the next call to ask.
+    pub(super) fn may_ask(&self, now: Instant) -> bool {
+        self.ask_at <= now && !self.held_back
+    }
+
+    /// Whether the head waits until fewer requests are under way.
+    pub(super) fn hold_back(&mut self, waits: bool) {
+        self.held_back = waits;
+    }
+
+    /// A call asks the store, which queues this process if the call waits. Returns how many fences
+    /// the store is to reserve, for the calls behind.
+    pub(super) fn asked(&mut self, waits: bool) -> u32 {
+        // From here on the store may have a place for this process, until it says otherwise.
+        self.place = if waits || self.place != Place::None {
+            Place::Queued
+        } else {
+            Place::None
+        };
+        u32::try_from(self.waiting.len() - 1)
+            .map_or(MOST_RESERVED_FENCES, |n| n.min(MOST_RESERVED_FENCES))
+    }
+
+    /// Whether this process has a place in the store's queue, or may have one.
+    pub(super) fn has_place(&self) -> bool {
+        self.place != Place::None
+    }
+
+    /// The store has handed the key over to this process.
+    pub(super) fn called(&mut self) {
+        self.place = Place::Called;
+    }
+
+    /// Another process waits for the key from now on.
+    pub(super) fn wanted(&mut self, now: Instant) {
+        self.tenure.wanted(now);
+    }
+
+    /// The store's last error, until the store answers.
+    pub(super) fn trouble(&self) -> Option<&LockError> {
+        self.trouble.as_ref()
+    }
+
+    /// Whether the store has ever answered for this key.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered
+    }
+
+    /// Whether a failure may be retried at once: only once until the store answers.
+    pub(super) fn may_hurry(&mut self) -> bool {
+        !mem::replace(&mut self.hurried, true)
+    }
+
     /// A call joins the queue.
     pub(super) fn push(&mut self, ticket: TicketId, acquire: &Acquire) {
         self.single_tries += usize::from(!acquire.waits());
@@ -103,7 +189,7 @@ impl KeyQueue {
 
     /// Another process holds the key. The head polls again when that lease ends or after a pause,
     /// whichever is earlier. The pause grows with each poll; it is long if the store sends a
-    /// message.
+    /// message. If the message came before this answer, the head asks at once.
     pub(super) fn held(
         &mut self,
         left: Option<Duration>,
@@ -120,7 +206,7 @@ impl KeyQueue {
         let pause = spread(if queued {
             SLOW_POLL
         } else {
-            let longest = if self.tenure.fair {
+            let longest = if self.tenure.is_fair() {
                 LONGEST_POLL_AMONG_QUEUES
             } else {
                 LONGEST_POLL
@@ -129,7 +215,11 @@ impl KeyQueue {
         });
         // The server's ttl counts whole milliseconds, so one more.
         let expiry = left.map_or(pause, |left| left + Duration::from_millis(1));
-        self.ask_at = now + pause.min(expiry);
+        self.ask_at = if self.place == Place::Called {
+            now
+        } else {
+            now + pause.min(expiry)
+        };
     }
 
     /// The store could not serve: the head asks again after a growing pause.
@@ -144,8 +234,9 @@ impl KeyQueue {
         self.ask_at = now + spread(self.pause(FIRST_RETRY, LONGEST_RETRY));
     }
 
-    /// `ticket` has the key, or a share of it.
-    pub(super) fn granted(&mut self, ticket: TicketId, shared: bool, now: Instant) {
+    /// The store gave `ticket` the key, or a share of it.
+    pub(super) fn granted(&mut self, ticket: TicketId, shared: bool, tenure: Tenure, now: Instant) {
+        self.tenure = tenure;
         self.settled();
         self.freed(now);
         self.remove(ticket);
@@ -154,6 +245,41 @@ impl KeyQueue {
             self.holder = Some(ticket);
             self.in_use_since.get_or_insert(now);
         }
+    }
+
+    /// Whether the key may be handed over once more, see [`Tenure::may_go_on`].
+    pub(super) fn may_hand_over(&self, most: u32, longest: Duration, now: Instant) -> bool {
+        self.tenure.may_go_on(most, longest, now)
+    }
+
+    /// The holder hands the key over to `successor`. Returns the successor's fence.
+    pub(super) fn hand_over(&mut self, successor: TicketId) -> Option<Fence> {
+        self.remove(successor);
+        self.holder = Some(successor);
+        self.tenure.next_fence()
+    }
+
+    /// Removes the calls that try once and are refused. `judge` says which; it is asked for each
+    /// call.
+    pub(super) fn refuse_single_tries(
+        &mut self,
+        judge: impl Fn(TicketId) -> Verdict,
+    ) -> Vec<TicketId> {
+        let (mut refused, mut single_tries) = (Vec::new(), 0);
+        if self.single_tries == 0 {
+            return refused;
+        }
+        self.waiting.retain(|ticket| {
+            let verdict = judge(*ticket);
+            match verdict {
+                Verdict::Waits => {}
+                Verdict::Tries => single_tries += 1,
+                Verdict::Refused => refused.push(*ticket),
+            }
+            verdict != Verdict::Refused
+        });
+        self.single_tries = single_tries;
+        refused
     }
 
     /// Removes `ticket` from the queue.
@@ -183,7 +309,7 @@ impl KeyQueue {
             self.free_until = now + PAUSE;
             self.ask_at = self.free_until;
             self.held_until = Some(self.free_until);
-        } else if !self.tenure.fair
+        } else if !self.tenure.is_fair()
             && self
                 .in_use_since
                 .is_some_and(|since| LONGEST_USE <= now.since(since))
@@ -197,7 +323,7 @@ impl KeyQueue {
     /// with a queue.
     pub(super) fn is_to_make_way(&self, after: Duration, now: Instant) -> bool {
         let long = |since| after <= now.since(since);
-        self.tenure.fair && !after.is_zero() && self.in_use_since.is_some_and(long)
+        self.tenure.is_fair() && !after.is_zero() && self.in_use_since.is_some_and(long)
     }
 
     /// The holder shares the lock from now on.
@@ -226,69 +352,23 @@ impl KeyQueue {
     }
 }
 
+/// What an answer of the store means to a call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The call waits until it has the lock or is out of time.
+    Waits,
+    /// The call tries once, and this was not the answer to its try.
+    Tries,
+    /// The call tries once, and is refused.
+    Refused,
+}
+
 /// This process's place in the store's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+enum Place {
     None,
     /// This process has a place, or may have one.
     Queued,
     /// The store has handed the key over to this process, perhaps while an acquire was under way.
     Called,
-}
-
-/// How long this process may hand the key over among its own calls.
-#[derive(Debug, Default)]
-pub(super) struct Tenure {
-    /// Whether the store has a queue, which serves the waiting processes after this one.
-    pub(super) fair: bool,
-    /// How often the key was handed over since another process was known to wait.
-    pub(super) handed_over: u32,
-    /// Since when another process is known to wait.
-    pub(super) wanted_since: Option<Instant>,
-    /// How many reserved fences are left.
-    reserved_fences: u32,
-    fence: Option<Fence>,
-}
-
-impl Tenure {
-    /// `wanted` says whether another process waits; none at a store without a queue.
-    pub(super) fn begin(
-        fence: Option<Fence>,
-        reserved_fences: u32,
-        wanted: Option<bool>,
-        now: Instant,
-    ) -> Self {
-        Self {
-            fair: wanted.is_some(),
-            handed_over: 0,
-            wanted_since: wanted.unwrap_or_default().then_some(now),
-            reserved_fences,
-            fence,
-        }
-    }
-
-    /// Another process waits from now on.
-    pub(super) fn wanted(&mut self, now: Instant) {
-        if self.wanted_since.is_none() {
-            self.wanted_since = Some(now);
-            self.handed_over = 0;
-        }
-    }
-
-    /// Whether the key may be handed over once more. Each needs a reserved fence. Once another
-    /// process waits, at most `most` follow, within `longest`.
-    pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
-        0 < self.reserved_fences
-            && self
-                .wanted_since
-                .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
-    }
-
-    /// Counts a hand-over. Returns the successor's fence, greater than all before.
-    pub(super) fn next_fence(&mut self) -> Option<Fence> {
-        self.handed_over += 1;
-        self.reserved_fences = self.reserved_fences.saturating_sub(1);
-        self.fence = self.fence.map(Fence::next);
-        self.fence
-    }
 }

@@ -12,33 +12,51 @@
 use std::time::Duration;
 
 use super::Core;
-use super::signal::{Flight, Signal};
-use super::ticket::{Cleanup, Origin, Removal, Stage, TicketId};
+use super::cleanup::FIRST_RETRY;
+use super::requests::Flight;
+use super::signal::Signal;
+use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
-use crate::store::{Failure, Op, Reply, Retry};
-
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_secs(1);
+use crate::fence::Fence;
+use crate::store::{Failure, Op, Reply};
 
 impl Core {
+    /// Releases a held lock, at once or after `keep`; answered by `Released`.
+    pub(crate) fn release(&mut self, id: TicketId, keep: Option<Duration>, now: Instant) {
+        if let (Some(keep), Some(ticket)) = (keep, self.tickets.get_mut(id))
+            // `Lost`: the caller is told of a loss before the lease ends, and the body may return
+            // in between.
+            && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
+            && ticket.acquire().share.is_none()
+        {
+            ticket.keep_until(now + keep);
+        }
+        self.leave(id, true, now);
+    }
+
+    /// The caller is gone, in whatever stage of the ticket. Not answered.
+    pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
+        self.leave(id, false, now);
+    }
+
     /// The caller gives up its ticket, in whatever stage.
     pub(super) fn leave(&mut self, id: TicketId, awaited: bool, now: Instant) {
         if self.hand_over(id, awaited, now) {
             return;
         }
-        let Some(ticket) = self.tickets.get(&id) else {
+        let Some(ticket) = self.tickets.get(id) else {
             return;
         };
-        let key = ticket.acquire.key.clone();
-        match &ticket.stage {
+        let key = ticket.acquire().key.clone();
+        match ticket.stage() {
             Stage::Queued | Stage::Asking { .. } => {
                 if let Some(queue) = self.queues.get_mut(&key) {
                     queue.remove(id);
                 }
-                if (ticket.open.is_empty() && !ticket.taken) || seeded!(self, OrphanForgotten) {
-                    self.tickets.remove(&id);
+                if !ticket.may_be_taken() || seeded!(self, OrphanForgotten) {
+                    self.tickets.remove(id);
                 } else {
                     self.start_cleanup(id, awaited, false, now);
                 }
@@ -57,65 +75,37 @@ impl Core {
 
     /// `makes_way`: whether the key is left free for clients that know no queue.
     fn start_cleanup(&mut self, id: TicketId, awaited: bool, makes_way: bool, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let terms = ticket.acquire.terms;
-        let origin = match &ticket.stage {
-            Stage::Held(lease) => Origin::Live {
-                fence: lease.fence,
-                expires: terms.hard(lease.sent),
-            },
-            Stage::Lost => Origin::Lost,
-            _ => Origin::Abandoned,
-        };
-        ticket.stage = Stage::Releasing(Cleanup {
-            awaited: awaited.then(|| now + terms.attempt()),
-            next_try: now,
-            until: now + terms.ttl(),
-            tries: 0,
-            open: 0,
-            makes_way,
-            origin,
-            removed: false,
-        });
+        ticket.start_cleanup(awaited, makes_way, now);
         self.remove_key(id, now);
         self.arm(id);
     }
 
     fn remove_key(&mut self, id: TicketId, now: Instant) {
         let io_timeout = self.limits.io_timeout;
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
         // Counted from the release: a repeated removal keeps the key for no longer than the first.
         let keep = ticket.keep(now);
-        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+        let attempt = ticket.acquire().terms.attempt();
+        let patience = attempt.max(FIRST_RETRY).min(io_timeout);
+        let Some(cleanup) = ticket.cleanup_mut() else {
             return;
         };
-        let patience = ticket
-            .acquire
-            .terms
-            .attempt()
-            .max(FIRST_RETRY)
-            .min(io_timeout);
-        let pause = pause(cleanup.tries);
-        cleanup.tries += 1;
-        cleanup.open += 1;
-        cleanup.next_try = now + patience + self.jitter.around(pause);
-        let makes_way = cleanup.makes_way;
-        let (key, token, share) = (
-            ticket.acquire.key.clone(),
-            ticket.acquire.token,
-            ticket.acquire.share,
-        );
-        let certain = ticket.open.is_empty();
+        cleanup.tried(patience, now, |pause| self.jitter.around(pause));
+        let makes_way = cleanup.makes_way();
+        let acquire = ticket.acquire();
+        let (key, token) = (acquire.key.clone(), acquire.token);
+        let certain = ticket.is_settled();
         let after = if seeded!(self, OrderForgotten) {
             Vec::new()
         } else {
-            ticket.open.to_vec()
+            ticket.open().to_vec()
         };
-        let op = match share {
+        let op = match acquire.share {
             Some(_) => Op::Part { key, token, after },
             None => Op::Release {
                 key,
@@ -129,7 +119,7 @@ impl Core {
             ticket: id,
             certain,
         };
-        self.send(op, patience, flight);
+        self.requests.send(op, patience, flight);
     }
 
     pub(super) fn release_replied(
@@ -139,10 +129,8 @@ impl Core {
         result: Result<Reply, Failure>,
         now: Instant,
     ) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
-            return;
-        };
-        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+        let ticket = self.tickets.get_mut(id);
+        let Some(cleanup) = ticket.and_then(Ticket::cleanup_mut) else {
             return;
         };
         match result {
@@ -150,11 +138,7 @@ impl Core {
                 if !found && cleanup.missed(certain, now) && !seeded!(self, GoneIsReleased) {
                     return self.gone(id, now);
                 }
-                cleanup.removed = true;
-                let awaited = cleanup.awaited.take().is_some();
-                let pause = pause(cleanup.tries);
-                cleanup.next_try = now + self.jitter.around(pause);
-                if awaited {
+                if cleanup.removed(now, |pause| self.jitter.around(pause)) {
                     self.signal(Signal::Released {
                         ticket: id,
                         removal: Removal::Confirmed,
@@ -165,39 +149,28 @@ impl Core {
                 }
             }
             Ok(_) => {}
-            Err(failure) => {
-                // A permanent error may come from the middle of a script, after the removal.
-                if !failure.executed && failure.retry != Retry::Never {
-                    cleanup.open -= 1;
-                }
-                let pause = match failure.retry {
-                    Retry::Now if cleanup.tries == 1 => Duration::ZERO,
-                    _ => pause(cleanup.tries),
-                };
-                cleanup.next_try = now + self.jitter.around(pause);
-            }
+            Err(failure) => cleanup.failed(&failure, now, |pause| self.jitter.around(pause)),
         }
         self.arm(id);
     }
 
     pub(super) fn release_due(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let Stage::Releasing(cleanup) = &mut ticket.stage else {
+        let Some(cleanup) = ticket.cleanup_mut() else {
             return;
         };
-        if cleanup.awaited.is_some_and(|awaited| awaited <= now) {
-            cleanup.awaited = None;
-            self.signal(Signal::Released {
+        if cleanup.gives_up_waiting(now) {
+            self.signals.push(Signal::Released {
                 ticket: id,
                 removal: Removal::Unknown,
             });
-            return self.release_due(id, now);
         }
-        if cleanup.until <= now {
-            if cleanup.origin != Origin::Abandoned && !cleanup.removed {
-                let (key, tries) = (ticket.acquire.key.clone(), cleanup.tries);
+        if cleanup.has_expired(now) {
+            if cleanup.ends_a_lock() && !cleanup.is_removed() {
+                let tries = cleanup.tries();
+                let key = ticket.acquire().key.clone();
                 reporter::log(move || {
                     tracing::warn!(
                         key = ?key.name(),
@@ -207,22 +180,21 @@ impl Core {
                 });
             }
             self.forget(id, now);
-        } else if cleanup.next_try <= now {
+        } else if cleanup.is_to_try(now) {
             self.remove_key(id, now);
         }
     }
 
     /// The store did not have the lock any more.
     fn gone(&mut self, id: TicketId, now: Instant) {
-        if let Some(ticket) = self.tickets.get(&id)
-            && let Stage::Releasing(cleanup) = &ticket.stage
-            && let Origin::Live { fence, .. } = cleanup.origin
+        if let Some(ticket) = self.tickets.get(id)
+            && let Some(cleanup) = ticket.cleanup()
         {
-            let key = ticket.acquire.key.clone();
+            let (key, fence) = (ticket.acquire().key.clone(), cleanup.fence());
             reporter::log(move || {
                 tracing::warn!(
                     key = ?key.name(),
-                    fence = fence.map(crate::Fence::get),
+                    fence = fence.map(Fence::get),
                     "lease lost: the store did not have the lock any more when it was released"
                 );
             });
@@ -235,29 +207,12 @@ impl Core {
     }
 
     fn forget(&mut self, id: TicketId, now: Instant) {
-        if let Some(ticket) = self.tickets.remove(&id)
-            && let Stage::Releasing(cleanup) = ticket.stage
-            && cleanup.origin != Origin::Abandoned
+        if let Some(ticket) = self.tickets.remove(id)
+            && let Some(cleanup) = ticket.cleanup()
+            && cleanup.ends_a_lock()
         {
-            self.count_release(cleanup.removed);
+            self.count_release(cleanup.is_removed());
         }
         self.shutdown_due(now);
     }
-}
-
-impl Cleanup {
-    /// Whether an answer at `now` that the lock is gone tells of a loss. Then no request of this
-    /// ticket can have removed the key: the store cannot have carried out another try, no acquire
-    /// is open, and the key cannot have expired by itself.
-    fn missed(&self, certain: bool, now: Instant) -> bool {
-        let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
-        certain && live && self.open == 1
-    }
-}
-
-/// The pause after `tries` tries.
-fn pause(tries: u32) -> Duration {
-    FIRST_RETRY
-        .saturating_mul(1 << tries.min(10))
-        .min(LONGEST_RETRY)
 }

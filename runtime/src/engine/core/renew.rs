@@ -4,12 +4,15 @@ use std::iter;
 use std::time::Duration;
 
 use super::Core;
-use super::signal::{Flight, Signal};
-use super::ticket::{Stage, Ticket, TicketId};
+use super::lease::Lease;
+use super::requests::Flight;
+use super::signal::Signal;
+use super::ticket::{Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
+use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
 /// How many leases one renewal carries. A script of 1,000 keys doubles the p99 latency of the
@@ -18,93 +21,57 @@ const BATCH: usize = 200;
 
 impl Core {
     pub(super) fn lease_due(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(lease) = self.tickets.get(id).and_then(Ticket::lease) else {
             return;
         };
-        let Stage::Held(lease) = &ticket.stage else {
-            return;
-        };
-        if ticket.end(lease) <= now {
+        if lease.is_over(now) {
             self.lose(id, now);
-        } else if lease.renew_at.is_some_and(|at| at <= now) {
+        } else if lease.is_to_renew(now) {
             self.renew(id, now);
         }
     }
 
     /// Adds the lease to the batch that is sent now, and plans a retry in case of no answer.
     pub(super) fn renew(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let terms = ticket.acquire.terms;
-        if let Stage::Held(lease) = &mut ticket.stage {
-            lease.renewing = true;
-            lease.renew_at = Some(now + terms.attempt() + self.jitter.around(terms.retry()));
+        let terms = ticket.acquire().terms;
+        if let Some(lease) = ticket.lease_mut() {
+            lease.renew(now + terms.attempt() + self.jitter.around(terms.retry()));
             if seeded!(self, WatchdogAsleep) {
                 return;
             }
-            lease.leaving = true;
-            self.renewals.push(id);
+            lease.enter_batch();
+            self.renewals.add(id);
         }
     }
 
     /// The renewal `op` has no answer, and one of its leases is due.
     pub(super) fn batch_due(&mut self, op: OpId, now: Instant) {
-        let Some(Flight::Renew { tickets, .. }) = self.flights.get(&op) else {
-            return;
-        };
-        for id in tickets.clone() {
-            if self.has_left(id) {
+        for id in self.requests.renewed_by(op).to_vec() {
+            let ticket = self.tickets.get_mut(id);
+            let lease = ticket.and_then(Ticket::lease_mut);
+            if lease.is_some_and(Lease::leave_batch) {
                 self.lease_due(id, now);
                 self.arm(id);
             }
         }
     }
 
-    /// A held lease without a timer for its due time, of its own or of a batch.
-    #[cfg(test)]
-    pub(in crate::engine) fn unwatched(&self) -> Option<TicketId> {
-        let in_batch = |id: TicketId, due: Instant| {
-            let mut batches = self.unanswered.iter().filter(|(at, _)| *at <= due);
-            batches.any(|(_, op)| match self.flights.get(op) {
-                Some(Flight::Renew { tickets, .. }) => tickets.contains(&id),
-                _ => false,
-            })
-        };
-        let unwatched = |(id, ticket): (&TicketId, &Ticket)| {
-            let Stage::Held(lease) = &ticket.stage else {
-                return None;
-            };
-            let due = ticket.next_due(lease);
-            let armed = ticket.armed.is_some_and(|at| at <= due);
-            let watched = armed || (lease.leaving && in_batch(*id, due));
-            (!watched).then_some(*id)
-        };
-        self.tickets.iter().find_map(unwatched)
-    }
-
-    /// Takes the lease out of its batch, so that it has a timer of its own again. Returns whether
-    /// it was in one.
-    fn has_left(&mut self, id: TicketId) -> bool {
-        match self.tickets.get_mut(&id).map(|ticket| &mut ticket.stage) {
-            Some(Stage::Held(lease)) => std::mem::take(&mut lease.leaving),
-            _ => false,
-        }
-    }
-
     pub(super) fn send_renewals(&mut self, now: Instant) {
-        if self.renewals.is_empty() {
+        if !self.renewals.are_due() {
             return;
         }
-        let due = std::mem::take(&mut self.renewals);
+        let due = self.renewals.take_due();
         let (shares, locks): (Vec<_>, Vec<_>) = due.into_iter().partition(|id| self.is_share(*id));
         self.send_batches(&locks, false, now);
         self.send_batches(&shares, true, now);
     }
 
     fn is_share(&self, id: TicketId) -> bool {
-        let ticket = self.tickets.get(&id);
-        ticket.is_some_and(|ticket| ticket.acquire.share.is_some())
+        let ticket = self.tickets.get(id);
+        ticket.is_some_and(|ticket| ticket.acquire().share.is_some())
     }
 
     fn send_batches(&mut self, due: &[TicketId], shares: bool, now: Instant) {
@@ -114,21 +81,22 @@ impl Core {
             let mut patience = Duration::MAX;
             let mut first = now + Duration::MAX;
             for id in batch {
-                let Some(ticket) = self.tickets.get(id) else {
+                let Some(ticket) = self.tickets.get(*id) else {
                     continue;
                 };
                 // Released at the same instant: no lease to renew.
-                let Stage::Held(lease) = &ticket.stage else {
+                let Some(lease) = ticket.lease() else {
                     continue;
                 };
-                first = first.min(ticket.next_due(lease));
+                let acquire = ticket.acquire();
+                first = first.min(lease.next_due());
                 tickets.push(*id);
                 renewals.push(Renewal {
-                    key: ticket.acquire.key.clone(),
-                    token: ticket.acquire.token,
-                    ttl: ticket.acquire.terms.ttl(),
+                    key: acquire.key.clone(),
+                    token: acquire.token,
+                    ttl: acquire.terms.ttl(),
                 });
-                patience = patience.min(ticket.acquire.terms.attempt());
+                patience = patience.min(acquire.terms.attempt());
             }
             if !renewals.is_empty() {
                 let flight = Flight::Renew {
@@ -138,8 +106,8 @@ impl Core {
                     due: first,
                 };
                 let op = if shares { Op::Stay } else { Op::Renew };
-                let op = self.send(op(renewals), patience, flight);
-                self.unanswered.insert((first, op));
+                let op = self.requests.send(op(renewals), patience, flight);
+                self.renewals.sent(op, first);
             }
         }
     }
@@ -222,23 +190,16 @@ impl Core {
     }
 
     fn extend(&mut self, id: TicketId, sent: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let watchdog = ticket.acquire.watchdog;
-        let Stage::Held(lease) = &mut ticket.stage else {
+        let watchdog = ticket.acquire().watchdog;
+        let Some(lease) = ticket.lease_mut() else {
             return;
         };
-        lease.renewing = false;
-        lease.leaving = false;
-        if lease.sent < sent {
-            lease.sent = sent;
-            lease.renew_at = watchdog.map(|dog| dog.due(sent, self.phase));
-            lease.hurried = false;
-        }
-        let Some(deadline) = held_deadline(ticket) else {
-            return;
-        };
+        let renew_at = watchdog.map(|watchdog| self.renewals.time(watchdog, sent));
+        lease.renewed(sent, renew_at);
+        let deadline = lease.deadline();
         self.signal(Signal::Extended {
             ticket: id,
             deadline,
@@ -247,47 +208,46 @@ impl Core {
     }
 
     fn renew_soon(&mut self, id: TicketId, retry: Retry, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let terms = ticket.acquire.terms;
-        let Stage::Held(lease) = &mut ticket.stage else {
+        let terms = ticket.acquire().terms;
+        let Some(lease) = ticket.lease_mut() else {
             return;
         };
-        lease.leaving = false;
-        let pause = if retry == Retry::Now && !std::mem::replace(&mut lease.hurried, true) {
+        lease.leave_batch();
+        let pause = if retry == Retry::Now && lease.may_hurry() {
             Duration::ZERO
         } else {
             // Also after an error that only an operator can mend: the operator may be in time.
             self.jitter.around(terms.retry())
         };
-        if let Some(renew_at) = &mut lease.renew_at {
-            *renew_at = (now + pause).min(*renew_at);
-        }
+        lease.renew_by(now + pause);
         self.arm(id);
     }
 
     /// The lease is over: tells the holder, and lets the head of the queue ask.
     fn lose(&mut self, id: TicketId, now: Instant) {
-        let Some(ticket) = self.tickets.get_mut(&id) else {
+        let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let Stage::Held(lease) = &ticket.stage else {
+        let Some(lease) = ticket.lease() else {
             return;
         };
-        let over = lease.ceiling.is_some_and(|ceiling| ceiling <= now);
-        let (key, fence) = (ticket.acquire.key.clone(), lease.fence);
-        let (lost, held_for) = (key.clone(), now.since(lease.since));
+        let (over, fence) = (lease.is_at_ceiling(now), lease.fence());
+        let held_for = lease.held_for(now);
+        let key = ticket.acquire().key.clone();
+        let lost = key.clone();
         reporter::log(move || {
             tracing::warn!(
                 key = ?lost.name(),
-                fence = fence.map(crate::Fence::get),
+                fence = fence.map(Fence::get),
                 ?held_for,
                 reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
                 "lease lost"
             );
         });
-        ticket.stage = Stage::Lost;
+        ticket.lose();
         self.signal(Signal::Lost(id));
         self.vacate(id, &key, false, now);
     }
@@ -295,18 +255,10 @@ impl Core {
     /// The ticket `id` does not hold `key` any more. `makes_way`: leave the key free for other
     /// clients.
     pub(super) fn vacate(&mut self, id: TicketId, key: &FullKey, makes_way: bool, now: Instant) {
-        if let Some(queue) = self.queues.get_mut(key)
-            && queue.holder == Some(id)
-        {
+        let queue = self.queues.get_mut(key);
+        if let Some(queue) = queue.filter(|queue| queue.is_held_by(id)) {
             queue.vacated(makes_way, now, |pause| self.jitter.around(pause));
         }
         self.advance(key, now);
-    }
-}
-
-fn held_deadline(ticket: &Ticket) -> Option<Instant> {
-    match &ticket.stage {
-        Stage::Held(lease) => Some(ticket.deadline(lease)),
-        _ => None,
     }
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::Core;
 use super::signal::Signal;
-use super::ticket::{Stage, Ticket, TicketId};
+use super::ticket::{Ticket, TicketId};
 use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
-use crate::engine::metrics;
 use crate::error::LockError;
 
 impl Core {
@@ -16,13 +15,8 @@ impl Core {
     pub(crate) fn shut_down(&mut self, number: u64, limit: Duration, now: Instant) {
         let drain = self.drain.get_or_insert_default();
         drain.add(number, now + limit);
-        let waiting = |stage: &Stage| matches!(stage, Stage::Queued | Stage::Asking { .. });
-        let refused: Vec<TicketId> = self
-            .tickets
-            .iter()
-            .filter(|(_, ticket)| waiting(&ticket.stage))
-            .map(|(id, _)| *id)
-            .collect();
+        let waiting = self.tickets.iter().filter(|(_, it)| it.is_acquiring());
+        let refused: Vec<TicketId> = waiting.map(|(id, _)| id).collect();
         for id in refused {
             self.fail(id, LockError::ShuttingDown, now);
         }
@@ -30,7 +24,7 @@ impl Core {
     }
 
     pub(super) fn count_release(&mut self, confirmed: bool) {
-        metrics::released(confirmed);
+        self.releases.count(confirmed);
         if let Some(drain) = &mut self.drain {
             drain.count_release(confirmed);
         }
@@ -40,15 +34,15 @@ impl Core {
         let Some(drain) = &mut self.drain else {
             return;
         };
-        let left = |ticket: &Ticket| {
-            !(seeded!(self, ShutdownHurries) && matches!(ticket.stage, Stage::Releasing(_)))
-        };
-        let over = drain.take_over(!self.tickets.values().any(left), now);
+        let left =
+            |ticket: &Ticket| !(seeded!(self, ShutdownHurries) && ticket.cleanup().is_some());
+        let any_left = self.tickets.iter().any(|(_, ticket)| left(ticket));
+        let over = drain.take_over(!any_left, now);
         if over.is_empty() {
             return;
         }
-        let held = |ticket: &&Ticket| matches!(ticket.stage, Stage::Held(_));
-        let still_held = self.tickets.values().filter(held).count();
+        let held = self.tickets.iter().filter(|(_, it)| it.lease().is_some());
+        let still_held = held.count();
         let report = drain.report(still_held, self.tickets.len() - still_held);
         for number in over {
             self.signal(Signal::ShutDown(number, report));

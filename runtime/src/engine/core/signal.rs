@@ -1,4 +1,4 @@
-//! The core's limits, its signals to callers, and its requests under way.
+//! The core's limits, and what it tells callers and the driver.
 
 use std::time::Duration;
 
@@ -68,33 +68,39 @@ pub(crate) enum Signal {
     ShutDown(u64, ShutdownReport),
 }
 
-/// A request without a reply.
-#[derive(Debug)]
-pub(super) enum Flight {
-    Acquire {
-        ticket: TicketId,
-        sent: Instant,
-    },
-    /// All tickets of one call.
-    AcquireAll {
-        tickets: Vec<TicketId>,
-        /// Whether the call queues if the locks are not free now.
-        waits: bool,
-        sent: Instant,
-    },
-    Renew {
-        tickets: Vec<TicketId>,
-        /// Whether the locks were renewed as shares.
-        shares: bool,
-        sent: Instant,
-        /// When the first of these leases is due, should there be no answer.
-        due: Instant,
-    },
-    Release {
-        ticket: TicketId,
-        /// Whether no acquire of this ticket was open when this request was sent.
-        certain: bool,
-    },
-    /// Gives up this process's place in the store's queue. The core ignores the reply.
-    Leave,
+/// How many releases are over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Releases {
+    confirmed: usize,
+    unconfirmed: usize,
+}
+
+impl Releases {
+    /// Counts a release. It is unconfirmed if the lock was gone, or expired before the store
+    /// answered.
+    pub(super) fn count(&mut self, confirmed: bool) {
+        if confirmed {
+            self.confirmed += 1;
+        } else {
+            self.unconfirmed += 1;
+        }
+    }
+
+    pub(crate) fn confirmed(self) -> usize {
+        self.confirmed
+    }
+
+    pub(crate) fn unconfirmed(self) -> usize {
+        self.unconfirmed
+    }
+}
+
+/// The largest capacity of a list that is kept for reuse.
+const KEPT: usize = 1024;
+
+/// Replaces an empty list by `space`, to reuse the capacity of that.
+pub(super) fn reuse<T>(list: &mut Vec<T>, space: Vec<T>) {
+    if list.is_empty() && space.is_empty() && space.capacity() <= KEPT {
+        *list = space;
+    }
 }

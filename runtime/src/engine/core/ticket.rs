@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::base::clock::Instant;
+use super::cleanup::{Cleanup, Origin};
+use super::lease::Lease;
+use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
 use crate::error::LockError;
-use crate::fence::Fence;
-use crate::store::OpId;
+use crate::store::{Failure, OpId, Reply};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
@@ -20,23 +21,6 @@ pub(crate) struct Watchdog {
     pub(crate) interval: Duration,
     /// The lock is released after this long, even if it could be renewed.
     pub(crate) max_hold: Option<Duration>,
-}
-
-/// One batch renews all leases that are due within a 256th of their interval, and within 10 ms.
-/// The bound keeps batches small, because every other client waits while the server runs one.
-const RENEWAL_STEPS: u32 = 256;
-const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
-
-impl Watchdog {
-    /// When to renew a lease that is counted from `sent`: after the interval or a little before.
-    /// The time is rounded down to a step that many leases share, so that one request renews them.
-    /// `phase` keeps pools from renewing at the same times.
-    pub(super) fn due(&self, sent: Instant, phase: Duration) -> Instant {
-        let due = sent + self.interval;
-        let step = (self.interval / RENEWAL_STEPS).min(LONGEST_RENEWAL_STEP);
-        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
-        due - Duration::from_nanos((due + phase).as_nanos() % step)
-    }
 }
 
 /// The parameters of one lock that a caller asks for.
@@ -78,20 +62,20 @@ impl Share {
 /// One lock of one call, and its stage.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    pub(super) acquire: Acquire,
-    pub(super) since: Instant,
+    acquire: Acquire,
+    since: Instant,
     /// When acquiring must end.
-    pub(super) budget: Instant,
-    pub(super) stage: Stage,
+    budget: Instant,
+    stage: Stage,
     /// Acquires without a known outcome: in flight, or sent on a connection that broke.
-    pub(super) open: OneOrMany<OpId>,
+    open: OneOrMany<OpId>,
     /// Whether an acquire has succeeded, even if too late to be of use: the key may carry the
     /// token.
-    pub(super) taken: bool,
+    taken: bool,
     /// Until when the key stays after the release.
-    pub(super) kept_until: Option<Instant>,
+    kept_until: Option<Instant>,
     /// The timer that is set for this ticket.
-    pub(super) armed: Option<Instant>,
+    armed: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -108,59 +92,6 @@ pub(super) enum Stage {
     Lost,
     /// Being removed from the store.
     Releasing(Cleanup),
-}
-
-/// A lease that is held.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// When the request was sent that the lease is counted from.
-    pub(super) sent: Instant,
-    /// When the lock was granted.
-    pub(super) since: Instant,
-    /// When `max_hold` ends the lock.
-    pub(super) ceiling: Option<Instant>,
-    pub(super) renew_at: Option<Instant>,
-    pub(super) fence: Option<Fence>,
-    /// Whether a failed renewal has been retried at once since the last successful one.
-    pub(super) hurried: bool,
-    /// Whether a renewal is due or sent, and not confirmed.
-    pub(super) renewing: bool,
-    /// Whether the lease is in a batch of renewals, which has the timer.
-    pub(super) leaving: bool,
-}
-
-/// A lock that is being removed from the store.
-#[derive(Debug)]
-pub(super) struct Cleanup {
-    /// Until when the caller waits for the outcome.
-    pub(super) awaited: Option<Instant>,
-    pub(super) next_try: Instant,
-    /// At this time the key has expired by itself.
-    pub(super) until: Instant,
-    pub(super) tries: u32,
-    /// Tries that the store has carried out or may yet carry out. A try counts until an answer says
-    /// that the store has not carried it out.
-    pub(super) open: u32,
-    /// Whether each try leaves the key free for clients that know no queue.
-    pub(super) makes_way: bool,
-    pub(super) origin: Origin,
-    /// Whether the store has confirmed a removal.
-    pub(super) removed: bool,
-}
-
-/// The lease or acquire that a removal ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A lease that lasted, as far as the engine knew. The store's key cannot expire before
-    /// `expires`.
-    Live {
-        fence: Option<Fence>,
-        expires: Instant,
-    },
-    /// A lost lease; the caller was told of the loss.
-    Lost,
-    /// An abandoned acquire, which may have set the key.
-    Abandoned,
 }
 
 /// The outcome of a release.
@@ -212,27 +143,194 @@ impl Ticket {
         }
     }
 
+    pub(super) fn acquire(&self) -> &Acquire {
+        &self.acquire
+    }
+
+    pub(super) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// The lease, while it is held.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.stage {
+            Stage::Held(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match &mut self.stage {
+            Stage::Held(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The removal, while it is under way.
+    pub(super) fn cleanup(&self) -> Option<&Cleanup> {
+        match &self.stage {
+            Stage::Releasing(cleanup) => Some(cleanup),
+            _ => None,
+        }
+    }
+
+    pub(super) fn cleanup_mut(&mut self) -> Option<&mut Cleanup> {
+        match &mut self.stage {
+            Stage::Releasing(cleanup) => Some(cleanup),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued)
+    }
+
+    /// Whether an acquire is under way whose answer the ticket waits for.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.stage, Stage::Asking { .. })
+    }
+
+    pub(super) fn is_acquiring(&self) -> bool {
+        self.is_queued() || self.is_asking()
+    }
+
+    /// Whether acquiring may go on.
+    pub(super) fn is_in_time(&self, now: Instant) -> bool {
+        now < self.budget
+    }
+
+    pub(super) fn waited(&self, now: Instant) -> Duration {
+        now.since(self.since)
+    }
+
+    /// `op` asks for the lock. Without an answer the ticket asks again at `until`.
+    pub(super) fn ask(&mut self, op: OpId, until: Instant) {
+        self.open.push(op);
+        self.stage = Stage::Asking { op, until };
+    }
+
+    /// Back to the key's local queue: no answer is waited for.
+    pub(super) fn requeue(&mut self) {
+        self.stage = Stage::Queued;
+    }
+
+    /// Notes what the answer to the acquire `op` says of the key.
+    pub(super) fn answered(&mut self, op: OpId, result: &Result<Reply, Failure>) {
+        let unknown = result.as_ref().is_err_and(|failure| failure.executed);
+        if !unknown {
+            self.settle(op);
+        }
+        self.taken |= matches!(result, Ok(Reply::Acquired { .. }));
+    }
+
+    /// The outcome of the acquire `op` is known.
+    pub(super) fn settle(&mut self, op: OpId) {
+        self.open.retain(|open| *open != op);
+    }
+
+    /// The acquires without a known outcome.
+    pub(super) fn open(&self) -> &[OpId] {
+        &self.open
+    }
+
+    /// Whether no acquire is under way, which could act later.
+    pub(super) fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether the store may have the key with this ticket's token.
+    pub(super) fn may_be_taken(&self) -> bool {
+        self.taken || !self.is_settled()
+    }
+
+    /// The ticket has the lock.
+    pub(super) fn grant(&mut self, lease: Lease) {
+        self.stage = Stage::Held(lease);
+    }
+
+    /// The key is handed over to this ticket with its `token`, which replaces the ticket's own.
+    pub(super) fn inherit(&mut self, token: Token) {
+        self.acquire.token = token;
+        self.taken = true;
+    }
+
+    /// The parameters and the lease of a ticket that hands its lock over.
+    pub(super) fn into_held(self) -> Option<(Acquire, Lease)> {
+        match self.stage {
+            Stage::Held(lease) => Some((self.acquire, lease)),
+            _ => None,
+        }
+    }
+
+    /// From here on the call counts as a reader.
+    pub(super) fn become_reader(&mut self) {
+        self.acquire.share = Some(Share::Reader);
+    }
+
+    /// The lease is over, and the caller is told.
+    pub(super) fn lose(&mut self) {
+        self.stage = Stage::Lost;
+    }
+
+    /// The key stays after the release until `until`.
+    pub(super) fn keep_until(&mut self, until: Instant) {
+        self.kept_until = Some(until);
+    }
+
+    /// Whether the key stays after the release.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept_until.is_some()
+    }
+
     /// For how long the key is still kept. None for less than the store's unit, a millisecond.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)
     }
 
-    /// The end of the lease as the body sees it.
-    pub(super) fn deadline(&self, lease: &Lease) -> Instant {
-        let hard = self.acquire.terms.hard(lease.sent);
-        lease.ceiling.map_or(hard, |ceiling| hard.min(ceiling))
+    /// The lock is removed from the store from now on. `awaited`: whether the caller waits for
+    /// that.
+    pub(super) fn start_cleanup(&mut self, awaited: bool, makes_way: bool, now: Instant) {
+        let origin = match &self.stage {
+            Stage::Held(lease) => Origin::Live {
+                fence: lease.fence(),
+                expires: lease.expires(),
+            },
+            Stage::Lost => Origin::Lost,
+            _ => Origin::Abandoned,
+        };
+        let cleanup = Cleanup::new(origin, self.acquire.terms, awaited, makes_way, now);
+        self.stage = Stage::Releasing(cleanup);
     }
 
-    /// When a held lease is due next: its renewal or its end.
-    pub(super) fn next_due(&self, lease: &Lease) -> Instant {
-        let end = self.end(lease);
-        lease.renew_at.map_or(end, |renew| renew.min(end))
+    /// When the ticket's timer is due. `asks_at`: when the ticket may ask the store; none unless it
+    /// is the next to ask.
+    pub(super) fn next_due(&self, asks_at: Option<Instant>) -> Option<Instant> {
+        match &self.stage {
+            Stage::Queued => earlier(Some(self.budget), asks_at),
+            Stage::Asking { until, .. } => Some(self.budget.min(*until)),
+            Stage::Held(lease) => lease.timer(),
+            Stage::Releasing(cleanup) => Some(cleanup.next_due()),
+            Stage::Lost => None,
+        }
     }
 
-    /// When the caller is told that the lease is over.
-    pub(super) fn end(&self, lease: &Lease) -> Instant {
-        let soft = self.acquire.terms.soft(lease.sent);
-        lease.ceiling.map_or(soft, |ceiling| soft.min(ceiling))
+    /// Sets the ticket's timer to `due`. Returns false if it is set to an earlier time.
+    pub(super) fn arm(&mut self, due: Instant) -> bool {
+        let sets = self.armed.is_none_or(|armed| due < armed);
+        if sets {
+            self.armed = Some(due);
+        }
+        sets
+    }
+
+    /// A timer has come to its end. Returns whether it is the one that is set.
+    pub(super) fn disarm(&mut self, at: Instant) -> bool {
+        self.armed.take_if(|armed| *armed == at).is_some()
+    }
+
+    /// The time to which the ticket's timer is set.
+    pub(super) fn armed(&self) -> Option<Instant> {
+        self.armed
     }
 }

@@ -13,6 +13,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::commands::failure;
 use super::server_info::Role;
+use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::options::Options;
 use crate::store::{Failure, Op, Reply, Retry};
@@ -126,7 +127,7 @@ pub(super) fn counted(reply: Reply, verdict: &Result<(), Failure>) -> Result<Rep
 /// The failure of a `WAIT` that the server refused: it lacks the permission, or has become a
 /// replica. The scripts before it have run.
 fn refused(failure: &Failure) -> Failure {
-    let crate::LockError::Unavailable { source } = &failure.error else {
+    let LockError::Unavailable { source } = &failure.error else {
         return failure.clone();
     };
     let retry = match source.code() {

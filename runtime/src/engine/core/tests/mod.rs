@@ -15,6 +15,7 @@ mod acquire_all;
 mod gone;
 mod hand_over;
 mod make_way;
+mod probes;
 mod renew;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);

@@ -15,6 +15,7 @@ impl EngineState {
             self.apply(signal);
         }
         self.core.reuse_signals(signals);
+        metrics::released(self.core.take_releases());
     }
 
     fn apply(&mut self, signal: Signal) {

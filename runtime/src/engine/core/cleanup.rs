@@ -1,0 +1,175 @@
+//! A lock that is being removed from the store: how often that was tried, and what is known of it.
+
+use std::time::Duration;
+
+use crate::base::clock::Instant;
+use crate::base::lease_terms::Terms;
+use crate::fence::Fence;
+use crate::store::{Failure, Retry};
+
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+
+/// A lock that is being removed from the store.
+#[derive(Debug)]
+pub(super) struct Cleanup {
+    /// Until when the caller waits for the outcome.
+    awaited: Option<Instant>,
+    next_try: Instant,
+    /// At this time the key has expired by itself.
+    until: Instant,
+    tries: u32,
+    /// Tries that the store has carried out or may yet carry out. A try counts until an answer says
+    /// that the store has not carried it out.
+    open: u32,
+    /// Whether each try leaves the key free for clients that know no queue.
+    makes_way: bool,
+    origin: Origin,
+    /// Whether the store has confirmed a removal.
+    removed: bool,
+}
+
+/// The lease or acquire that a removal ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A lease that lasted, as far as the engine knew. The store's key cannot expire before
+    /// `expires`.
+    Live {
+        fence: Option<Fence>,
+        expires: Instant,
+    },
+    /// A lost lease; the caller was told of the loss.
+    Lost,
+    /// An abandoned acquire, which may have set the key.
+    Abandoned,
+}
+
+impl Cleanup {
+    pub(super) fn new(
+        origin: Origin,
+        terms: Terms,
+        awaited: bool,
+        makes_way: bool,
+        now: Instant,
+    ) -> Self {
+        Self {
+            awaited: awaited.then(|| now + terms.attempt()),
+            next_try: now,
+            until: now + terms.ttl(),
+            tries: 0,
+            open: 0,
+            makes_way,
+            origin,
+            removed: false,
+        }
+    }
+
+    /// When something is to be done next.
+    pub(super) fn next_due(&self) -> Instant {
+        let next = self.next_try.min(self.until);
+        self.awaited.map_or(next, |awaited| next.min(awaited))
+    }
+
+    /// Whether each try leaves the key free for clients that know no queue.
+    pub(super) fn makes_way(&self) -> bool {
+        self.makes_way
+    }
+
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// The fence of a lease that lasted.
+    pub(super) fn fence(&self) -> Option<Fence> {
+        match self.origin {
+            Origin::Live { fence, .. } => fence,
+            Origin::Lost | Origin::Abandoned => None,
+        }
+    }
+
+    /// Whether a lock that was held is removed, and not an acquire that was given up.
+    pub(super) fn ends_a_lock(&self) -> bool {
+        self.origin != Origin::Abandoned
+    }
+
+    /// Whether the store has confirmed a removal.
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed
+    }
+
+    /// Whether the key has expired by itself.
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
+        self.until <= now
+    }
+
+    pub(super) fn is_to_try(&self, now: Instant) -> bool {
+        self.next_try <= now
+    }
+
+    /// The next try is due at `now`.
+    pub(super) fn try_at(&mut self, now: Instant) {
+        self.next_try = now;
+    }
+
+    /// A removal is sent, and the store has `patience` to answer.
+    pub(super) fn tried(
+        &mut self,
+        patience: Duration,
+        now: Instant,
+        spread: impl FnOnce(Duration) -> Duration,
+    ) {
+        let pause = spread(pause(self.tries));
+        self.tries += 1;
+        self.open += 1;
+        self.next_try = now + patience + pause;
+    }
+
+    /// Whether an answer at `now` that the lock is gone tells of a loss. Then no request of this
+    /// ticket can have removed the key: the store cannot have carried out another try, no acquire
+    /// is open, and the key cannot have expired by itself.
+    pub(super) fn missed(&self, certain: bool, now: Instant) -> bool {
+        let live = matches!(self.origin, Origin::Live { expires, .. } if now < expires);
+        certain && live && self.open == 1
+    }
+
+    /// The store has carried out a removal. Returns whether the caller waits to be told.
+    pub(super) fn removed(
+        &mut self,
+        now: Instant,
+        spread: impl FnOnce(Duration) -> Duration,
+    ) -> bool {
+        self.removed = true;
+        self.next_try = now + spread(pause(self.tries));
+        self.awaited.take().is_some()
+    }
+
+    /// A removal failed, or its outcome is not known.
+    pub(super) fn failed(
+        &mut self,
+        failure: &Failure,
+        now: Instant,
+        spread: impl FnOnce(Duration) -> Duration,
+    ) {
+        // A permanent error may come from the middle of a script, after the removal.
+        if !failure.executed && failure.retry != Retry::Never {
+            self.open -= 1;
+        }
+        let pause = match failure.retry {
+            Retry::Now if self.tries == 1 => Duration::ZERO,
+            _ => pause(self.tries),
+        };
+        self.next_try = now + spread(pause);
+    }
+
+    /// Whether the caller has waited for long enough. It is told once.
+    pub(super) fn gives_up_waiting(&mut self, now: Instant) -> bool {
+        self.awaited.take_if(|awaited| *awaited <= now).is_some()
+    }
+}
+
+/// The pause after `tries` tries.
+fn pause(tries: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(1 << tries.min(10))
+        .min(LONGEST_RETRY)
+}

@@ -1,0 +1,67 @@
+//! The queues of all keys, and the keys that ask later because too many requests are under way.
+
+use std::collections::VecDeque;
+
+use super::queue::KeyQueue;
+use super::ticket::{Acquire, TicketId};
+use crate::base::clock::Instant;
+use crate::base::full_key::{FullKey, KeyMap};
+
+/// A queue for each key that a call of this process waits for, or holds by itself.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    by_key: KeyMap<KeyQueue>,
+    /// Keys that may ask, but came while too many requests were under way.
+    held_back: VecDeque<FullKey>,
+}
+
+impl Queues {
+    pub(super) fn get(&self, key: &FullKey) -> Option<&KeyQueue> {
+        self.by_key.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &FullKey) -> Option<&mut KeyQueue> {
+        self.by_key.get_mut(key)
+    }
+
+    pub(super) fn contains(&self, key: &FullKey) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// A call joins the queue of its key.
+    pub(super) fn join(&mut self, id: TicketId, acquire: &Acquire) {
+        let queue = self.by_key.entry(acquire.key.clone());
+        queue.or_insert_with(KeyQueue::new).push(id, acquire);
+    }
+
+    pub(super) fn remove(&mut self, key: &FullKey) {
+        self.by_key.remove(key);
+    }
+
+    /// When `id` may ask the store for `key`; none unless it is the next to ask.
+    pub(super) fn asks_at(&self, key: &FullKey, id: TicketId) -> Option<Instant> {
+        self.by_key.get(key).and_then(|queue| queue.asks_at(id))
+    }
+
+    /// The head of the queue asks when [`next_held_back`](Self::next_held_back) returns its key.
+    pub(super) fn hold_back(&mut self, key: &FullKey) {
+        if let Some(queue) = self.by_key.get_mut(key) {
+            queue.hold_back(true);
+            self.held_back.push_back(key.clone());
+        }
+    }
+
+    /// The key that was held back first. It is not held back any more.
+    pub(super) fn next_held_back(&mut self) -> Option<FullKey> {
+        let key = self.held_back.pop_front()?;
+        if let Some(queue) = self.by_key.get_mut(&key) {
+            queue.hold_back(false);
+        }
+        Some(key)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+}

@@ -1,0 +1,89 @@
+//! When leases are renewed, and which renewals have no answer yet.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::time::Duration;
+
+use super::ticket::{TicketId, Watchdog};
+use crate::base::clock::Instant;
+use crate::store::OpId;
+
+/// One batch renews all leases that are due within a 256th of their interval, and within 10 ms.
+/// The bound keeps batches small, because every other client waits while the server runs one.
+const RENEWAL_STEPS: u32 = 256;
+const LONGEST_RENEWAL_STEP: Duration = Duration::from_millis(10);
+
+/// The leases to renew now, and the batches of renewals without an answer.
+#[derive(Debug)]
+pub(super) struct Renewals {
+    /// Keeps pools from renewing at the same times.
+    phase: Duration,
+    /// Leases that are due now, renewed in as few requests as possible.
+    due: Vec<TicketId>,
+    /// Batches without an answer, and the time at which each is checked.
+    unanswered: BTreeSet<(Instant, OpId)>,
+}
+
+impl Renewals {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            phase: Duration::from_nanos(seed % 10_000_000),
+            due: Vec::new(),
+            unanswered: BTreeSet::new(),
+        }
+    }
+
+    /// When to renew a lease that is counted from `sent`: after the interval or a little before.
+    /// The time is rounded down to a step that many leases share, so that one request renews them.
+    pub(super) fn time(&self, watchdog: Watchdog, sent: Instant) -> Instant {
+        let due = sent + watchdog.interval;
+        let step = (watchdog.interval / RENEWAL_STEPS).min(LONGEST_RENEWAL_STEP);
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX).max(1);
+        due - Duration::from_nanos((due + self.phase).as_nanos() % step)
+    }
+
+    /// Adds a lease to the batch that is sent now.
+    pub(super) fn add(&mut self, id: TicketId) {
+        self.due.push(id);
+    }
+
+    /// Whether a lease is to be renewed now.
+    pub(super) fn are_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Takes the leases to renew now.
+    pub(super) fn take_due(&mut self) -> Vec<TicketId> {
+        mem::take(&mut self.due)
+    }
+
+    /// `op` renews a batch, and is checked at `due` if it has no answer by then.
+    pub(super) fn sent(&mut self, op: OpId, due: Instant) {
+        self.unanswered.insert((due, op));
+    }
+
+    /// The batch that was to be checked at `due` has an answer.
+    pub(super) fn answered(&mut self, op: OpId, due: Instant) {
+        self.unanswered.remove(&(due, op));
+    }
+
+    /// When a batch is checked next.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.unanswered.first().map(|(due, _)| *due)
+    }
+
+    /// The next batch that has no answer and is to be checked.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<OpId> {
+        if now < self.next_due()? {
+            return None;
+        }
+        self.unanswered.pop_first().map(|(_, op)| op)
+    }
+
+    /// The batches that are checked by `due`.
+    #[cfg(test)]
+    pub(super) fn checked_by(&self, due: Instant) -> impl Iterator<Item = OpId> {
+        let checked = self.unanswered.iter().take_while(move |(at, _)| *at <= due);
+        checked.map(|(_, op)| *op)
+    }
+}

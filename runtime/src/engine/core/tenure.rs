@@ -1,0 +1,74 @@
+//! How long this process may hand a key over among its own calls.
+//!
+//! While no other process waits, a key is handed over as often as there are fences. Once another
+//! process waits, the number of hand-overs and their time are bounded.
+
+use std::time::Duration;
+
+use crate::base::clock::Instant;
+use crate::fence::Fence;
+
+/// The most fences that one acquire reserves, for the calls to which the key may be handed over.
+pub(super) const MOST_RESERVED_FENCES: u32 = 64;
+
+/// How long this process may hand the key over among its own calls.
+#[derive(Debug, Default)]
+pub(super) struct Tenure {
+    /// Whether the store has a queue, which serves the waiting processes after this one.
+    fair: bool,
+    /// How often the key was handed over since another process was known to wait.
+    handed_over: u32,
+    /// Since when another process is known to wait.
+    wanted_since: Option<Instant>,
+    /// How many reserved fences are left.
+    reserved_fences: u32,
+    fence: Option<Fence>,
+}
+
+impl Tenure {
+    /// `wanted` says whether another process waits; none at a store without a queue.
+    pub(super) fn begin(
+        fence: Option<Fence>,
+        reserved_fences: u32,
+        wanted: Option<bool>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            fair: wanted.is_some(),
+            handed_over: 0,
+            wanted_since: wanted.unwrap_or_default().then_some(now),
+            reserved_fences,
+            fence,
+        }
+    }
+
+    /// Whether the store has a queue, which serves the waiting processes after this one.
+    pub(super) fn is_fair(&self) -> bool {
+        self.fair
+    }
+
+    /// Another process waits from now on.
+    pub(super) fn wanted(&mut self, now: Instant) {
+        if self.wanted_since.is_none() {
+            self.wanted_since = Some(now);
+            self.handed_over = 0;
+        }
+    }
+
+    /// Whether the key may be handed over once more. Each needs a reserved fence. Once another
+    /// process waits, at most `most` follow, within `longest`.
+    pub(super) fn may_go_on(&self, most: u32, longest: Duration, now: Instant) -> bool {
+        0 < self.reserved_fences
+            && self
+                .wanted_since
+                .is_none_or(|wanted| self.handed_over < most && now.since(wanted) < longest)
+    }
+
+    /// Counts a hand-over. Returns the successor's fence, greater than all before.
+    pub(super) fn next_fence(&mut self) -> Option<Fence> {
+        self.handed_over += 1;
+        self.reserved_fences = self.reserved_fences.saturating_sub(1);
+        self.fence = self.fence.map(Fence::next);
+        self.fence
+    }
+}

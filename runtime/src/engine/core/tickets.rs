@@ -1,0 +1,89 @@
+//! All tickets, each with its timer.
+
+use super::ticket::{Ticket, TicketId};
+use super::timers::Timers;
+use crate::base::clock::Instant;
+use crate::base::id_map::IdMap;
+
+/// How many timers without a ticket may be kept.
+const STALE_TIMERS: usize = 64;
+
+/// All tickets, each with its timer.
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    by_id: IdMap<TicketId, Ticket>,
+    timers: Timers,
+}
+
+impl Tickets {
+    pub(super) fn insert(&mut self, id: TicketId, ticket: Ticket) {
+        self.by_id.insert(id, ticket);
+    }
+
+    pub(super) fn get(&self, id: TicketId) -> Option<&Ticket> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: TicketId) -> Option<&mut Ticket> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: TicketId) -> Option<Ticket> {
+        self.by_id.remove(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TicketId, &Ticket)> {
+        self.by_id.iter().map(|(id, ticket)| (*id, ticket))
+    }
+
+    /// Sets the timer of a ticket to `due`, unless it is set to an earlier time. A timer that comes
+    /// too early does no harm: the ticket is looked at, and the timer is set again.
+    pub(super) fn arm(&mut self, id: TicketId, due: impl FnOnce(&Ticket) -> Option<Instant>) {
+        if let Some(ticket) = self.by_id.get_mut(&id)
+            && let Some(due) = due(ticket)
+            && ticket.arm(due)
+        {
+            self.timers.push((due, id));
+            self.drop_stale_timers();
+        }
+    }
+
+    /// The next ticket with a timer that is due. The timer is not set any more.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<TicketId> {
+        while let Some((at, id)) = self.timers.pop(now) {
+            let ticket = self.by_id.get_mut(&id);
+            if ticket.is_some_and(|ticket| ticket.disarm(at)) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// When the first timer is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Drops the timers without a ticket, once they are the majority. A single one stays until its
+    /// time. A caller that may wait for an hour is usually served at once, so they would pile up.
+    fn drop_stale_timers(&mut self) {
+        if self.timers.len() <= 2 * self.by_id.len() + STALE_TIMERS {
+            return;
+        }
+        let armed = |(id, ticket): (&TicketId, &Ticket)| ticket.armed().map(|at| (at, *id));
+        self.timers = self.by_id.iter().filter_map(armed).collect();
+    }
+
+    #[cfg(test)]
+    pub(super) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+}
