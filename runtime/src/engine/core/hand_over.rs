@@ -40,7 +40,7 @@ impl Core {
             return false;
         };
         let fence = match queue.tenure.next_fence() {
-            _ if seeded!(self, FencePassedOn) => lease.fence,
+            _ if seeded!(self, FenceHandedOver) => lease.fence,
             fence => fence,
         };
         queue.remove(successor);
@@ -55,13 +55,13 @@ impl Core {
                 removal: Removal::Confirmed,
             });
         }
-        let sent = if seeded!(self, PassedOnWithoutEnd) {
+        let sent = if seeded!(self, HandedOverWithoutEnd) {
             now
         } else {
             lease.sent
         };
         self.grant(successor, sent, fence, now);
-        if seeded!(self, HeirNotRenewed)
+        if seeded!(self, HandedOverNotRenewed)
             && let Some(ticket) = self.tickets.get_mut(&successor)
             && let Stage::Held(lease) = &mut ticket.stage
         {
@@ -86,10 +86,10 @@ impl Core {
             && queue.tenure.may_go_on(self.limits.max_passes, longest, now);
         let may = queue.holder == Some(id)
             && !self.makes_way(queue, now)
-            && (enough || seeded!(self, PassedOnWithoutEnd))
+            && (enough || seeded!(self, HandedOverWithoutEnd))
             && ticket.acquire.terms.ttl() == terms.ttl()
             && now < ticket.budget
-            && (holder.kept_until.is_none() || seeded!(self, KeptPassedOn))
+            && (holder.kept_until.is_none() || seeded!(self, KeptHandedOver))
             && holder.acquire.share.is_none()
             && ticket.acquire.share.is_none()
             && is_settled(holder)
