@@ -1,6 +1,6 @@
 //! The attribute on an axum handler, with nothing else around it.
 //!
-//! Two equal requests arrive together: one makes the order, the other is answered `409 Conflict`
+//! Two equal requests arrive together: one makes the order. The other is answered `409 Conflict`
 //! with a `Retry-After` header, because `LockError` is a response (feature `axum`).
 //!
 //! ```sh

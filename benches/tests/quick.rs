@@ -150,8 +150,8 @@ fn what_a_client_computes_is_counted() {
     );
 }
 
-/// Fails if the bystander runs elsewhere than on the runtime, which computes 8 ms for each pair.
-/// tokio asks the system what is due after 61 of them.
+/// Fails if the bystander does not run on the runtime, which computes 8 ms for each pair. tokio
+/// asks the system what is due after 61 of them.
 #[test]
 fn a_bystander_is_late_where_the_runtime_computes() {
     let lines = open_loop("bystander", "seeded_spin");

@@ -8,6 +8,16 @@ use crate::base::reporter;
 
 /// The findings of [`LockPool::check`](crate::LockPool::check). `Display` writes one line for each
 /// finding, without a password.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// let report = pool.check().await?;
+/// assert_eq!(report.findings.len(), 1);
+/// assert!(report.to_string().contains("warning (one-process): "));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -18,6 +28,16 @@ pub struct CheckReport {
 }
 
 /// One thing that is wrong with a lock store, or could become so.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// for finding in pool.check().await?.findings {
+///     println!("{}, code {}: {}", finding.severity, finding.code, finding.text);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -33,6 +53,12 @@ pub struct Finding {
 }
 
 /// How bad a finding is.
+///
+/// ```
+/// use leasehold::Severity;
+///
+/// assert!(Severity::Warning < Severity::Error);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
@@ -49,12 +75,30 @@ impl CheckReport {
     }
 
     /// Whether locks can be taken now: no finding is an error. For a readiness probe.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let status = if pool.check().await?.is_ready() { 200 } else { 503 };
+    /// assert_eq!(status, 200);
+    /// # Ok(()) }
+    /// ```
     pub fn is_ready(&self) -> bool {
         let mut severities = self.findings.iter().map(|finding| finding.severity);
         severities.all(|severity| severity < Severity::Error)
     }
 
     /// The finding with this code.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let report = pool.check().await?;
+    /// assert!(report.find("one-process").is_some());
+    /// # Ok(()) }
+    /// ```
     pub fn find(&self, code: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.code == code)
     }

@@ -8,6 +8,22 @@ use crate::fence::Fence;
 /// Why a lock was not taken, or was taken and lost.
 ///
 /// Every text says what to do. No text contains a password or a lock's token.
+///
+/// ```
+/// use leasehold::LockError;
+///
+/// fn describe(error: &LockError) -> String {
+///     match error {
+///         LockError::Contended { key, .. } => format!("{key} is in use"),
+///         error if error.is_unavailable() => "try again later".to_owned(),
+///         error => error.to_string(),
+///     }
+/// }
+///
+/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// assert_eq!(describe(&error), "order:42 is in use");
+/// assert_eq!(error.to_string(), "the lock `order:42` is held; to queue for it set `wait`");
+/// ```
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -114,6 +130,12 @@ impl fmt::Debug for LockError {
 impl LockError {
     /// Whether another call has the lock, or queues for it first: [`Contended`](Self::Contended),
     /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). An HTTP service answers 409.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+    /// assert!(error.is_contention());
+    /// ```
     pub fn is_contention(&self) -> bool {
         matches!(
             self,
@@ -123,6 +145,11 @@ impl LockError {
 
     /// Whether the lock service cannot serve now: [`Unavailable`](Self::Unavailable) or
     /// [`ShuttingDown`](Self::ShuttingDown). The body did not run. An HTTP service answers 503.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// assert!(LockError::ShuttingDown.is_unavailable());
+    /// ```
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::ShuttingDown)
     }
@@ -130,11 +157,25 @@ impl LockError {
     /// Whether the lock was held and lost: [`Lost`](Self::Lost). The body *did* run, up to some
     /// point, so do not repeat it blindly. An HTTP service answers 500, which no proxy repeats by
     /// itself.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// let error = LockError::Lost { key: "order:42".to_owned(), fence: None };
+    /// assert!(error.is_lost() && !error.is_unavailable());
+    /// ```
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 
     /// How long to wait before another try makes sense, if the store told it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::LockError;
+    /// let left = Some(Duration::from_millis(2_500));
+    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: left };
+    /// assert_eq!(error.retry_after(), left);
+    /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Contended { retry_after, .. } => *retry_after,
@@ -169,6 +210,17 @@ impl fmt::Display for RetryAfter {
 
 /// What a lock store said when it could not serve; the `source()` of
 /// [`LockError::Unavailable`].
+///
+/// ```
+/// use std::error::Error;
+///
+/// use leasehold::{LockError, StoreError};
+///
+/// let source = StoreError::new("READONLY", "the server is a replica");
+/// let error = LockError::Unavailable { source };
+/// assert_eq!(error.to_string(), "the lock store is unavailable: the server is a replica");
+/// assert!(error.source().is_some_and(|source| source.is::<StoreError>()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
     code: &'static str,
@@ -193,6 +245,11 @@ impl StoreError {
 
     /// A short constant for logs and tests: `timeout`, `io`, `LOADING`, `READONLY`, `OOM`,
     /// `NOAUTH`, `WRONGPASS`, `NOPERM`, …
+    ///
+    /// ```
+    /// # use leasehold::StoreError;
+    /// assert_eq!(StoreError::new("timeout", "no answer within 1s").code(), "timeout");
+    /// ```
     pub fn code(&self) -> &'static str {
         self.code
     }

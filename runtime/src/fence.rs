@@ -22,6 +22,14 @@ use std::fmt;
 /// the resource refuses it. A store whose clock is also set back gives smaller numbers itself.
 ///
 /// Source of the technique: Martin Kleppmann, "How to do distributed locking" (2016).
+///
+/// ```
+/// use leasehold::Fence;
+///
+/// // Both from the resource; a guard gives its own by `guard.fence()`.
+/// let (stored, late) = (Fence::from(7), Fence::from(5));
+/// assert!(late < stored); // refuse the late writer
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
@@ -36,12 +44,21 @@ impl Fence {
     }
 
     /// The number.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::Fence::from(7).get(), 7);
+    /// ```
     pub fn get(self) -> u64 {
         self.0
     }
 
     /// The number for a signed column (`BIGINT`). Every fence of a store fits. A greater number,
     /// made by hand, becomes `i64::MAX`.
+    ///
+    /// ```
+    /// let column: i64 = leasehold::Fence::from(7).as_i64();
+    /// assert_eq!(column, 7);
+    /// ```
     pub fn as_i64(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }

@@ -162,8 +162,9 @@ fn invalid(key: &str, reason: String) -> LockError {
 /// refused as too long.
 ///
 /// ```
+/// // As `#[distributed_lock(key = "order:<id>", …)]` makes it for `id = "a:b"`.
 /// let key = format!("order:{}", leasehold::encode("a:b"));
-/// assert_eq!(key, "order:a%3Ab"); // the key of `#[distributed_lock(key = "order:<id>", …)]` for `id = "a:b"`
+/// assert_eq!(key, "order:a%3Ab");
 /// ```
 pub fn encode(value: impl fmt::Display) -> String {
     let mut text = String::new();

@@ -1,3 +1,4 @@
+#![doc = include_str!("guide/links.md")]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -6,6 +7,8 @@ mod check_report;
 mod engine;
 mod error;
 mod fence;
+#[cfg(doc)]
+pub mod guide;
 mod interop;
 mod key;
 mod lock;

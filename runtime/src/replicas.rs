@@ -7,6 +7,13 @@ use crate::error::LockError;
 
 /// How many of the server's replicas must have confirmed an acquisition or a renewal before it
 /// counts. See [`LockPoolBuilder::replicas`](crate::LockPoolBuilder::replicas).
+///
+/// ```
+/// use leasehold::Replicas;
+///
+/// assert_eq!("all".parse(), Ok(Replicas::All));
+/// assert_eq!(Replicas::from(2), Replicas::AtLeast(2));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {

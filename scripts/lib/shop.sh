@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# A Redis and two order services on free loopback ports. Sourced, not run; everything that was
-# started is stopped, by its process id, when the script ends. `target` is the folder Cargo builds in.
+# A Redis and two order services on free loopback ports. Sourced, not run. When the script ends it
+# stops everything that it started, by its process id. `target` is the folder that Cargo builds in.
 
 shop_pids=()
 shop_dir=

@@ -28,8 +28,8 @@
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
-/// The examples in the attribute's documentation. A build of leasehold for them alone would be a second
-/// one, as what the macros' own tests need is built for the compiler.
+/// The examples in the attribute's documentation. A build of leasehold for them alone would be a
+/// second build, because the compiler loads what the macros' own tests need.
 #[cfg(doctest)]
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}

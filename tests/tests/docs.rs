@@ -3,6 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "docs/examples.rs"]
+mod examples;
+#[path = "docs/rendered.rs"]
+mod rendered;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -24,18 +29,24 @@ fn pages() -> Vec<PathBuf> {
     ]
     .map(|page| root().join(page))
     .to_vec();
-    let mut folders = vec![root().join("docs")];
+    pages.extend(files(&root().join("docs"), "md"));
+    pages
+}
+
+/// The files with this ending in a folder and its folders.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
-                pages.push(path);
+            } else if path.extension().is_some_and(|end| end == ending) {
+                files.push(path);
             }
         }
     }
-    pages
+    files
 }
 
 /// The text without what stands in fences.
@@ -49,11 +60,22 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// What follows `](` up to the bracket's end, for each link in a text.
+/// The targets of all links in a text, in its lines and defined at its end.
 fn links(text: &str) -> impl Iterator<Item = &str> {
+    inline_links(text).chain(definitions(text).map(|(_, link)| link))
+}
+
+/// What follows `](` up to the bracket's end, for each link in a text.
+fn inline_links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
+}
+
+/// The labels that a text defines, each with its target: `[label]: target`.
+fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
 }
 
 /// What stands between single backticks.

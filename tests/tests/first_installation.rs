@@ -1,5 +1,5 @@
-//! Before a pool is installed, and when one is installed twice, the error says what to do. A program
-//! of its own: what is installed belongs to the process.
+//! Before a pool is installed, and when one is installed twice, the error says what to do. A
+//! program of its own: what is installed belongs to the process.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Pools that are installed, named and scoped. A program of its own: what is installed belongs to the
-//! process.
+//! Pools that are installed, named and scoped. A program of its own: what is installed belongs to
+//! the process.
 
 use std::time::Duration;
 

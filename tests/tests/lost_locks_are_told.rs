@@ -205,8 +205,8 @@ async fn detached(pool: LockPool, probe: Arc<RedisProbe>) -> Result<u32, LockErr
     Ok(7)
 }
 
-/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well;
-/// or if the other client's lock is touched.
+/// Fails if a guard whose lock was deleted, or taken by another client, is told that all is well.
+/// Fails also if the other client's lock is touched.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_is_told() {
     let scene = Scene::new().await;

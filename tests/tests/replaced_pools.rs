@@ -1,5 +1,5 @@
-//! A pool that gives no locks any more is replaced. A program of its own: what is installed belongs to
-//! the process.
+//! A pool that gives no locks any more is replaced. A program of its own: what is installed belongs
+//! to the process.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

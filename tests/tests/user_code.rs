@@ -1,5 +1,6 @@
-//! Code of the program that the engine meets: a subscriber, a recorder, wakers. It may block, panic, or use the pool
-//! itself; no lease and no budget depends on it. A program of its own: it installs a subscriber and a recorder.
+//! Code of the program that the engine meets: a subscriber, a recorder, wakers. It may block,
+//! panic, or use the pool itself; no lease and no budget depends on it. A program of its own: it
+//! installs a subscriber and a recorder.
 
 use std::future::Future;
 use std::pin::pin;
@@ -102,7 +103,8 @@ impl Recorder for Program {
     }
 }
 
-/// Fails if the engine, or a caller, waits for a subscriber or a recorder that blocks, or ends with one that panics.
+/// Fails if the engine, or a caller, waits for a subscriber or a recorder that blocks, or ends with
+/// one that panics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
     tracing::subscriber::set_global_default(Program).expect("the only one");
@@ -161,8 +163,8 @@ impl Wake for Owner {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Fails if a waker is dropped under a mutex that its drop needs: the caller that waits for the key is told of its
-/// release by the drop of its own former waker.
+/// A waker is dropped when the next one takes its place, and its drop needs a mutex. Fails if that
+/// happens under the engine's mutex: the drop tells the waiting caller of its release.
 #[test]
 fn a_waker_may_release_the_lock_that_its_task_waits_for() {
     let (done, is_done) = channel();

@@ -1,5 +1,6 @@
-//! What a careful developer writes by hand, on one multiplexed connection: `SET NX PX` with a
-//! random value, compare-and-delete, and a renewing task for each lock.
+//! What a careful developer writes by hand: `SET NX PX` with a random value, and
+//! compare-and-delete. All of it goes over one multiplexed connection, with a renewing task for
+//! each lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

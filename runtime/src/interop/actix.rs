@@ -7,6 +7,16 @@ use crate::error::LockError;
 
 /// The status, headers and body that the feature `axum` gives: see [`LockError::http_status`]. The
 /// body is `application/problem+json` (RFC 9457) and names no key.
+///
+/// ```
+/// use actix_web::ResponseError;
+/// use leasehold::LockError;
+///
+/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let response = error.error_response();
+/// assert_eq!(response.status(), 409);
+/// assert_eq!(response.headers().get("retry-after").unwrap(), "1");
+/// ```
 impl ResponseError for LockError {
     fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

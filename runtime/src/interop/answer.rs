@@ -17,9 +17,9 @@ enum Class {
 impl LockError {
     /// The HTTP status of a response.
     ///
-    /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes no
-    /// key, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the body did
-    /// run.
+    /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes
+    /// no key, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the
+    /// body did run.
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -38,9 +38,14 @@ impl LockError {
 
     /// The number of the gRPC status.
     ///
-    /// It is 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock service cannot serve, and 3
-    /// (`INVALID_ARGUMENT`) for a value that makes no key. For a lost lease it is 2 (`UNKNOWN`),
-    /// because a part of the work may be done. Else it is 13 (`INTERNAL`).
+    /// It is 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock service cannot serve,
+    /// and 3 (`INVALID_ARGUMENT`) for a value that makes no key. For a lost lease it is 2
+    /// (`UNKNOWN`), because a part of the work may be done. Else it is 13 (`INTERNAL`).
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// assert_eq!(LockError::ShuttingDown.grpc_code(), 14);
+    /// ```
     pub fn grpc_code(&self) -> i32 {
         match self.class() {
             Class::Contention => 10,
@@ -51,8 +56,17 @@ impl LockError {
         }
     }
 
-    /// The value of a `Retry-After` header, in whole seconds: for contention at least 1, else `None`.
-    /// It is rounded up, since a client that comes back earlier would be refused again.
+    /// The value of a `Retry-After` header, in whole seconds: for contention at least 1, else
+    /// `None`. It is rounded up, since a client that comes back earlier would be refused again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::LockError;
+    /// let retry_after = Some(Duration::from_millis(2_001));
+    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after };
+    /// assert_eq!(error.retry_after_secs(), Some(3));
+    /// assert_eq!(LockError::ShuttingDown.retry_after_secs(), None);
+    /// ```
     pub fn retry_after_secs(&self) -> Option<u64> {
         let after = self.retry_after().unwrap_or_default();
         let seconds = after.as_millis().div_ceil(1000).max(1);
@@ -62,6 +76,12 @@ impl LockError {
 
     /// A text for clients: it names no key, no server and no advice for the program's author, which
     /// `Display` does.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+    /// assert_eq!(error.public_message(), "the same operation is already being processed");
+    /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
             Class::Contention => "the same operation is already being processed",

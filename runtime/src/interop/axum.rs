@@ -17,6 +17,16 @@ use crate::error::LockError;
 ///
 /// The body is `application/problem+json` (RFC 9457). It names no key: keys can contain what only
 /// one user should see.
+///
+/// ```
+/// use axum_core::response::IntoResponse;
+/// use leasehold::LockError;
+///
+/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let response = error.into_response();
+/// assert_eq!(response.status(), 409);
+/// assert_eq!(response.headers()["retry-after"], "1");
+/// ```
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.problem()));

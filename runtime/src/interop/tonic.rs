@@ -14,6 +14,14 @@ use crate::error::LockError;
 ///
 /// The message names no key: keys can contain what only one user should see. The error is the
 /// status's `source()`.
+///
+/// ```
+/// use leasehold::LockError;
+///
+/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let status = tonic::Status::from(error);
+/// assert_eq!(status.code(), tonic::Code::Aborted);
+/// ```
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let mut status = Self::new(Code::from_i32(error.grpc_code()), error.public_message());

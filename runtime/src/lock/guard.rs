@@ -19,6 +19,19 @@ use crate::fence::Fence;
 /// Work under a guard is not dropped when the lease is lost. Call [`check`](Self::check) before
 /// each step that matters. Or use [`LockRequest::run`](crate::LockRequest::run) or the attribute:
 /// these stop the work themselves.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// # let ttl = Duration::from_secs(10);
+/// let guard = pool.lock("order:42").ttl(ttl).watchdog().acquire().await?;
+/// println!("fence {:?}, {:?} left", guard.fence(), guard.remaining());
+/// guard.check()?; // before a step that cannot be taken back
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
     held: HeldLocks,
@@ -34,6 +47,18 @@ impl LockGuard {
     /// expired. That is not an error.
     ///
     /// Cancel safe: a dropped future has released the lock all the same.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// guard.release().await?;
+    /// pool.lock("order:42").ttl(ttl).acquire().await?; // it is free again
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -58,6 +83,19 @@ impl LockGuard {
     /// Two kinds of lock do not stay longer: a share, and a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let guard = pool.lock("payment:7").ttl(ttl).acquire().await?;
+    /// guard.release_after(Duration::from_secs(3)).await?;
+    /// let second_click = pool.lock("payment:7").ttl(ttl).acquire().await;
+    /// assert!(second_click.unwrap_err().is_contention());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a
@@ -80,6 +118,18 @@ impl LockGuard {
     /// The engine tries until the store has answered or the lease is over. Cancel safe: a dropped
     /// future does not stop the downgrade.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let mut writer = pool.lock("catalog").ttl(ttl).acquire().await?;
+    /// writer.downgrade().await?;
+    /// let reader = pool.lock("catalog").ttl(ttl).shared().acquire().await?; // beside the first
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LockError::Lost`] if the lease is over before the store has confirmed the downgrade.
@@ -89,6 +139,20 @@ impl LockGuard {
     }
 
     /// A handle to give to other parts of the program. It does not keep the lock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// let handle = guard.handle();
+    /// assert!(handle.check().is_ok());
+    /// guard.release().await?;
+    /// assert!(handle.check().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn handle(&self) -> LockHandle {
         LockHandle::new(self.locks().clone())
     }
@@ -102,6 +166,16 @@ impl LockGuard {
 ///
 /// Cheap to clone. It does not keep the lock: after the function's end it says that the lease is
 /// over.
+///
+/// ```
+/// use leasehold::{LockError, distributed_lock};
+///
+/// #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, guard = lock)]
+/// async fn create_order(id: u64) -> Result<(), LockError> {
+///     println!("{} with fence {:?}", lock.key(), lock.fence());
+///     lock.check() // before a step that cannot be taken back
+/// }
+/// ```
 #[derive(Clone)]
 pub struct LockHandle {
     locks: Locks,
@@ -144,11 +218,33 @@ macro_rules! lease_view {
     ($holder:ident) => {
         impl $holder {
             /// The key without its namespace. Of several keys, the first in their order.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(ttl).acquire().await?;
+            /// assert_eq!(guard.key(), "account:3");
+            /// # Ok(()) }
+            /// ```
             pub fn key(&self) -> &str {
                 self.locks().first_name()
             }
 
             /// The keys without their namespace, sorted, each once.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(ttl).acquire().await?;
+            /// assert!(guard.keys().eq(["account:3", "account:7"]));
+            /// # Ok(()) }
+            /// ```
             pub fn keys(&self) -> impl Iterator<Item = &str> {
                 self.locks().names()
             }
@@ -157,22 +253,72 @@ macro_rules! lease_view {
             /// It belongs to the acquisition and never changes. `None` if the store promises no
             /// fence. Also `None` for a lock of several keys, each of which has its own:
             /// [`fences`](Self::fences), [`fence_of`](Self::fence_of).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let first = pool.lock("item:7").ttl(ttl).acquire().await?;
+            /// let fence = first.fence();
+            /// first.release().await?;
+            /// let second = pool.lock("item:7").ttl(ttl).acquire().await?;
+            /// assert!(fence < second.fence());
+            /// # Ok(()) }
+            /// ```
             pub fn fence(&self) -> Option<Fence> {
                 self.locks().fence()
             }
 
             /// Every key with its fence, in the order of [`keys`](Self::keys).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(ttl).acquire().await?;
+            /// for (key, fence) in guard.fences() {
+            ///     println!("{key} with fence {fence:?}");
+            /// }
+            /// # Ok(()) }
+            /// ```
             pub fn fences(&self) -> impl Iterator<Item = (&str, Option<Fence>)> {
                 self.locks().fences()
             }
 
             /// The fence of one of the keys. Also `None` for a key that this lock does not have.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(ttl).acquire().await?;
+            /// assert!(guard.fence_of("account:7").is_some());
+            /// assert!(guard.fence_of("account:9").is_none());
+            /// # Ok(()) }
+            /// ```
             pub fn fence_of(&self, key: &str) -> Option<Fence> {
                 self.fences().find(|(name, _)| *name == key)?.1
             }
 
             /// How long the lease lasts if it is not renewed; zero once it is over. Of several
             /// keys, the lease that ends first counts, here and in the methods below.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+            /// assert!(guard.remaining() < ttl); // the lease is given up before the key expires
+            /// # Ok(()) }
+            /// ```
             pub fn remaining(&self) -> Duration {
                 self.locks().remaining()
             }
@@ -180,6 +326,18 @@ macro_rules! lease_view {
             /// Whether the lease still lasts. Call this before a step that must not happen without
             /// the lock. The answer can be out of date a moment later, so let the resource check
             /// the [`fence`](Self::fence) as well.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+            /// guard.check()?;
+            /// println!("the lock is still held: charge the customer");
+            /// # Ok(()) }
+            /// ```
             ///
             /// # Errors
             ///
@@ -189,6 +347,16 @@ macro_rules! lease_view {
             }
 
             /// Ends when the lease is over: lost, or released. Cancel safe.
+            ///
+            /// ```
+            /// # async fn work() {}
+            /// # async fn example(guard: leasehold::LockGuard) {
+            /// tokio::select! {
+            ///     () = guard.lost() => println!("the lease is over"),
+            ///     () = work() => println!("done"),
+            /// }
+            /// # }
+            /// ```
             pub async fn lost(&self) {
                 self.locks().over().await;
             }

@@ -20,6 +20,16 @@ use crate::pool::LockPool;
 impl LockPool {
     /// A request for the lock `key`. It needs a [`ttl`](LockRequest::ttl), and takes nothing before
     /// [`acquire`](LockRequest::acquire) or [`run`](LockRequest::run).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert_eq!(guard.key(), "order:42");
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn lock(&self, key: impl Into<String>) -> LockRequest {
         LockRequest::new(self.clone(), vec![key.into()], Location::caller())
@@ -30,7 +40,8 @@ impl LockPool {
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
-    /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(Duration::from_secs(10)).acquire().await?;
+    /// let both = pool.lock_all(["account:7", "account:3"]).ttl(Duration::from_secs(10));
+    /// let guard = both.acquire().await?;
     /// for (key, fence) in guard.fences() {
     ///     println!("{key} with {fence:?}"); // first account:3, then account:7
     /// }
@@ -94,12 +105,31 @@ impl LockRequest {
     }
 
     /// How long the lock outlives a holder that dies, from 100 ms to 24 h. Required.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let error = pool.lock("order:42").acquire().await.unwrap_err();
+    /// assert_eq!(error.to_string(), "the lock has no ttl; add `.ttl(Duration::from_secs(10))`");
+    ///
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = Some(ttl);
         self
     }
 
     /// Renews the lease every third of the ttl until the guard is dropped. Default: not renewed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn example(pool: leasehold::LockPool, ttl: Duration) -> leasehold::LockRequest {
+    /// pool.lock("order:42").ttl(ttl).watchdog()
+    /// # }
+    /// ```
     pub fn watchdog(mut self) -> Self {
         self.settings.watchdog = Some(Beat::Default);
         self
@@ -108,6 +138,13 @@ impl LockRequest {
     /// Renews the lease at this interval: at least 10 ms, and less than the time after which a
     /// lease without renewal is given up. That is the ttl less its safety margins. Default: not
     /// renewed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn example(pool: leasehold::LockPool, ttl: Duration) -> leasehold::LockRequest {
+    /// pool.lock("order:42").ttl(ttl).watchdog_every(Duration::from_secs(2))
+    /// # }
+    /// ```
     pub fn watchdog_every(mut self, interval: Duration) -> Self {
         self.settings.watchdog = Some(Beat::Every(interval));
         self
@@ -115,6 +152,13 @@ impl LockRequest {
 
     /// With a watchdog: gives the lock up after this time, even if the lease could be renewed. At
     /// least the ttl. Default: no bound.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn example(pool: leasehold::LockPool, ttl: Duration) -> leasehold::LockRequest {
+    /// pool.lock("job:invoices").ttl(ttl).watchdog().max_hold(Duration::from_secs(60 * 60))
+    /// # }
+    /// ```
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.settings.max_hold = Some(limit);
         self
@@ -123,6 +167,19 @@ impl LockRequest {
     /// Takes a share of the lock: many readers hold it, or one call that takes it without this. A
     /// reader that comes while a writer queues, queues behind the writer. Each reader has a lease
     /// of its own. Default: exclusive.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let first = pool.lock("catalog").ttl(ttl).shared().acquire().await?;
+    /// let second = pool.lock("catalog").ttl(ttl).shared().acquire().await?; // beside the first
+    /// let writer = pool.lock("catalog").ttl(ttl).acquire().await;
+    /// assert!(writer.unwrap_err().is_contention());
+    /// # Ok(()) }
+    /// ```
     pub fn shared(mut self) -> Self {
         self.settings.share = Some(Share::Reader);
         self
@@ -131,6 +188,19 @@ impl LockRequest {
     /// Takes one of `permits` places; each has a lease of its own. All calls for the key must give
     /// the same number. A call that gives a smaller number than the holders did, or zero, fails
     /// with [`LockError::Config`]. Default: exclusive.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let first = pool.lock("partner").ttl(ttl).permits(2).acquire().await?;
+    /// let second = pool.lock("partner").ttl(ttl).permits(2).acquire().await?;
+    /// let third = pool.lock("partner").ttl(ttl).permits(2).acquire().await;
+    /// assert!(third.unwrap_err().is_contention());
+    /// # Ok(()) }
+    /// ```
     pub fn permits(mut self, permits: u32) -> Self {
         self.settings.share = Some(Share::Permit(permits));
         self
@@ -138,6 +208,20 @@ impl LockRequest {
 
     /// How long to queue for a lock that is held: a hard budget, I/O included. Zero tries once.
     /// Default: the pool's [`wait`](crate::LockPoolBuilder::wait).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let first = pool.lock("item:7").ttl(ttl).acquire().await?;
+    /// let second = pool.lock("item:7").ttl(ttl).wait(Duration::from_secs(5)).acquire();
+    /// let (second, released) = tokio::join!(second, first.release());
+    /// released?;
+    /// assert_eq!(second?.key(), "item:7"); // it queued, and got the lock
+    /// # Ok(()) }
+    /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = Some(wait);
         self
@@ -155,6 +239,18 @@ impl LockRequest {
     /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and
     /// the attribute make a body. A call that is made while a [`LockGuard`] is alive is not nested
     /// in it, and waits for it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let inner = pool.lock("account:7").ttl(ttl).reentrant().run(async { 1 + 1 });
+    /// let sum = pool.lock("account:7").ttl(ttl).run(inner).await??;
+    /// assert_eq!(sum, 2);
+    /// # Ok(()) }
+    /// ```
     pub fn reentrant(mut self) -> Self {
         self.settings.reentrant = true;
         self
@@ -165,6 +261,21 @@ impl LockRequest {
     /// Cancel safe: a dropped future leaves no place in the queue and no lock. After the first poll
     /// the request need not have been sent. Now and then a call lets the other tasks of its runtime
     /// go first, within its wait.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// match pool.lock("order:42").ttl(ttl).acquire().await {
+    ///     Err(error) if error.is_contention() => println!("already being processed: {error}"),
+    ///     _ => unreachable!("the first call holds the lock"),
+    /// }
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -183,6 +294,17 @@ impl LockRequest {
     /// Runs `body` inside the lock. The body is polled only while the lease lasts, and dropped if
     /// the lease is lost. The lock is released when the body ends or panics, or when this future is
     /// dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let sum = pool.lock("sum").ttl(ttl).run(async { 1 + 1 }).await?;
+    /// assert_eq!(sum, 2);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -204,6 +326,22 @@ impl LockRequest {
     /// released at once.
     ///
     /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let hold = Duration::from_secs(3);
+    /// let pay = async { Ok::<_, LockError>("paid") };
+    /// assert_eq!(pool.lock("payment:7").ttl(ttl).run_then_hold(hold, pay).await??, "paid");
+    ///
+    /// let second_click = pool.lock("payment:7").ttl(ttl).acquire().await.unwrap_err();
+    /// assert!(second_click.retry_after() <= Some(hold));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -234,6 +372,17 @@ impl LockRequest {
     /// The task is in the present tracing span and [`LockPool::scope`]; it is nested in no lock but
     /// its own. A call that enters a lock as [`reentrant`](Self::reentrant) is a part of that body,
     /// and ends with it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let body = async { "paid, even if the client has hung up" };
+    /// println!("{}", pool.lock("order:42").ttl(ttl).run_detached(body).await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -34,11 +34,22 @@ const IN_FLIGHT: usize = 4096;
 
 impl LockPool {
     /// Starts the configuration of a pool.
+    ///
+    /// ```
+    /// let builder = leasehold::LockPool::builder().url("redis://127.0.0.1/").namespace("shop");
+    /// ```
     pub fn builder() -> LockPoolBuilder {
         LockPoolBuilder::default()
     }
 
     /// Connects to `url` with the defaults; see [`LockPoolBuilder::url`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -49,6 +60,22 @@ impl LockPool {
 }
 
 /// Configures a [`LockPool`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::LockError> {
+/// use std::time::Duration;
+///
+/// use leasehold::LockPool;
+///
+/// let pool = LockPool::builder()
+///     .url("redis://127.0.0.1/")
+///     .namespace("shop")
+///     .wait(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// pool.install()?; // annotated functions use it from now on
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing happens before `connect`"]
 pub struct LockPoolBuilder {
@@ -105,6 +132,10 @@ impl LockPoolBuilder {
     /// nodes. Redlock is a quorum over independent masters, and gives no fences.
     ///
     /// All but `memory://` take `?replicas=…`; see [`replicas`](Self::replicas).
+    ///
+    /// ```
+    /// let builder = leasehold::LockPool::builder().url("redis-sentinel://s1,s2,s3/locks");
+    /// ```
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
         self
@@ -115,6 +146,11 @@ impl LockPoolBuilder {
     ///
     /// Choose namespaces that do not continue each other. The namespace `a` with the key `b:c`, and
     /// `a:b` with the key `c`, are one key on the server, with two counters for its fences.
+    ///
+    /// ```
+    /// // On the server `pool.lock("order:42")` is then the key `shop:order:42`.
+    /// let builder = leasehold::LockPool::builder().namespace("shop");
+    /// ```
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -124,6 +160,11 @@ impl LockPoolBuilder {
     ///
     /// Trying once is the default that cannot hurt. A second click that queues runs the order again
     /// when the first is done.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = leasehold::LockPool::builder().wait(Duration::from_secs(2));
+    /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -132,6 +173,11 @@ impl LockPoolBuilder {
     /// How long to wait for the store's answer, and for a connection. From 1 ms to 1 h; default 1
     /// s. A single try ends with [`LockError::Unavailable`] after it. A call that queues asks again
     /// until its `wait` is over.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = leasehold::LockPool::builder().io_timeout(Duration::from_millis(250));
+    /// ```
     pub fn io_timeout(mut self, io_timeout: Duration) -> Self {
         self.limits.io_timeout = io_timeout;
         self
@@ -147,6 +193,12 @@ impl LockPoolBuilder {
     /// ends with [`LockError::Unavailable`] of the code `replicas` when the call's time is over. A
     /// renewal that too few confirm has not taken place. This narrows the gap of a fail-over and
     /// does not close it: a replica without the lock can still be promoted, unless all have it.
+    ///
+    /// ```
+    /// # use leasehold::{LockPool, Replicas};
+    /// let one = LockPool::builder().url("redis-sentinel://s1,s2/locks").replicas(1);
+    /// let all = LockPool::builder().url("redis-sentinel://s1,s2/locks").replicas(Replicas::All);
+    /// ```
     pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
         self.replicas = Some(replicas.into());
         self
@@ -155,6 +207,14 @@ impl LockPoolBuilder {
     /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM
     /// file. They replace the system's. Default: the system's. The server's certificate and name
     /// are always verified.
+    ///
+    /// ```
+    /// # fn example() -> std::io::Result<()> {
+    /// let builder = leasehold::LockPool::builder()
+    ///     .url("rediss://locks.example.org/")
+    ///     .tls_ca(std::fs::read("ca.pem")?);
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -164,6 +224,14 @@ impl LockPoolBuilder {
 
     /// The certificate and its key that a `rediss://` server asks its clients for, as the contents
     /// of PEM files. Default: none.
+    ///
+    /// ```
+    /// # fn example() -> std::io::Result<()> {
+    /// let builder = leasehold::LockPool::builder()
+    ///     .url("rediss://locks.example.org/")
+    ///     .tls_client(std::fs::read("client.pem")?, std::fs::read("client.key")?);
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls_client(
@@ -177,6 +245,11 @@ impl LockPoolBuilder {
 
     /// How many calls of this process may queue for one key before the next is refused with
     /// [`LockError::QueueFull`]. Default 1,000.
+    ///
+    /// ```
+    /// // The 51st call that would queue for a key is refused.
+    /// let builder = leasehold::LockPool::builder().max_waiters(50);
+    /// ```
     pub fn max_waiters(mut self, max_waiters: usize) -> Self {
         self.limits.max_waiters = max_waiters;
         self
@@ -188,6 +261,10 @@ impl LockPoolBuilder {
     ///
     /// Handing over costs no round trip. A larger number gives more throughput on a hot key, and
     /// longer waits in other processes.
+    ///
+    /// ```
+    /// let builder = leasehold::LockPool::builder().max_passes(64);
+    /// ```
     pub fn max_passes(mut self, max_passes: u32) -> Self {
         self.limits.max_passes = max_passes;
         self
@@ -195,6 +272,11 @@ impl LockPoolBuilder {
 
     /// The longest tenure: for how long calls of this process may hand a lock over to each other
     /// while other processes queue for it. Default: a quarter of the lock's ttl.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let builder = leasehold::LockPool::builder().longest_turn(Duration::from_millis(100));
+    /// ```
     pub fn longest_turn(mut self, longest_turn: Duration) -> Self {
         self.limits.longest_turn = Some(longest_turn);
         self
@@ -218,6 +300,12 @@ impl LockPoolBuilder {
     /// `memory://` has no other clients and makes no pauses. `redlock://` has short pauses of its
     /// own, whatever this says. A lock that several calls hold at once (`shared`, `permits`) is not
     /// free while one of them holds it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// // Every client is leasehold's.
+    /// let builder = leasehold::LockPool::builder().make_way_after(Duration::ZERO);
+    /// ```
     pub fn make_way_after(mut self, make_way_after: Duration) -> Self {
         self.limits.make_way_after = make_way_after;
         self
@@ -230,12 +318,35 @@ impl LockPoolBuilder {
     ///
     /// The leases end with that runtime, and a worker that is blocked delays their renewal.
     /// Default: off.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::LockPool;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// // In a test: `#[tokio::test(start_paused = true)]`.
+    /// let pool = LockPool::builder().url("memory://").on_current_runtime().connect().await?;
+    /// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// tokio::time::sleep(Duration::from_secs(10)).await; // takes no time
+    /// assert!(guard.check().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn on_current_runtime(mut self) -> Self {
         self.place = Place::CurrentRuntime;
         self
     }
 
     /// Connects to the store and starts the engine, which keeps the connection up from then on.
+    ///
+    /// ```
+    /// # use leasehold::{LockError, LockPool};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// let pool = LockPool::builder().url("memory://").connect().await?;
+    /// let error = LockPool::builder().connect().await.unwrap_err(); // no URL
+    /// assert!(matches!(error, LockError::Config { .. }));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -26,6 +26,19 @@ impl LockPool {
     /// installed pool that gives no locks any more: its [shutdown](Self::shutdown) has begun, or
     /// its engine has stopped. Locks that the former pool still holds stay with it.
     ///
+    /// ```
+    /// use leasehold::{LockError, LockPool};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// LockPool::connect("memory://").await?.install()?;
+    /// assert!(leasehold::pool().is_ok());
+    ///
+    /// let second = LockPool::connect("memory://").await?.install();
+    /// assert!(matches!(second, Err(LockError::Config { .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LockError::Config`] if another pool is installed and gives locks.
@@ -36,6 +49,21 @@ impl LockPool {
     /// Makes this the pool of annotated functions with `pool = "name"`, as
     /// [`install`](Self::install) does without a name.
     ///
+    /// ```
+    /// use leasehold::{LockError, LockPool, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "item:<sku>", ttl = "10s", pool = "inventory")]
+    /// async fn take(sku: &str) -> Result<(), LockError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// LockPool::connect("memory://").await?.install_as("inventory")?;
+    /// take("kettle").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LockError::Config`] if another pool is installed under this name and gives locks.
@@ -45,6 +73,22 @@ impl LockPool {
 
     /// Runs `future` with this pool in the place of the installed one, for tests and tenants. The
     /// scope follows the future, not the thread. A task that the future spawns is outside.
+    ///
+    /// ```
+    /// use leasehold::{LockError, LockPool, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", ttl = "10s")]
+    /// async fn create_order(id: u64) -> Result<u64, LockError> {
+    ///     Ok(id)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// let pool = LockPool::connect("memory://").await?;
+    /// let order = pool.scope(create_order(42)).await?;
+    /// assert_eq!(order, 42);
+    /// # Ok(()) }
+    /// ```
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPED.scope(self.clone(), future).await
     }
@@ -72,6 +116,13 @@ pub async fn init(url: &str) -> Result<(), LockError> {
 
 /// As [`init`], configured by the environment: `LEASEHOLD_URL` (required), `LEASEHOLD_NAMESPACE`
 /// (default `lock`), `LEASEHOLD_WAIT` (a duration such as `2s`; default `0s`, one try).
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::LockError> {
+/// // LEASEHOLD_URL=redis://127.0.0.1/ LEASEHOLD_NAMESPACE=shop LEASEHOLD_WAIT=2s
+/// leasehold::init_from_env().await?;
+/// # Ok(()) }
+/// ```
 ///
 /// # Errors
 ///
@@ -102,6 +153,17 @@ pub async fn init_from_env() -> Result<(), LockError> {
 /// `limit`; see [`LockPool::shutdown`]. Call this at the end of `main`: a process that exits takes
 /// its engine with it. If the release of a lock was not sent by then, the lock stays until its ttl
 /// ends.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// leasehold::init("memory://").await?;
+/// // … the service runs and ends …
+/// let report = leasehold::shutdown(Duration::from_secs(5)).await;
+/// assert_eq!(report.still_held + report.unconfirmed, 0);
+/// # Ok(()) }
+/// ```
 pub async fn shutdown(limit: Duration) -> ShutdownReport {
     let mut pools: Vec<LockPool> = names().values().cloned().collect();
     pools.extend(global());
@@ -122,6 +184,19 @@ pub async fn shutdown(limit: Duration) -> ShutdownReport {
 
 /// The pool that an annotated function without `pool` would use here: that of the innermost
 /// [`scope`](LockPool::scope), else the installed one.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold::LockError;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// assert_eq!(leasehold::pool().unwrap_err(), LockError::NotInstalled);
+///
+/// leasehold::init("memory://").await?;
+/// let guard = leasehold::pool()?.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+/// # Ok(()) }
+/// ```
 ///
 /// # Errors
 ///

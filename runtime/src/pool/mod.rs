@@ -47,6 +47,24 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 ///
 /// A pool does not survive `fork`: the child has its sockets, but not the engine's thread. Connect
 /// the child's own pool after the `fork`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::LockPool;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// let pool = LockPool::connect("memory://").await?;
+/// let clone = pool.clone(); // the same pool
+///
+/// let ttl = Duration::from_secs(10);
+/// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+/// let second = clone.lock("order:42").ttl(ttl).acquire().await;
+/// assert!(second.unwrap_err().is_contention());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,
@@ -94,6 +112,17 @@ impl LockPool {
     /// times the pool's `io_timeout`, and works under every executor. If the future is dropped, the
     /// check ends in the background.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let report = pool.check().await?;
+    /// println!("{report}");
+    /// assert!(report.is_ready());
+    /// assert!(report.find("one-process").is_some()); // what `memory://` cannot do
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LockError::Unavailable`] if the store cannot be reached, or refuses this client.
@@ -105,6 +134,25 @@ impl LockPool {
     /// Takes no new locks, refuses calls that wait, waits up to `limit` until all locks are
     /// released, and reports. Locks that are still held then are kept and renewed. The log gets its
     /// last events before this returns, if the subscriber takes them within 100 ms.
+    ///
+    /// Once it is polled, the shutdown goes on even if this future is dropped.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let ttl = Duration::from_secs(10);
+    /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// guard.release().await?;
+    ///
+    /// let report = pool.shutdown(Duration::from_secs(5)).await;
+    /// assert_eq!(report.still_held, 0);
+    /// let late = pool.lock("order:42").ttl(ttl).acquire().await;
+    /// assert_eq!(late.unwrap_err(), LockError::ShuttingDown);
+    /// # Ok(()) }
+    /// ```
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         self.finish_shutdown(self.begin_shutdown(limit)).await
     }

@@ -29,7 +29,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("string.sub(value, 1, 32) ~= ARGV[4]", "false"),
             ("string.sub(value, 1, 32) ~= ARGV[1]", "false"),
         ],
-        Bug::HandOffBelieved => &[
+        Bug::HandOverBelieved => &[
             ("'PX', CLAIM", "'PX', 600000"),
             ("if left > CLAIM and", "if false and"),
         ],
@@ -71,12 +71,12 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
         Bug::ShareNeedsMemory => &[("redis.call('PEXPIRE', shares, math.max(ttl, left))\n", "")],
         Bug::DeadShareKept => &[("'-inf', string.format('%.0f', now)", "'-inf', '0'")],
         Bug::WritersPassed => &[("room = not ahead or ahead == ARGV[4]", "room = true")],
-        Bug::PlacesUncounted => &[(
+        Bug::PermitsUncounted => &[(
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
         )],
         Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
-        Bug::PartTakesAll => &[(
+        Bug::ShareReleasesAll => &[(
             "redis.call('ZREM', KEYS[3], ARGV[1])",
             "redis.call('DEL', KEYS[3])",
         )],

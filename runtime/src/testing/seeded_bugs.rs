@@ -70,14 +70,14 @@ bugs! {
     NoQuarantine,
     /// A lock that is handed over inside the process counts as acquired anew, and so outlives its
     /// lease.
-    PassedOnWithoutEnd,
+    HandedOverWithoutEnd,
     /// A lock that is handed over keeps the fence of its previous holder.
-    FencePassedOn,
+    FenceHandedOver,
     /// A process that queues at the store asks again only when the store tells it to, or when the
     /// lease of the holder ends.
     MessageBelieved,
     /// A lock that was handed to a process stays with it although it does not ask for the lock.
-    HandOffBelieved,
+    HandOverBelieved,
     /// The claim of a lock that is handed to a process has a form that the previous version does
     /// not know.
     ClaimReworded,
@@ -95,7 +95,7 @@ bugs! {
     /// A reader does not queue behind the writers that wait.
     WritersPassed,
     /// The bound of a lock with permits is not checked.
-    PlacesUncounted,
+    PermitsUncounted,
     /// A process that queues is taken to be alive until the time of its last sign of life. The
     /// server's clock was set back from that time.
     FutureBelieved,
@@ -123,7 +123,7 @@ bugs! {
     /// leases.
     SilenceIsKept,
     /// In a cluster, the answer to a renewal counts for the next key of the batch.
-    PlacesMixed,
+    AnswersMixed,
     /// A quorum's lease is renewed when one node has renewed it.
     RenewedByOne,
     /// Of several keys only the first wakes the body when it is lost.
@@ -153,19 +153,19 @@ bugs! {
     /// A lock is kept for its `hold` after an error, too.
     KeptAfterErr,
     /// A lock that is to be kept is handed over inside the process.
-    KeptPassedOn,
+    KeptHandedOver,
     /// A reader that gives up its share removes all other shares.
-    PartTakesAll,
+    ShareReleasesAll,
     /// The answers to renewals that leave together are taken for each other's.
     WrongLeaseExtended,
     /// The lease of a lock that was handed over is not renewed.
-    HeirNotRenewed,
+    HandedOverNotRenewed,
     /// A removal does not say which acquires it must follow.
     OrderForgotten,
     /// The end of a connection is taken for the answer to the releases on it.
     CutIsAnswer,
     /// A wake-up of the store waker is forgotten while a thread polls the store.
-    StirForgotten,
+    WakeUpForgotten,
     /// The keeper is not woken when a listener has ended.
     ListenerEndUnheard,
     /// No listener begins where one has ended.
@@ -207,8 +207,8 @@ impl Bug {
         Self::RemovalBelieved,
         Self::NoMargin,
         Self::BudgetIgnored,
-        Self::PassedOnWithoutEnd,
-        Self::FencePassedOn,
+        Self::HandedOverWithoutEnd,
+        Self::FenceHandedOver,
         Self::WayNotMade,
         Self::WrongLeaseExtended,
         Self::OrderForgotten,

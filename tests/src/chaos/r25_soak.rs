@@ -32,7 +32,7 @@ const WANTED: u64 = 30;
 /// 10 KiB in 15 minutes.
 const HEAP_SLACK: usize = 8;
 /// Growth of the pages below so many KiB is no leak. In four runs they grew by 148 to 388 KiB and
-/// the heap by 2 at most: the allocator keeps a page in which one piece is in use.
+/// the heap by 2 at most. The allocator keeps a page in which one piece is in use.
 const PAGES_SLACK: usize = 512;
 const TTL: Duration = Duration::from_millis(400);
 /// The longest pause between two faults.
@@ -135,9 +135,9 @@ impl Soak<'_> {
 
     /// Brings the process to its fullest moment before the measurement. Each buffer and each map
     /// keeps the size that its fullest moment needed, and pages that were in use then stay
-    /// resident. So the worst faults come first, again and again: as long as they may last, the
-    /// server's beside the process's, silence for longer than any outage of the measured part, and
-    /// calmer times between.
+    /// resident. So the worst faults come first, again and again, for as long as they may last. The
+    /// server's faults come beside the process's. Silence lasts longer than any outage of the
+    /// measured part, and there are calmer times between.
     fn warm_up(&mut self, time: Duration) {
         let started = Instant::now();
         for round in 1.. {

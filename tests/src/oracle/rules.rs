@@ -238,9 +238,9 @@ impl KeyNotes {
     /// the clock need not be the first to be granted it: such grants crossed. One server never lets
     /// that happen.
     ///
-    /// The fences of shares need not grow in the order in which their bodies read the clock:
-    /// several were granted before the first body read it. A holder that is alone comes behind all
-    /// before it, and before all behind it.
+    /// The fences of shares need not grow in the order in which their bodies read the clock. The
+    /// store may grant several shares before the first body reads it. A holder that is alone comes
+    /// behind all before it, and before all behind it.
     fn fences(&mut self) {
         let (mut newest, mut alone): (Option<Section>, Option<Section>) = (None, None);
         for index in 0..self.sections.len() {

@@ -79,7 +79,7 @@ async fn shared() -> &'static LockPool {
     if POOL.get().is_none() {
         let _ = POOL.set(connect(&server.url()).await);
     }
-    POOL.get().expect("set by somebody")
+    POOL.get().expect("a test has set it")
 }
 
 /// Fails if the connections belong to the runtime that opened them.
@@ -193,7 +193,8 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) {
     .await;
 }
 
-/// Fails if a lock that was let go counts as held, or as released although nobody has confirmed it.
+/// Fails if a lock that was let go counts as held, or as released without a confirmation of the
+/// store.
 #[tokio::test]
 async fn a_release_that_nobody_confirms_is_reported() {
     let server = Server::start();
@@ -271,7 +272,8 @@ async fn take_many(pool: &LockPool, count: usize) -> Vec<LockGuard> {
     held
 }
 
-/// Fails if the engine forgets what it still has to release when the last handle of its pool is gone.
+/// Fails if the engine forgets what it still has to release when the last handle of its pool is
+/// gone.
 #[tokio::test]
 async fn a_dropped_pool_still_releases() {
     let server = Server::start();

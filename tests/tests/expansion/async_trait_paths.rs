@@ -1,4 +1,5 @@
-// Without `self::` the paths would not look like the receiver; an `on_error` takes the error by value.
+// Without `self::` the paths would not look like the receiver. An `on_error` takes the error by
+// value.
 #![allow(unused_qualifications, clippy::needless_pass_by_value)]
 
 use std::time::Duration;

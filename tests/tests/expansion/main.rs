@@ -1,5 +1,6 @@
-//! Every shape of function that the attribute goes on: compiled without a warning, also under
-//! clippy's pedantic and nursery lints and in both editions, and run inside a lock in memory.
+//! Every shape of function that the attribute goes on. Each is compiled without a warning, also
+//! under clippy's pedantic and nursery lints and in both editions. Each runs inside a lock in
+//! memory.
 #![deny(warnings)]
 #![warn(clippy::pedantic, clippy::nursery)]
 #![warn(

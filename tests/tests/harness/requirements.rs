@@ -35,7 +35,8 @@ fn play(number: u8, word: &str, store: Store) {
     );
 }
 
-/// Those that measure how long calls take, or give them little time, are not played beside others.
+/// Requirements that measure how long calls take, or give them little time, are not played beside
+/// other tests.
 fn places(number: u8) -> Places {
     match number {
         13 | 18 | 22 => room::alone(),

@@ -3,6 +3,18 @@
 use crate::base::clock::Instant;
 
 /// The outcome of a shutdown.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// # let ttl = Duration::from_secs(10);
+/// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+/// let report = pool.shutdown(Duration::from_millis(10)).await;
+/// assert_eq!((report.released, report.still_held, report.unconfirmed), (0, 1, 0));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ShutdownReport {

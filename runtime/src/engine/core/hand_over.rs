@@ -36,7 +36,7 @@ impl Core {
             return false;
         };
         let fence = match queue.hand_over(successor) {
-            _ if seeded!(self, FencePassedOn) => lease.fence(),
+            _ if seeded!(self, FenceHandedOver) => lease.fence(),
             fence => fence,
         };
         if let Some(ticket) = self.tickets.get_mut(successor) {
@@ -48,13 +48,13 @@ impl Core {
                 removal: Removal::Confirmed,
             });
         }
-        let sent = if seeded!(self, PassedOnWithoutEnd) {
+        let sent = if seeded!(self, HandedOverWithoutEnd) {
             now
         } else {
             lease.sent()
         };
         self.grant(successor, sent, fence, now);
-        if seeded!(self, HeirNotRenewed)
+        if seeded!(self, HandedOverNotRenewed)
             && let Some(ticket) = self.tickets.get_mut(successor)
             && let Some(lease) = ticket.lease_mut()
         {
@@ -77,10 +77,10 @@ impl Core {
             && queue.may_hand_over(self.limits.max_passes, longest, now);
         let may = queue.is_held_by(id)
             && !self.makes_way(queue, now)
-            && (enough || seeded!(self, PassedOnWithoutEnd))
+            && (enough || seeded!(self, HandedOverWithoutEnd))
             && ticket.acquire().terms.ttl() == terms.ttl()
             && ticket.is_in_time(now)
-            && (!holder.is_kept() || seeded!(self, KeptPassedOn))
+            && (!holder.is_kept() || seeded!(self, KeptHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()
             && holder.is_settled()

@@ -351,7 +351,7 @@ fn models_find_their_bugs() {
     const BLOCKED: &str = "all_are_told_where_listeners_are_blocked";
     const MIXED: &str = "all_are_told_where_priorities_differ";
     for (bug, model) in [
-        ("StirForgotten", BLOCKED),
+        ("WakeUpForgotten", BLOCKED),
         ("ListenerEndUnheard", ENDS),
         ("KeeperSleeps", BLOCKED),
         ("GatheredForever", LASTS),

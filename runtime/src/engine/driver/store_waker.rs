@@ -54,7 +54,7 @@ impl StoreWaker {
         let calm = self
             .state
             .compare_exchange(POLLED, CALM, Ordering::SeqCst, Ordering::SeqCst);
-        if calm.is_err() && seeded!(StirForgotten) {
+        if calm.is_err() && seeded!(WakeUpForgotten) {
             self.state.store(CALM, Ordering::SeqCst);
             return true;
         }

@@ -62,7 +62,7 @@ impl SplitRenewals {
         match result {
             Ok(Reply::Renewed(kept)) => {
                 for (index, kept) in fragment.indexes.iter().zip(kept) {
-                    let index = if seeded!(PlacesMixed) {
+                    let index = if seeded!(AnswersMixed) {
                         (index + 1) % batch.kept.len()
                     } else {
                         *index

@@ -30,7 +30,10 @@ impl Identity {
     /// Why such a node cannot be part of a quorum.
     pub(super) fn unfit(&self) -> Option<String> {
         if self.run_id.is_empty() {
-            Some("it does not tell who it is: the user needs the permission +info".to_owned())
+            Some(
+                "it does not say which process it is: the user needs the permission +info"
+                    .to_owned(),
+            )
         } else if self.role != "master" {
             Some(
                 "it is a replica; the nodes of `redlock://` are independent masters, so name its master or leave it out"

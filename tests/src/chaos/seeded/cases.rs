@@ -117,13 +117,13 @@ pub const CASES: &[Case] = &[
         scenarios::takes_long,
     ),
     case(
-        "PassedOnWithoutEnd",
+        "HandedOverWithoutEnd",
         Kind::Overlap,
         "a lock is handed over in a process late in its lease, and another process waits",
         scenarios::handed_over_late,
     ),
     case(
-        "FencePassedOn",
+        "FenceHandedOver",
         Kind::FenceOrder,
         "calls of a process follow each other",
         scenarios::handed_over,
@@ -147,7 +147,7 @@ pub const CASES: &[Case] = &[
         scenarios::message_lost,
     ),
     case(
-        "HandOffBelieved",
+        "HandOverBelieved",
         Kind::FreedLate,
         "a process is stopped while it queues, and another one queues behind it",
         scenarios::stopped_waiter,
@@ -195,7 +195,7 @@ pub const CASES: &[Case] = &[
         shares::without_a_gap,
     ),
     case(
-        "PlacesUncounted",
+        "PermitsUncounted",
         Kind::Crowded,
         "four come for three places",
         shares::four_for_three,
@@ -255,7 +255,7 @@ pub const CASES: &[Case] = &[
         cluster::refused_by_one,
     ),
     case(
-        "PlacesMixed",
+        "AnswersMixed",
         Kind::FalseLoss,
         "one process holds locks on all masters of a cluster, and one of them is deleted",
         cluster::one_deleted,
@@ -333,13 +333,13 @@ pub const CASES: &[Case] = &[
         kept::fails,
     ),
     case(
-        "KeptPassedOn",
+        "KeptHandedOver",
         Kind::KeptShort,
         "a function with `hold` returns while a call of its process waits",
         kept::next_call_waits,
     ),
     case(
-        "PartTakesAll",
+        "ShareReleasesAll",
         Kind::Overlap,
         "one of two readers leaves, and a writer waits",
         shares::one_leaves,
@@ -351,7 +351,7 @@ pub const CASES: &[Case] = &[
         scenarios::one_of_two_deleted,
     ),
     case(
-        "HeirNotRenewed",
+        "HandedOverNotRenewed",
         Kind::FalseLoss,
         "a lock is handed over in a process to a body that takes longer than its ttl",
         scenarios::handed_over_for_long,

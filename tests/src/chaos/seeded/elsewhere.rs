@@ -40,7 +40,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "different values are put into a key template",
     },
     Elsewhere {
-        bug: "StirForgotten",
+        bug: "WakeUpForgotten",
         program: "models",
         test: "all_are_told_where_listeners_are_blocked",
         what: "an answer comes while a thread polls the store",

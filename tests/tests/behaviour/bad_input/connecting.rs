@@ -172,8 +172,8 @@ async fn servers_that_are_no_redis() {
     refuse_all(cases).await;
 }
 
-/// Fails if a reply that has no end keeps a caller, or is kept: of 200 MB in one line a call with a
-/// budget of 4 s waited for 167 s.
+/// Fails if a reply that has no end keeps a caller, or is kept itself. Of 200 MB in one line, a
+/// call with a budget of 4 s once waited for 167 s.
 #[tokio::test]
 async fn servers_that_do_not_end() {
     const MOST: usize = 200_000_000;

@@ -25,8 +25,8 @@ pub(crate) fn says(answer: &'static [u8]) -> u16 {
     port
 }
 
-/// Answers the first that it is asked with `begin`, and then with `more` again and again, until the
-/// client closes the connection or `most` bytes have been sent; how many have been is counted.
+/// Answers the first question with `begin`, and then with `more` again and again. It ends when the
+/// client closes the connection or `most` bytes were sent, and counts the bytes.
 pub(crate) fn floods(begin: &'static [u8], more: u8, most: usize) -> (u16, Arc<AtomicUsize>) {
     let (listener, port) = listen();
     let sent = Arc::new(AtomicUsize::new(0));

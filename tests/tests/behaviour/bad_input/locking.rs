@@ -360,8 +360,8 @@ async fn a_server_that_begins_to_talk_nonsense() {
     guard.release().await.expect("still held");
 }
 
-/// Fails if a server that was one of ours until now keeps a caller by a line that does not end, or
-/// spoils the pool for good.
+/// Fails if a server that was sound until now keeps a caller by a line that does not end, or spoils
+/// the pool for good.
 #[tokio::test]
 async fn a_server_that_does_not_end_its_answer() {
     let server = Server::start();

@@ -46,7 +46,8 @@ fn kind(error: &LockError) -> String {
     leasehold_tests::variant::of(error).to_owned()
 }
 
-/// Checks the variant, that the text says what to do, that it came in time, and that it keeps secrets.
+/// Checks the variant, that the text says what to do, that it came in time, and that it keeps
+/// secrets.
 #[track_caller]
 fn expect(what: &str, error: &LockError, variants: &[&str], says: &[&str], started: Began) {
     started.expect_within(LIMIT, what);

@@ -1,4 +1,4 @@
-//! Detached bodies: they run to their end inside the lock, whether or not their caller is still there.
+//! Detached bodies: they run to their end inside the lock, with their caller or without.
 
 use std::fmt::Display;
 use std::future::pending;
@@ -186,7 +186,8 @@ fn deeper(depth: u32) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> {
     Box::pin(scoped_and_detached(depth))
 }
 
-/// Fails if the scope, or the path of the body's own lock, does not reach into its task. No pool is installed here.
+/// Fails if the scope, or the path of the body's own lock, does not reach into its task. No pool is
+/// installed here.
 async fn the_scope_and_the_path_follow(store: &Store) {
     let pool = store.pool().await;
     let depth = pool.scope(scoped_and_detached(3));
@@ -194,8 +195,8 @@ async fn the_scope_and_the_path_follow(store: &Store) {
     assert!(!store.probe.exists("k"));
 }
 
-/// Fails if a detached call that enters a lock runs on when the body whose lock it entered is gone, or if the locks of the caller are
-/// entered by a task that can outlive them.
+/// Fails if a detached call that entered a body's lock runs on when that body is gone. Fails also
+/// if a task that can outlive the caller enters the caller's locks.
 async fn nested_in_another_lock(store: &Store) {
     let pool = store.pool().await;
     let ends = Arc::new(());
@@ -318,7 +319,8 @@ fn runtime() -> Runtime {
     builder.build().expect("a runtime starts")
 }
 
-/// Fails if the caller waits for ever, or believes in a result, when the runtime of the body is gone.
+/// Fails if the caller waits for ever, or believes in a result, when the runtime of the body is
+/// gone.
 #[test]
 fn the_runtime_shuts_down() {
     let other = runtime();

@@ -1,4 +1,5 @@
-//! Locks that stay for a while after the work is done: for the second click that comes after the first one has finished.
+//! Locks that stay for a while after the work is done: for a second click that comes after the
+//! first one has finished.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -60,7 +61,8 @@ fn refused<T: std::fmt::Debug>(ended: std::result::Result<T, ClickError>) -> Dur
     }
 }
 
-/// Fails if a click that comes after the first is done gets in, or is told the ttl instead of the hold.
+/// Fails if a click that comes after the first is done gets in, or is told the ttl instead of the
+/// hold.
 async fn a_late_double_click_is_refused(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let started = Instant::now();
@@ -102,7 +104,7 @@ async fn after_a_failure_the_retry_gets_in(store: &Store) {
     assert_eq!(click(&pool, Outcome::Paid).await, Ok(7));
 }
 
-/// Fails if who queues is let in while the lock is kept, or sleeps on when it is free.
+/// Fails if a call that queues is let in while the lock is kept, or sleeps on when it is free.
 async fn who_waits_gets_in_when_the_hold_ends(store: &Store) {
     let (pool, other) = (store.pool().await, store.pool().await);
     let hold = Duration::from_millis(500);
@@ -138,7 +140,7 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
         guard.release_after(hold).await?;
         Ok::<_, LockError>(at)
     };
-    // From the second on, others wait when the lock is taken.
+    // From the second on, further calls wait when the lock is taken.
     let all = async { tokio::try_join!(waits(), waits(), waits()) };
     let (first, second, third) = wait::within("all", HANG, all).await.expect("all get in");
     let mut times = [first, second, third];
@@ -149,7 +151,8 @@ async fn a_kept_lock_is_not_passed_on(store: &Store) {
     }
 }
 
-/// Fails if the hold of a guard or a body is another than that of the attribute, or if what cannot be is taken.
+/// Fails if the hold of a guard or a body differs from that of the attribute, or if an impossible
+/// hold is accepted.
 async fn by_hand(store: &Store) {
     let pool = store.pool().await;
     let short = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! Nested calls: those that are reentrant enter the lock that their call path holds, the others are told at once.
+//! Nested calls. A reentrant call enters the lock that its call path holds. Any other nested call
+//! is refused at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -42,7 +43,7 @@ async fn nest(pool: &LockPool, depth: u32) -> Result<Vec<Option<Fence>>> {
 async fn a_recursive_call_enters(store: &Store) {
     let pool = store.pool().await;
     let fences = wait::within("a recursion", HANG, nest(&pool, 5)).await;
-    let fences = fences.expect("nobody else holds it");
+    let fences = fences.expect("no other call holds it");
     assert_eq!(fences.len(), 6);
     assert!(fences[0].is_some());
     assert!(fences.iter().all(|fence| *fence == fences[0]));
@@ -100,7 +101,8 @@ impl Ledger for Outer {
     }
 }
 
-/// Fails if the path is lost in a trait object or across an await that moves the task to another thread.
+/// Fails if the path is lost in a trait object or across an await that moves the task to another
+/// thread.
 async fn through_trait_objects_and_awaits(store: &Store) {
     let pool = store.pool().await;
     let ledger: Box<dyn Ledger + Send + Sync> = Box::new(Outer(Box::new(Inner)));
@@ -110,7 +112,7 @@ async fn through_trait_objects_and_awaits(store: &Store) {
     }
 }
 
-/// Says who is inside.
+/// Says which call is inside.
 #[derive(Default)]
 struct Inside(AtomicU32);
 
@@ -122,7 +124,8 @@ impl Inside {
     }
 }
 
-/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls it is nested in.
+/// Fails if branches of a `join!` overlap, or if a nested call takes turns with the calls it is
+/// nested in.
 async fn branches_take_turns(store: &Store) {
     let pool = store.pool().await;
     let (all, within_two) = (Inside::default(), Inside::default());
@@ -157,8 +160,8 @@ async fn branches_take_turns(store: &Store) {
     assert!(!store.probe.exists("k"));
 }
 
-/// Fails if a branch waits for its turn for longer than its `wait`, takes a turn that comes too late, or waits although it is to try
-/// once.
+/// Fails if a branch waits for its turn for longer than its `wait`, or takes a turn that comes too
+/// late. Fails also if a branch waits although it is to try once.
 async fn a_turn_has_a_budget(store: &Store) {
     let pool = store.pool().await;
     let request = || pool.lock("k").ttl(TTL).reentrant();
@@ -244,7 +247,8 @@ async fn a_dropped_branch_gives_its_turn_back(store: &Store) {
     outer.expect("free").expect("all turns came back");
 }
 
-/// Fails if a spawned task inherits the path: it would run beside the body that it was spawned from.
+/// Fails if a spawned task inherits the path: it would run beside the body that it was spawned
+/// from.
 async fn a_spawned_task_is_not_inside(store: &Store) {
     let pool = store.pool().await;
     let mut spawned = None;
@@ -291,7 +295,8 @@ fn expect_deadlock(error: &LockError, line: u32) {
     assert_eq!(*error, expected);
 }
 
-/// Fails if a nested call without the flag waits for itself, or is refused as if another had the lock.
+/// Fails if a nested call without the flag waits for itself, or is refused as if another call had
+/// the lock.
 async fn without_the_flag_it_is_a_deadlock(store: &Store) {
     let pool = store.pool().await;
     let error = plain_outside(&pool).await.expect("free");
@@ -310,7 +315,8 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
             .await
             .expect("it enters");
         expect_deadlock(&deeper.expect_err("nested"), held_at);
-        // Shorter than a round trip to anywhere: the shortest of many, so that a busy machine does not count.
+        // Shorter than a round trip to anywhere: the shortest of many, so that a busy machine does
+        // not count.
         let mut shortest = HANG;
         for _ in 0..100 {
             let started = Instant::now();
@@ -323,7 +329,8 @@ async fn without_the_flag_it_is_a_deadlock(store: &Store) {
     assert!(!store.probe.exists("k"));
 }
 
-/// Fails if another key, or the same key of another pool's namespace, is taken for the one that is held.
+/// Fails if another key, or the same key of another pool's namespace, is taken for the one that is
+/// held.
 async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     let pool = store.pool().await;
     let other = LockPool::connect("memory://reentrant-other")
@@ -357,7 +364,8 @@ async fn other_keys_and_pools_are_locked_anew(store: &Store) {
     );
 }
 
-/// Fails if a guard puts its key on the path: it can be sent elsewhere, and what runs beside it is not inside of it.
+/// Fails if a guard puts its key on the path. A guard can be sent to another task, and what runs
+/// beside it is not inside of it.
 async fn a_guard_is_not_a_body(store: &Store) {
     let pool = store.pool().await;
     let guard: LockGuard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
@@ -402,7 +410,8 @@ async fn a_lost_lease_is_seen_inside(store: &Store) {
     }
 }
 
-/// Fails if a call waits on for a turn that does not come: the guard that has it does not let go when the lease is lost.
+/// Fails if a call waits on for a turn that does not come: the guard that has it does not let go
+/// when the lease is lost.
 async fn a_lost_lease_ends_the_wait_for_a_turn(store: &Store) {
     let pool = store.pool().await;
     let body = async {

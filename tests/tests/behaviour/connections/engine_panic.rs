@@ -33,8 +33,8 @@ fn is_stopped(ended: Result<LockGuard, LockError>) -> bool {
     matches!(ended, Err(LockError::Unavailable { source }) if source.code() == "stopped")
 }
 
-/// Fails if a call that waits for the engine waits for ever, or believes in a lease that nobody
-/// renews. The engine panics on a caller's thread, while others wait for its mutex.
+/// Fails if a call that waits for the engine waits for ever, or believes in a lease that is renewed
+/// no more. The engine panics on a caller's thread, while other callers wait for its mutex.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_an_engine_that_panicked() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Callers whose threads and executors are out of the ordinary: they harm nobody else. The engine
-//! does a part of its work on callers' threads.
+//! Threads and executors out of the ordinary harm no other caller. The engine does a part of its
+//! work on callers' threads.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -36,8 +36,8 @@ async fn is_free(pool: &LockPool, key: &str) {
     guard.expect("free").release().await.expect("held");
 }
 
-/// Fails if a guard that is dropped while the thread is being torn down, when it cannot enter a runtime any more, is kept, or
-/// takes the pool's engine with it.
+/// Fails if a guard that is dropped at its thread's very end is kept, or takes the pool's engine
+/// with it. The thread cannot enter a runtime any more.
 async fn a_guard_that_a_thread_keeps_to_its_very_end_is_released(store: &Store) {
     thread_local! {
         static KEPT: RefCell<Option<LockGuard>> = const { RefCell::new(None) };
@@ -92,7 +92,8 @@ impl Wake for Panics {
     }
 }
 
-/// Fails if such a waker ends the call of somebody else, keeps those behind it from being woken, or takes the engine with it.
+/// Fails if such a waker ends the call of another caller, keeps those behind it from being woken,
+/// or takes the engine with it.
 async fn a_waker_that_panics_harms_nobody_else(store: &Store) {
     let pool = store.pool().await;
     let first = acquire(&pool, "key").await.expect("free");

@@ -86,8 +86,8 @@ fn threads_of_low_priority_are_served_beside_usual_ones() {
 /// Fails if a thread of low priority waits for the listener of a runtime that nothing drives.
 #[test]
 fn a_thread_of_low_priority_waits_for_no_idle_listener() {
-    /// What the keeper asks for others it looks after each 20 ms. Without that the connection's own
-    /// timers go off first, after more than a second for each pair.
+    /// The keeper looks each 20 ms after what it asks for other threads. Without that the
+    /// connection's own timers go off first, after more than a second for each pair.
     const SLOW: Duration = Duration::from_secs(4);
     let server = Server::start();
     let idle = small();
@@ -111,8 +111,8 @@ fn a_thread_of_low_priority_waits_for_no_idle_listener() {
     assert!(took < SLOW + excuse.so_far(), "{took:?}");
 }
 
-/// Fails if a call is taken up that a usual thread has given up after a thread of low priority began
-/// it.
+/// Fails if the keeper begins a call that is over: a thread of low priority began it, and a usual
+/// thread has given it up.
 #[test]
 fn a_call_that_changes_threads_is_given_up_in_its_turn() {
     let server = Server::start();
@@ -223,7 +223,7 @@ async fn nobody_waits_for_one_worker_that_is_blocked() {
     }
 }
 
-/// Fails if what a runtime has asked when it ends stays on the server, or if the next runtime waits.
+/// Fails if the requests of a runtime that ends stay on the server, or if the next runtime waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
     const RUNTIMES: usize = 100;
@@ -235,7 +235,8 @@ async fn a_runtime_that_ends_in_mid_request_leaves_nothing() {
         let (pool, asked) = (pool.clone(), Arc::clone(&asked));
         let ended = tokio::task::spawn_blocking(move || {
             let runtime = small();
-            // The first call's runtime hears; after it so many polls, all that were begun are dropped.
+            // The first call's runtime hears. After so many polls all calls that were begun are
+            // dropped.
             runtime.block_on(pair(&pool, "first"));
             for task in 0..16 {
                 let (pool, asked) = (pool.clone(), Arc::clone(&asked));
@@ -276,7 +277,7 @@ fn short_runtimes_share_a_pool() {
                 pair(&pool, &format!("{}", number % 3)).await;
             }
         });
-        // Whoever waits for the keeper to look waits for a second.
+        // A call that waits for the keeper to look waits for a second.
         let most = Duration::from_millis(500) + excuse.so_far();
         slow += usize::from(most < began.elapsed());
     }
@@ -362,7 +363,7 @@ fn a_runtime_without_sockets_will_do() {
             pair(&pool, "key").await;
         }
     });
-    // It still is told where others come later.
+    // The keeper is still told where further calls come later.
     small().block_on(pair(&pool, "key"));
 }
 
@@ -377,7 +378,7 @@ fn connections(probe: &RedisProbe) -> u64 {
 }
 
 /// Fails if a connection counts as silent because the runtime that hears of its answers does not
-/// run: nobody reads the answer to the `PING` that an idle connection is sent.
+/// run. The answer to the `PING` of an idle connection then lies unread.
 #[test]
 fn an_idle_runtime_costs_no_connection() {
     /// A connection is asked after 15 s, and is silent after an `io_timeout` more.
@@ -398,7 +399,8 @@ fn an_idle_runtime_costs_no_connection() {
     assert!(!replaced, "each time");
 }
 
-/// Fails if nobody notices that an idle connection has ended, where the server has no push for it.
+/// Fails if the pool does not notice that an idle connection has ended, where the server has no
+/// push for it.
 #[test]
 fn an_ended_connection_is_replaced_at_once() {
     let server = ServerOptions::new()

@@ -47,7 +47,7 @@ async fn held(
     entered: oneshot::Sender<()>,
     leave: oneshot::Receiver<()>,
 ) -> Result<(), LockError> {
-    entered.send(()).expect("somebody waits for it");
+    entered.send(()).expect("the test waits for it");
     leave.await.expect("the test tells when");
     lock.check()
 }
@@ -236,7 +236,7 @@ async fn a_paused_server_costs_the_budget_and_no_more() {
         .lock("paused")
         .ttl(TTL)
         .wait(Duration::from_millis(600));
-    let error = request.acquire().await.expect_err("nobody answers");
+    let error = request.acquire().await.expect_err("no server answers");
     let took = started.elapsed();
     server.resume();
     assert!(error.is_unavailable(), "{error:?}");

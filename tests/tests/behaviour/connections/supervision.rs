@@ -1,4 +1,5 @@
-//! The connection is replaced when it is of no use, and only then: no storm, no lease lost, no call failed.
+//! The connection is replaced when it is of no use, and only then. There is no storm, no lease is
+//! lost and no call fails.
 
 use std::time::{Duration, Instant};
 
@@ -171,7 +172,8 @@ async fn a_time_out_that_makes_no_sense_is_refused() {
     }
 }
 
-/// Fails if scripts that may not be loaded are asked for at the speed of the network, or if nobody is told why.
+/// Fails if the pool asks at the speed of the network for scripts that may not be loaded, or if no
+/// log says why.
 #[tokio::test]
 async fn scripts_that_may_not_be_loaded_again() {
     let server = Server::start();

@@ -81,7 +81,8 @@ async fn with_enough_replicas_all_of_them_have_the_lock() {
     }
 }
 
-/// Requirement 19. Fails if one acquisition counts that a replica has not confirmed, or leaves its key.
+/// Requirement 19. Fails if an acquisition counts that a replica has not confirmed, or if it leaves
+/// its key.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_replicas_are_an_error_every_time() {
     let group = Group::start();
@@ -108,7 +109,8 @@ async fn too_few_replicas_are_an_error_every_time() {
         let probe = group.master.probe();
         let left = || probe.keys("lock:[0-9]*").len();
         wait::until_async("the keys are removed", PATIENCE, || left() == 0).await;
-        // A removal that is known to be behind its acquire is final, and not repeated until the ttl is over.
+        // A removal that is known to be behind its acquire is final, and not repeated until the ttl
+        // is over.
         let scripts = || {
             let stats: String = probe.run(cmd("INFO").arg("commandstats"));
             let mut lines = stats.lines().map(str::to_owned);
@@ -165,7 +167,8 @@ async fn a_replica_that_comes_back_in_time_is_waited_for() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a renewal counts that the replicas do not have: the body would run on with a lease that a fail-over forgets.
+/// Fails if a renewal counts that the replicas do not have. The body would run on with a lease that
+/// a fail-over forgets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_too_few_have_does_not_count() {
     let group = Group::start();
@@ -280,11 +283,12 @@ async fn overlaps_at_a_fail_over_with_no_replica() {
             return;
         }
     }
-    panic!("no fail-over lost a lock, so the others prove nothing");
+    panic!("no fail-over lost a lock, so the other figures prove nothing");
 }
 
-/// Of two replicas the Sentinels promote the one that has more, so a master that dies loses nothing. One that is only slow is replaced
-/// too and goes on giving locks for a moment, which the other replica confirms: on a busy machine that happens now and then.
+/// Of two replicas the Sentinels promote the one that has more, so a master that dies loses
+/// nothing. A master that is only slow is replaced too. It goes on giving locks for a moment, which
+/// the other replica confirms; on a busy machine that happens now and then.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlaps_at_a_fail_over_with_one_replica() {
     for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! `redis-sentinel://`: the pool finds the master, follows a fail-over, and is not fooled by a replica.
+//! `redis-sentinel://`: the pool finds the master, follows a fail-over, and is not fooled by a
+//! replica.
 
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,9 @@ async fn the_master_that_the_sentinels_name_is_used() {
     }
 }
 
-/// Fails if the pool stays with the dead master, if a body outlives its lease, or if fences run backwards. Overlaps
-/// are counted: replication is asynchronous, and a lock that no replica had yet is lost with the master.
+/// Fails if the pool stays with the dead master, if a body outlives its lease, or if fences run
+/// backwards. Overlaps are counted: replication is asynchronous, and a lock that no replica had yet
+/// is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed_under_load() {
     let mut random = Random::seeded("fail-over under load");
@@ -79,7 +81,8 @@ async fn a_fail_over_is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if silence is not enough to ask the Sentinels again, or if the old master is used when it wakes up.
+/// Fails if silence is not enough to ask the Sentinels again, or if the old master is used when it
+/// wakes up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_hangs_is_left() {
     let deployment = Deployment::start();
@@ -119,7 +122,8 @@ async fn a_master_that_is_demoted_is_left() {
     guard.release().await.expect("released");
 }
 
-/// Fails if a Sentinel that is dead, or takes connections and hangs, keeps the pool from connecting or from following.
+/// Fails if a Sentinel that is dead, or takes connections and hangs, keeps the pool from connecting
+/// or from following.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_sentinel_is_survived() {
     let mut deployment = Deployment::start();
@@ -166,7 +170,8 @@ async fn liar(names: u16, epoch: u64) -> u16 {
     port
 }
 
-/// Fails if a replica is taken for a master because a Sentinel says so, were it one that takes writes.
+/// Fails if the pool takes a replica for a master because a Sentinel says so, even a replica that
+/// takes writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_named_as_master_is_refused() {
     let master = Server::start();
@@ -182,7 +187,8 @@ async fn a_replica_that_is_named_as_master_is_refused() {
     }
 }
 
-/// Fails if a Sentinel that was cut off with the old master outvotes one that knows of the fail-over.
+/// Fails if a Sentinel that was cut off with the old master outvotes one that knows of the
+/// fail-over.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_configuration_counts() {
     let (old, new) = (Server::start(), Server::start());

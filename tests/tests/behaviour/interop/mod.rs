@@ -1,4 +1,5 @@
-//! One key, several clients: leasehold excludes, and is excluded by, every client that takes locks the usual way.
+//! One key, several clients: leasehold excludes every client that takes locks the usual way, and is
+//! excluded by it.
 
 mod earlier_version;
 mod redis_py;
@@ -23,7 +24,7 @@ trait Peer {
     fn wait_for(&mut self, key: &str) -> bool;
     /// Releases what it took, if it is still its own.
     fn release(&mut self) -> bool;
-    /// Tries to release somebody else's lock.
+    /// Tries to release another client's lock.
     fn forge(&mut self, key: &str) -> bool;
 }
 

@@ -1,4 +1,5 @@
-//! Transfers between accounts by several processes: no money is lost, nobody waits in a circle, kills included.
+//! Transfers between accounts by several processes. No money is lost and no call waits in a circle,
+//! kills included.
 //!
 //! As many moves as a full run:
 //! `LEASEHOLD_TRANSFERS=10000 cargo test -p leasehold-tests --test behaviour bank_transfers`.
@@ -52,7 +53,8 @@ fn no_money_is_lost() {
     assert_eq!(server.probe().keys("lock:account:*"), [""; 0]);
 }
 
-/// Fails if a killed process leaves half a transfer behind, or keeps the others out for longer than its ttl.
+/// Fails if a killed process leaves half a transfer behind, or keeps the other processes out for
+/// longer than its ttl.
 #[test]
 fn no_money_is_lost_with_kills() {
     let server = Server::start();

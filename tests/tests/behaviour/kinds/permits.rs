@@ -89,7 +89,7 @@ async fn the_smaller_number_is_an_error(store: &Store) {
     let guard = place(&one, 5).acquire().await.expect("free");
     for wait in [Duration::ZERO, LONG] {
         let error = place(&two, 3).wait(wait).acquire().await;
-        let error = error.expect_err("others count to five");
+        let error = error.expect_err("the holders count to five");
         assert!(matches!(error, LockError::Config { .. }), "{error:?}");
         let text = error.to_string();
         assert!(
@@ -101,7 +101,7 @@ async fn the_smaller_number_is_an_error(store: &Store) {
     let guard = place(&two, 3)
         .acquire()
         .await
-        .expect("nobody disagrees now");
+        .expect("no holder disagrees now");
     guard.release().await.expect("still held");
 }
 
@@ -125,7 +125,8 @@ async fn readers_and_permits_exclude_each_other(store: &Store) {
     guard.release().await.expect("still held");
 }
 
-/// Fails if the place of a holder that never comes back is lost, or free before its lease has ended.
+/// Fails if the place of a holder that never comes back is lost, or free before its lease has
+/// ended.
 async fn a_dead_holder_gives_its_place_back(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -165,6 +166,6 @@ async fn no_permits_at_all_is_an_error(store: &Store) {
     let error = place(&pool, 0)
         .acquire()
         .await
-        .expect_err("nobody could enter");
+        .expect_err("no call could enter");
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
 }

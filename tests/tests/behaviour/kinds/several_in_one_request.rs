@@ -1,4 +1,4 @@
-//! Several keys in one request: what it costs, and that nothing is taken or left where one of them cannot be had.
+//! Several keys in one request: what it costs. If one key cannot be had, no other is taken or left.
 
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ async fn scripts_for_ten(pool: &LockPool, probe: &RedisProbe, keys: &[&str]) -> 
     calls(probe, "evalsha") - before
 }
 
-/// Fails if the round trips grow with the number of keys: one script takes them and one releases them.
+/// Fails if the round trips grow with the number of keys: one script takes them and one releases
+/// them.
 #[tokio::test]
 async fn a_pair_is_two_scripts_however_many_keys() {
     let server = Server::start();
@@ -134,7 +135,8 @@ async fn a_refused_call_writes_nothing() {
     }
 }
 
-/// Fails if a call comes before those that have waited longer for one of its keys, or if it never gets there.
+/// Fails if a call comes before those that have waited longer for one of its keys, or if it never
+/// gets there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_for_several_queues_behind_the_others() {
     let server = Server::start();
@@ -189,7 +191,8 @@ async fn a_lost_answer_is_found_again() {
     }
 }
 
-/// Fails if a call that nobody waits for any more leaves one of its keys: what was on its way is undone, key by key.
+/// Fails if a call that was given up leaves one of its keys: what was on its way is undone, key by
+/// key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_leaves_nothing() {
     let server = Server::start();
@@ -220,7 +223,8 @@ async fn a_dropped_call_leaves_nothing() {
     }
 }
 
-/// Fails if a key that a user may not touch, or one with data of another kind, leaves the others locked.
+/// Fails if a key that a user may not touch, or one with data of another kind, leaves the other
+/// keys locked.
 #[tokio::test]
 async fn one_that_cannot_be_taken_at_all() {
     let server = Server::start();
@@ -242,7 +246,7 @@ async fn one_that_cannot_be_taken_at_all() {
                 other => panic!("{other:?}"),
             }
             let free = || !probe.exists("lock:mine:a") && !probe.exists("lock:mine:z");
-            wait::until_async("the others are free", HANG, free).await;
+            wait::until_async("the other keys are free", HANG, free).await;
         }
     }
     let guard = pool.lock_all(["mine:a", "mine:z"]).ttl(TTL).acquire().await;
@@ -275,7 +279,8 @@ async fn without_their_copies_none_counts() {
     wait::until_async("all are free", HANG, gone).await;
 }
 
-/// Fails if a call that asks after the server has forgotten its scripts is refused, or one that waits in an outage.
+/// Fails if a call that asks after the server has forgotten its scripts is refused, or one that
+/// waits in an outage.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_are_gone_and_a_server_that_comes_back() {
     let mut server = Server::start();

@@ -39,7 +39,7 @@ async fn all_or_nothing(store: &Store) {
         LockError::Contended { key, .. } => assert_eq!(key, "b"),
         other => panic!("{other:?}"),
     }
-    wait::until_async("the others are free", HANG, || held(store) == ["b"]).await;
+    wait::until_async("the other keys are free", HANG, || held(store) == ["b"]).await;
     store.probe.give_back("b");
 
     let guard = pool
@@ -179,7 +179,8 @@ fn the_latest_deadline_is_found() {
     fails_with("LatestEndTold", test);
 }
 
-/// Fails if a body begins on a lease that is old because its call waited for another key, whether that lease has ended meanwhile or not.
+/// Fails if a body begins on a lease that is old because its call waited for another key. The lease
+/// may have ended meanwhile or not.
 async fn old_leases_are_taken_anew(store: &Store) {
     let pool = store.pool().await;
     for (ttl, freed_after) in [(1_000, 3_000), (2_000, 1_500)] {
@@ -329,7 +330,7 @@ async fn one_lost_lease_ends_the_body() {
                 .iter()
                 .all(|key| probe.exists(key) == (*key == stolen))
         };
-        wait::until_async("the others are free", HANG, free).await;
+        wait::until_async("the other keys are free", HANG, free).await;
         assert!(probe.untouched(stolen));
         probe.give_back(stolen);
     }

@@ -85,7 +85,7 @@ async fn inside(count: &AtomicI64, step: i64) {
     );
 }
 
-/// Fails if a writer is inside beside anybody.
+/// Fails if a writer is inside beside another holder.
 async fn a_writer_is_alone(store: &Store) {
     let pools = [store.pool().await, store.pool().await, store.pool().await];
     let count = Arc::new(AtomicI64::new(0));
@@ -110,7 +110,8 @@ async fn a_writer_is_alone(store: &Store) {
     assert!(!store.probe.exists("mixed"));
 }
 
-/// Fails if readers that come later overtake a writer, or if the writer is not served when the readers before it are gone.
+/// Fails if readers that come later overtake a writer, or if the writer is not served when the
+/// readers before it are gone.
 async fn a_waiting_writer_stops_new_readers(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let reader = read(&one, "k").acquire().await.expect("free");
@@ -157,7 +158,7 @@ async fn a_writer_is_served_between_readers_that_never_pause(store: &Store) {
     }
 }
 
-/// Fails if the key's life is that of the reader who came last.
+/// Fails if the key's life is that of the reader that came last.
 async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let long = read(&one, "k").acquire().await.expect("free");
@@ -170,11 +171,12 @@ async fn a_short_reader_does_not_shorten_a_long_one(store: &Store) {
     contended(write(&two, "k").acquire().await);
     assert!(long.remaining() > TTL / 2, "{:?}", long.remaining());
     long.release().await.expect("still held");
-    let writer = write(&two, "k").acquire().await.expect("nobody is left");
+    let writer = write(&two, "k").acquire().await.expect("no reader is left");
     writer.release().await.expect("still held");
 }
 
-/// Fails if a reader that never comes back is waited for longer than its own lease, or if it takes others with it.
+/// Fails if a reader that never comes back is waited for longer than its own lease, or if other
+/// readers end with it.
 async fn a_dead_reader_ends_with_its_own_lease(store: &Store) {
     let (one, two) = (store.pool().await, store.pool().await);
     let short = Duration::from_millis(700);
@@ -256,7 +258,8 @@ async fn reads_inside(pool: &LockPool) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Fails if a call path that has a share waits for itself, or gets the whole lock beside other readers.
+/// Fails if a call path that has a share waits for itself, or gets the whole lock beside other
+/// readers.
 async fn a_reader_does_not_become_a_writer(store: &Store) {
     let pool = store.pool().await;
     let error = reads(&pool).await.expect_err("a reader is inside: itself");

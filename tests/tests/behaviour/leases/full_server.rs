@@ -79,8 +79,8 @@ async fn a_downgrade() {
     assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
 }
 
-/// Fails if a new lock, for which there is no memory, is refused as anything but that, or leaves something, or if a share beside others
-/// is refused.
+/// There is no memory for a new lock. Fails if that is not what its error says, or if it leaves
+/// something. Fails also if a share beside other shares is refused.
 #[tokio::test]
 async fn what_is_new_is_refused() {
     let server = start();
@@ -134,7 +134,8 @@ async fn a_share_for_which_a_writer_waits() {
     again.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a share whose renewal the server refuses keeps those from being renewed that are in the same request.
+/// Fails if a share that the server refuses to renew keeps other shares of the same request from
+/// being renewed.
 #[tokio::test]
 async fn one_share_that_is_refused() {
     let server = start();

@@ -1,5 +1,5 @@
-//! An acquisition that nobody waits for any more leaves no lock behind, and one whose reply was lost
-//! still succeeds.
+//! An acquisition that was given up leaves no lock behind, and one whose reply was lost still
+//! succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -111,7 +111,8 @@ fn dropped_at_random(server: &Server, thread: u32, times: u32, mut random: Rando
     slow
 }
 
-/// Fails if an acquisition whose outcome is unknown is given up without removing what it may have set.
+/// Fails if an acquisition whose outcome is unknown is given up without removing what it may have
+/// set.
 #[test]
 fn a_network_that_fails_at_a_random_moment_leaves_nothing() {
     let mut random = Random::seeded("fails at a random moment");
@@ -187,7 +188,8 @@ async fn works_again(pool: &LockPool, key: &str, what: &str) {
     drop(guard.unwrap_or_else(|error| panic!("{what}: does not work again: {error}")));
 }
 
-/// Fails if a repeated acquisition is refused by what its first try has set, or gets a second fence.
+/// Fails if a repeated acquisition is refused by what its first try has set, or gets a second
+/// fence.
 #[tokio::test]
 async fn an_acquisition_whose_reply_is_lost_still_succeeds() {
     let server = Server::start();
@@ -255,8 +257,8 @@ async fn an_acquisition_that_arrives_after_everything_is_removed() {
     }
 }
 
-/// A request is stuck in the network while its connection ends; the caller has given up, or has had the lock
-/// by a second request and has released it.
+/// A request is stuck in the network while its connection ends. The caller has given up, or has had
+/// the lock by a second request and has released it.
 async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: bool) {
     // Longer than all that comes in between.
     const LATE: Duration = Duration::from_secs(4);
@@ -266,7 +268,8 @@ async fn arrives_late(probe: RedisProbe, proxy: Proxy, name: String, gives_up: b
         least: LATE,
         jitter: Duration::ZERO,
     });
-    // The lock itself may be gone too soon to be seen; each acquisition of a free key leaves a new fence.
+    // The lock itself may be gone too soon to be seen. Each acquisition of a free key leaves a new
+    // fence.
     let fence = || probe.get(&format!("{name}:%leasehold:fence"));
     let (mut last, before) = (fence(), proxy.counts().commands);
     let request = pool.lock("late").ttl(Duration::from_secs(20));

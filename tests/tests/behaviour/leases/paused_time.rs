@@ -1,5 +1,5 @@
-//! Leases on paused time: an engine on the test's own runtime, so that hours pass in milliseconds and every deadline
-//! is met to the millisecond.
+//! Leases on paused time: an engine on the test's own runtime. Hours pass in milliseconds, and
+//! every deadline is met to the millisecond.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ fn assert_close(actual: Duration, expected: Duration) {
     );
 }
 
-/// Fails if the body of a lease without watchdog is dropped before or after its soft end: ttl - (ttl/100 + 2 ms) - ttl/20.
+/// Fails if the body of a lease without watchdog is dropped before or after its soft end: ttl -
+/// (ttl/100 + 2 ms) - ttl/20.
 #[tokio::test(start_paused = true)]
 async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
     let pool = pool().await;
@@ -40,7 +41,8 @@ async fn without_a_watchdog_the_body_is_dropped_at_the_soft_end() {
     assert_close(start.elapsed(), Duration::from_millis(9_398));
 }
 
-/// Fails if the budget of a nested call that waits for its turn is not met to the millisecond, by the engine's own clock.
+/// Fails if a nested call that waits for its turn misses its budget by a millisecond of the
+/// engine's own clock.
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_waited_for_as_long_as_the_budget() {
     let pool = pool().await;

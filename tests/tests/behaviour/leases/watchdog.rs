@@ -39,7 +39,7 @@ async fn holds(
     leave: oneshot::Receiver<()>,
 ) -> Result<(), LockError> {
     let fence = lock.fence().expect("Redis gives fences");
-    entered.send(fence.get()).expect("somebody waits for it");
+    entered.send(fence.get()).expect("the test waits for it");
     leave.await.expect("the test tells when");
     lock.check()
 }
@@ -114,8 +114,8 @@ async fn traced(pool: &LockPool, key: &str, trace: &SharedTrace) -> Result<(), L
     }
 }
 
-/// Fails if the gate is missing, if an unconfirmed renewal moves the deadline, or if a lost lease is
-/// only noticed when the store answers.
+/// Fails if the gate is missing, or if an unconfirmed renewal moves the deadline. Fails also if a
+/// lost lease is only noticed when the store answers.
 async fn is_cancelled(proxy: &Proxy, key: &str, mode: Mode) {
     let pool = connect(&proxy.url()).await;
     let trace = SharedTrace::default();
@@ -361,8 +361,8 @@ fn a_stopped_process_does_not_go_on_inside() {
     });
 }
 
-/// A worker that is inside its lock, and when its lease ends. On a busy machine a short lease may be over before its
-/// body begins; then there is another try.
+/// A worker that is inside its lock, and when its lease ends. On a busy machine a short lease may
+/// be over before its body begins; then there is another try.
 fn entered(job: &Job) -> (Worker, u64) {
     let program = env!("CARGO_BIN_EXE_worker");
     for _ in 0..20 {

@@ -15,10 +15,10 @@ const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(60);
 /// How long a pause is.
 const PAUSE: Duration = Duration::from_millis(300);
-/// So many sections each client is to get while the others go on.
+/// So many sections each client is to get while the callers of leasehold go on.
 const ENOUGH: usize = 4;
 
-/// Who is inside `k`, and whether the test goes on.
+/// Which client is inside `k`, and whether the test goes on.
 #[derive(Debug, Default)]
 struct Ground {
     inside: AtomicUsize,
@@ -56,7 +56,8 @@ async fn keep_busy(pool: LockPool, stay: Duration, ground: Arc<Ground>) {
     }
 }
 
-/// A client of the convention that tries every `poll`; how many sections it got, and the longest time without one.
+/// A client of the convention that tries every `poll`. Returns how many sections it got, and the
+/// longest time without one.
 fn client(
     server: &Server,
     poll: Duration,
@@ -81,7 +82,8 @@ fn client(
     })
 }
 
-/// Lets `pools` with so many tasks each use `k` beside two clients, one of which tries as seldom as is promised to be enough.
+/// Lets `pools` with so many tasks each use `k` beside two clients. One of them tries as seldom as
+/// is promised to be enough.
 async fn beside(server: &Server, pools: Vec<LockPool>, tasks: usize) {
     let ground = Arc::<Ground>::default();
     let mut calls = JoinSet::new();
@@ -162,8 +164,8 @@ async fn in_a_pause(server: &Server) -> (LockPool, JoinSet<Result<(), LockError>
     (holder, calls)
 }
 
-/// Fails if a call that does not queue takes a key that is left free for other clients, or is not told how long that is; or if such a
-/// client finds it held.
+/// A key is left free for clients that know no queue. Fails if a call that does not queue takes it,
+/// or is not told how long that lasts. Fails also if such a client finds it held.
 #[tokio::test]
 async fn a_single_try_in_a_pause() {
     let server = Server::start();

@@ -76,7 +76,10 @@ async fn the_budget_is_hard() {
         }
         assert!(probe.untouched("held"));
         probe.give_back("held");
-        assert!(!probe.exists("held"), "who timed out leaves no trace");
+        assert!(
+            !probe.exists("held"),
+            "a call that timed out leaves no trace"
+        );
     }
 }
 

@@ -32,7 +32,8 @@ async fn redis() {
     let server = Server::start();
     conformance(&server.url()).await;
     let probe = server.probe();
-    // Ahead of the server's clock, as after a step back: then nothing but the counter keeps fences apart.
+    // Ahead of the server's clock, as after a step back: then nothing but the counter keeps fences
+    // apart.
     probe.overwrite(FENCES, "4000000000000000", Duration::from_secs(60));
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;

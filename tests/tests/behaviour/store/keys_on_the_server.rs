@@ -13,7 +13,8 @@ const TTL: Duration = Duration::from_secs(20);
 /// Our own keys begin so.
 const OWN: &str = "lock:%leasehold";
 
-/// What is kept beside the locks. When a pool connects, it tries its scripts on a key that expires soon.
+/// What is kept beside the locks. When a pool connects, it tries its scripts on a key that expires
+/// soon.
 fn own_keys(probe: &RedisProbe) -> Vec<String> {
     let mut keys = probe.keys(&format!("{OWN}*"));
     keys.retain(|key| !key.starts_with(&format!("{OWN}:check:")));
@@ -53,7 +54,7 @@ async fn a_lock_is_a_string_that_expires_under_its_namespace() {
         let process = std::process::id().to_string();
         assert!(
             value.owner.contains(&process),
-            "says who holds it: {value:?}"
+            "names its holder: {value:?}"
         );
         guard.release().await.expect("still held");
         assert_eq!(probe.get(wire), None);

@@ -152,8 +152,8 @@ async fn what_may_not_be_looked_at_is_unknown() {
     );
 }
 
-/// Fails if a password may cross a network in the clear without a word. `127.1` is this machine, by a name that does
-/// not look like it.
+/// Fails if a password may cross a network in plain text without a warning. `127.1` is this
+/// machine, by a name that does not look like it.
 #[tokio::test]
 async fn plain_text_to_another_host() {
     let server = ServerOptions::new().append_only().start();
@@ -178,13 +178,14 @@ async fn memory_protects_one_process() {
     );
 }
 
-/// Fails if a server that is gone is a report and not an error, or if the check waits for the pool's own connection.
+/// Fails if a server that is gone is a report and not an error, or if the check waits for the
+/// pool's own connection.
 #[tokio::test]
 async fn a_server_that_is_gone_is_an_error() {
     let mut server = Server::start();
     let pool = LockPool::connect(&server.url()).await.expect("it connects");
     server.kill();
-    let error = pool.check().await.expect_err("nobody is there");
+    let error = pool.check().await.expect_err("no server is there");
     assert!(matches!(error, LockError::Unavailable { .. }), "{error:?}");
     server.restart();
     assert!(pool.check().await.expect("it answers").is_ready());

@@ -21,7 +21,7 @@ fn runtime(workers: usize) -> Runtime {
 
 #[distributed_lock(key = "<key>", ttl = "20s", watchdog, pool = pool, on_error = |error| panic!("{error}"))]
 async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
-    entered.send(()).expect("somebody waits for it");
+    entered.send(()).expect("the test waits for it");
     pending::<()>().await;
 }
 

@@ -27,7 +27,7 @@ const HANG: Duration = Duration::from_secs(30);
 /// How long another holder's lock must stay untouched: longer than the test.
 const FOREIGN: Duration = Duration::from_secs(300);
 
-/// How long a key may stay that nobody holds; its ttl is far longer, or has passed.
+/// How long a key without a holder may stay; its ttl is far longer, or has passed.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// Where the locks are and how to look at them.
@@ -86,8 +86,9 @@ enum Surrounding {
     ShutDown,
 }
 
-/// Takes one way out again and again, and checks after each that the lock is free in time, that the
-/// body's destructors ran inside the lock, and in the end that no other holder was touched.
+/// Takes one way out again and again. After each it checks that the lock is free in time, and that
+/// the body's destructors ran inside the lock. In the end it checks that no other holder was
+/// touched.
 pub(crate) fn repeat(store: &Store, way: Way) {
     let shared = Builder::new_multi_thread()
         .worker_threads(2)

@@ -72,7 +72,7 @@ fn killed(key: &str, ttl: Duration, watchdog: bool) {
     worker.wait_entered(Duration::from_secs(10));
     assert!(probe.exists(key));
     worker.process().kill();
-    // Fails if a lock is set without an expiry, or renewed by anybody but its holder.
+    // Fails if a lock is set without an expiry, or renewed by a client that does not hold it.
     let excuse = Excuse::begin();
     let took = wait::until(key, LONG, || probe.take(key, LONG));
     let most = ttl + Duration::from_millis(200) + excuse.so_far();

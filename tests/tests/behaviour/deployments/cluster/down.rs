@@ -4,7 +4,8 @@ use leasehold_tests::cluster::Setup;
 
 use super::{LONG, TTL, code, connect, take};
 
-/// Fails if the error of a cluster that is down does not say so, if `check` calls it ready, or if the pool stays away.
+/// Fails if the error of a cluster that is down does not say so, if `check` calls it ready, or if
+/// the pool stays away.
 #[tokio::test(flavor = "multi_thread")]
 async fn is_an_error_that_says_so() {
     let mut cluster = Setup::new().start();

@@ -13,9 +13,10 @@ use super::{LONG, SHARED, connect};
 /// The map is read every 30 s in any case; a pool that notices nothing must not be saved by that.
 const FOLLOWED: Duration = Duration::from_secs(15);
 
-/// Fails if the pool stays with the dead master or never hears of the new one, if a lease on another master is lost meanwhile, if a
-/// body outlives its lease, or if fences run backwards. Overlaps are counted: replication is asynchronous, and a lock that the
-/// replica did not have yet is lost with the master.
+/// Fails if the pool stays with the dead master, or never hears of the new one. Fails also if a
+/// lease on another master is lost meanwhile, if a body outlives its lease, or if fences run
+/// backwards. Overlaps are counted: replication is asynchronous, and a lock that the replica did
+/// not have yet is lost with the master.
 #[tokio::test(flavor = "multi_thread")]
 async fn is_followed_under_load() {
     let mut random = Random::seeded("fail-over of a master");
@@ -38,7 +39,8 @@ async fn is_followed_under_load() {
     cluster.kill(dead);
     let killed = Instant::now();
     cluster.wait_until_it_serves_without(dead);
-    // A pool passes a lock on among its own calls as long as its lease lasts, whatever the master does.
+    // A pool passes a lock on among its own calls as long as its lease lasts, whatever the master
+    // does.
     tokio::time::sleep_until(killed + Load::TTL).await;
     let before = load.sections();
     wait::until_async("sections after", FOLLOWED, || load.sections() > before + 20).await;
@@ -54,7 +56,8 @@ async fn is_followed_under_load() {
     ended.overlaps("a fail-over under load");
 }
 
-/// Fails if the replicas of the key's own master are not waited for, or those of others count.
+/// Fails if the replicas of the key's own master are not waited for, or if those of other masters
+/// count.
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_are_waited_for_on_each_master() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -85,8 +88,9 @@ async fn replicas_are_waited_for_on_each_master() {
     assert_eq!(super::code(&error.expect_err("there are none")), "replicas");
 }
 
-/// What `replicas` cannot do, and the documentation warns of: a master that comes back with nothing before its replica has taken over
-/// takes the replica along. Fails if that is not so, and the warning can go.
+/// What `replicas` cannot do, and the documentation warns of. A master that comes back with
+/// nothing, before its replica has taken over, takes the replica along. Fails if that is not so,
+/// and the warning can go.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_restart_is_copied_by_the_replica() {
     let mut cluster = Setup::new().with_replicas().start();
@@ -100,6 +104,6 @@ async fn an_empty_restart_is_copied_by_the_replica() {
     assert_eq!(cluster.owner(cluster.slot("lock:copied")), master);
     let other = connect(&cluster.url()).await;
     let second = super::take(&other, "copied").await;
-    held.check().expect("nobody has told its holder");
+    held.check().expect("its holder is not told");
     second.release().await.expect("it has the lock as well");
 }

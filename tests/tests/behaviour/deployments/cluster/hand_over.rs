@@ -21,7 +21,8 @@ fn keys() -> Vec<String> {
     (0..MASTERS).map(on).collect()
 }
 
-/// Fails if a process listens to one node only, or drops what it is told: then each hand-over costs a slow poll.
+/// Fails if a process listens to one node only, or drops what it is told. Then each hand-over costs
+/// a slow poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_told_on_every_node() {
     const ROUNDS: u32 = 10;

@@ -24,7 +24,8 @@ async fn pool(namespace: &str) -> LockPool {
     pool.connect().await.expect("the cluster answers")
 }
 
-/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the queue's, the shares' or the fence counter's.
+/// Fails with CROSSSLOT if one of a lock's keys is in another slot: the queue's, the shares' or the
+/// fence counter's.
 #[tokio::test(flavor = "multi_thread")]
 async fn braces_do_not_matter() {
     for namespace in NAMESPACES {

@@ -51,9 +51,9 @@ fn scatter(cluster: &Cluster) {
     }
 }
 
-/// Fails if leases of one slot that are renewed together are not renewed one by one when some of them have moved, if a request that
-/// is answered with `MOVED` is not sent on at once, or if one that is sent on to a node that was not met yet does not wait until
-/// that is connected.
+/// Leases of one slot are renewed together, and some of them have moved. Fails if they are not then
+/// renewed one by one, or if a request that is answered with `MOVED` is not sent on at once. Fails
+/// also if a request for a node that is new to the pool does not wait for its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn are_carried_out_wherever_the_lock_is() {
     for _ in 0..3 {

@@ -31,9 +31,10 @@ async fn outlives_its_ttl(what: &str, guards: &[&LockGuard]) {
     }
 }
 
-/// Fails if a renewal waits for the end of the move, is not passed on to where its key is, or is passed on without `ASKING`; if a share
-/// cannot be renewed while the queue's key is elsewhere; if two leases of one slot cannot be renewed while one of them has moved;
-/// if who waits for the lock is forgotten, or the fence grows less because its counter stayed behind.
+/// Fails if a renewal waits for the end of the move, or is not passed on with `ASKING` to where its
+/// key is. Fails if a share cannot be renewed while the queue's key is on another node, or two
+/// leases of one slot while one of them has moved. Fails also if a call that waits is forgotten, or
+/// if the fence grows less because its counter stayed behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_renewed_on_the_way() {
     let cluster = Setup::new().start();
@@ -103,8 +104,8 @@ async fn a_release_on_the_way_is_not_lost() {
     .await;
 }
 
-/// Fails if a new lock on the way is taken in one place while the other has the key, or if a call that cannot get it is not told
-/// why.
+/// Fails if a new lock on the way is taken in one place while the other has the key. Fails also if
+/// a call that cannot get it is not told why.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_when_the_way_is_over() {
     let cluster = Setup::new().start();

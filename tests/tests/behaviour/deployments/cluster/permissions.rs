@@ -15,7 +15,8 @@ fn user(cluster: &Cluster, rules: &[&str]) -> String {
     cluster.url().replace("://", "://few:few@")
 }
 
-/// Fails if the documented set does not do: for locks, turns, shares, the check, and a slot on its way.
+/// Fails if the documented set is too small for locks, turns, shares, the check, and a slot on its
+/// way.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_smallest_set_can_do_everything() {
     let cluster = Setup::new().start();

@@ -1,4 +1,5 @@
-//! What is learned from a node that sends a request elsewhere, when nothing else tells where a slot is.
+//! What a pool learns from a node that sends a request on, when no other answer tells where a slot
+//! is.
 
 use std::time::Duration;
 
@@ -11,15 +12,16 @@ use super::{connect, take};
 /// Short, so that a lease that is not renewed is lost soon.
 const TTL: Duration = Duration::from_secs(2);
 
-/// From now on no node tells clients which node has which slot. It would be asked at the first sign of trouble, and a request
-/// that went astray would be repeated behind that.
+/// From now on no node tells clients which node has which slot. The pool would ask for that at the
+/// first sign of trouble, and would repeat a request that went astray behind it.
 pub(super) fn hide_the_map(cluster: &Cluster) {
     let mut acl = cmd("ACL");
     acl.arg("SETUSER").arg("default").arg("-cluster|slots");
     cluster.run_everywhere(&acl);
 }
 
-/// Fails if nothing is learned from `MOVED`, if another node is asked than it names, or if the next request for the slot goes astray too.
+/// Fails if nothing is learned from `MOVED`, or if a node is asked that it does not name. Fails
+/// also if the next request for the slot goes astray too.
 #[tokio::test(flavor = "multi_thread")]
 async fn moved_is_enough() {
     let cluster = Setup::new().start();
@@ -49,7 +51,8 @@ async fn moved_is_enough() {
     assert!(redirected <= slots, "{redirected} redirects");
 }
 
-/// Fails if a request that goes on to another node is written only when all that was answered with it has been taken.
+/// Fails if a request that goes on to another node is written only after all answers that came with
+/// its own were taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_on_does_not_lie_behind_answers() {
     let cluster = Setup::new().start();

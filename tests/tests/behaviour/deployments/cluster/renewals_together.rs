@@ -45,8 +45,9 @@ async fn judge(what: &str, held: &[LockGuard], places: &[usize]) {
     }
 }
 
-/// Fails if the answers for the keys of one slot, or of several, are put together in another order than they were asked in: while all
-/// is well, and while the slots are on their way and some of the keys have moved.
+/// Fails if the answers for the keys of one slot, or of several, are put together in another order
+/// than they were asked in. That is tried while all is well, and while the slots are on their way
+/// and some of the keys have moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_are_not_confused() {
     let cluster = Setup::new().start();

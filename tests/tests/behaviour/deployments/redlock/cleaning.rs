@@ -13,7 +13,7 @@ use super::nodes::{TTL, count, left, nodes, pool, shared};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Fails if a loser leaves its minority behind, or if nobody ever gets a majority.
+/// Fails if a loser leaves its minority behind, or if no call ever gets a majority.
 async fn contend(of: usize) {
     let nodes = shared(of, SECOND * 10);
     let probes = nodes.probes();
@@ -99,7 +99,8 @@ async fn a_node_that_hung_during_a_failed_acquisition_is_cleaned() {
     });
 }
 
-/// Fails if what a node has given to one who does not get the lock is given back only when the next answer is taken.
+/// Fails if a lock that some nodes gave to a loser is given back only when the next answer is
+/// taken.
 #[tokio::test]
 async fn what_was_given_in_vain_does_not_lie_behind_the_answer() {
     let nodes = Quorum::older_than(3, SECOND * 10);

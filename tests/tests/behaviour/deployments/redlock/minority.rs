@@ -56,7 +56,8 @@ async fn hung(of: usize, away: usize) {
     for node in 0..away {
         nodes.servers[node].resume();
     }
-    // Each pair would take a node timeout if it waited, and the silence of a connection is noticed once only.
+    // Each pair would take a node timeout if it waited. The silence of a connection is noticed once
+    // only.
     assert!(slowest < most, "{slowest:?}");
     let probes = nodes.probes();
     wait::until("the hung nodes are cleaned", TTL * 2, || {

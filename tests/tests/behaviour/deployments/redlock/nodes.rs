@@ -15,7 +15,8 @@ pub(crate) fn nodes(count: usize) -> Quorum {
     Quorum::older_than(count, TTL)
 }
 
-/// Three or five nodes for all scenes that break nothing and use keys of their own, which vote on locks of `ttl` and below.
+/// Three or five nodes for all scenes that break nothing and use keys of their own. They vote on
+/// locks of `ttl` and below.
 pub(crate) fn shared(count: usize, ttl: Duration) -> &'static Quorum {
     static THREE: OnceLock<Quorum> = OnceLock::new();
     static FIVE: OnceLock<Quorum> = OnceLock::new();

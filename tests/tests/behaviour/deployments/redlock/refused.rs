@@ -105,7 +105,7 @@ async fn the_password_of_the_first_node_goes_for_all() {
     );
 }
 
-/// A node is not yet trusted; who waits gets the lock when it is.
+/// A node is not yet trusted. A call that waits gets the lock when it is.
 #[tokio::test]
 async fn young_nodes_do_not_vote_until_they_are_older() {
     let nodes = Quorum::young(3);

@@ -58,7 +58,8 @@ async fn a_lock_that_a_majority_has_lost_is_lost_at_once() {
     assert!(matches!(guard.check(), Err(LockError::Lost { .. })));
 }
 
-/// Without a majority nothing is known: the lease runs on and is given up in time, never before a third of it.
+/// Without a majority nothing is known. The lease runs on and is given up in time, never before a
+/// third of it.
 #[tokio::test]
 async fn a_lock_without_a_majority_is_lost_before_its_end() {
     let ttl = TTL * 2;

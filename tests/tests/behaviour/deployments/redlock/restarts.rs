@@ -38,7 +38,8 @@ async fn without_the_third(nodes: &Quorum) -> (LockPool, Vec<Proxy>) {
     (pool, proxies)
 }
 
-/// One node loses its lock by a restart, and another never had it: two of three would say yes to a second holder.
+/// One node loses its lock by a restart, and another never had it. Two of three would say yes to a
+/// second holder.
 #[tokio::test]
 async fn a_node_that_was_restarted_empty_does_not_vote() {
     let ttl = TTL * 3;
@@ -58,7 +59,7 @@ async fn a_node_that_was_restarted_empty_does_not_vote() {
             "two hold one lock (round {round})"
         );
         drop(guard);
-        // By the count of who saw it restart, not by its own.
+        // By the count of the process that saw it restart, not by its own.
         tokio::time::sleep(ttl + TTL * 3).await;
     }
 }

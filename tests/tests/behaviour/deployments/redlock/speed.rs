@@ -24,7 +24,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// One parallel round trip, not the sum of three: the pairs take turns, so that both see the same machine.
+/// One parallel round trip, not the sum of three. The pairs take turns, so that both see the same
+/// machine.
 #[tokio::test]
 async fn a_pair() {
     let server = Server::start();

@@ -95,8 +95,8 @@ async fn without_a_name_everything_works() {
     assert!(report.is_ready(), "{report}");
 }
 
-/// Fails if a key that a user may not touch keeps others from theirs: calls that come together leave in one script, which the
-/// server refuses as a whole.
+/// Fails if a key that a user may not touch keeps other calls from their keys. Calls that come
+/// together leave in one script, which the server refuses as a whole.
 #[tokio::test]
 async fn a_key_that_is_forbidden_concerns_nobody_else() {
     let server = Server::start();
@@ -134,7 +134,8 @@ enum Without {
     NoPool,
     /// The pool connects, logs what is missing, and its locks fail.
     NoLocks,
-    /// Locks are taken and then not kept, or not released before their ttl is over, which the check says.
+    /// The check says that locks are taken, and then not kept, or not released before their ttl is
+    /// over.
     HalfLocks,
     /// Everything works that a single caller needs, with or without a warning.
     Nothing,
@@ -149,7 +150,8 @@ fn without(command: &str) -> Without {
     }
 }
 
-/// Fails if a permission is asked for that nothing needs, or if a missing one is not named with the set that does.
+/// Fails if the set has a permission that no request needs. Fails also if a missing permission is
+/// not named with the set that has it.
 #[tokio::test]
 async fn each_missing_permission_is_named() {
     let server = ServerOptions::new().append_only().start();

@@ -1,4 +1,5 @@
-//! Who may speak to the server, and who can listen: TLS, and users with the fewest permissions.
+//! Which clients may speak to the server, and which can listen: TLS, and users with the fewest
+//! permissions.
 
 mod acl;
 #[cfg(feature = "tls")]

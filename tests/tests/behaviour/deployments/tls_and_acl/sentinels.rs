@@ -1,4 +1,5 @@
-//! `rediss-sentinel://`: the Sentinels and the servers that they name are verified, and verify their clients.
+//! `rediss-sentinel://`: the Sentinels and the servers that they name are verified, and verify
+//! their clients.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn trusting(url: &str, authority: &Authority) -> LockPoolBuilder {
         .tls_client(mine.certificate, mine.key)
 }
 
-/// Fails if a Sentinel or a server is spoken to in plain text, before a fail-over or after, or if who is not vouched for is believed.
+/// Fails if the pool speaks to a Sentinel or a server in plain text, before a fail-over or after.
+/// Fails also if it believes a server without a valid certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_speak_tls() {
     let authority = Authority::new();

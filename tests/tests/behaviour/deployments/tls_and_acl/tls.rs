@@ -76,7 +76,8 @@ fn endless(identity: &Identity) -> u16 {
     port
 }
 
-/// Fails if a node that was found through others is spoken to in plain text, or on its port for that.
+/// Fails if the pool speaks in plain text to a node that another node has named, or uses its port
+/// for that.
 #[tokio::test]
 async fn the_nodes_of_a_cluster_speak_tls() {
     let authority = Authority::new();
@@ -107,7 +108,8 @@ async fn the_nodes_of_a_cluster_speak_tls() {
     assert_eq!(code, "tls", "{text}");
 }
 
-/// Fails if anything is sent to a server that nobody vouches for: without an authority, with another one, or by another name.
+/// Fails if anything is sent to a server without a valid certificate: no authority, another one, or
+/// another name.
 #[tokio::test]
 async fn a_server_that_nobody_vouches_for_is_refused() {
     let (authority, other) = (Authority::new(), Authority::new());

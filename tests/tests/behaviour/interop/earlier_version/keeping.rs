@@ -9,7 +9,8 @@ const KEEP: Duration = Duration::from_millis(800);
 /// The server counts whole milliseconds, from its first look at the clock.
 const ROUNDED: Duration = Duration::from_millis(3);
 
-/// Fails if a process of either version takes a lock of the other that stays for a while, or is not served when that is over.
+/// Fails if a process of either version takes a lock of the other that stays for a while, or is not
+/// served when that is over.
 #[test]
 fn a_lock_that_stays_is_had_when_its_time_is_over() {
     in_four_directions(|stage, holder, waiter| {

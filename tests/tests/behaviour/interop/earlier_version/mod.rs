@@ -1,7 +1,8 @@
-//! The version before this one: on one server with this one it excludes and is excluded, queues and is served, keeps and shares.
+//! The version before this one. On one server with this one it excludes and is excluded, queues and
+//! is served, keeps and shares.
 //!
-//! A pair of processes is played in all four directions; that of two earlier ones shows that the test's client of the earlier version is
-//! sound by itself.
+//! A pair of processes is played in all four directions. The pair of two earlier ones shows that
+//! the test's client of the earlier version is sound by itself.
 
 mod keeping;
 mod peer;

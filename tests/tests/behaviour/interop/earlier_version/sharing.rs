@@ -9,7 +9,8 @@ use super::sides::{As, Held, LONG, Side, Stage, TTL, in_four_directions, want};
 
 const NOW: Duration = Duration::ZERO;
 
-/// Fails if readers of the two versions exclude each other, or a writer of either gets in beside a reader of the other.
+/// Fails if readers of the two versions exclude each other, or a writer of either gets in beside a
+/// reader of the other.
 #[test]
 fn readers_of_both_versions_go_together_and_keep_writers_out() {
     in_four_directions(|stage, one, other| {

@@ -8,7 +8,8 @@ use leasehold_tests::wait;
 
 use super::sides::{As, LONG, Side, Stage, TTL, in_four_directions, want};
 
-/// Fails if a release of either version leaves a process of the other waiting, or if fences do not grow.
+/// Fails if a release of either version leaves a process of the other waiting, or if fences do not
+/// grow.
 #[test]
 fn a_release_serves_the_next_of_either_version() {
     in_four_directions(|stage, first, second| {
@@ -39,8 +40,8 @@ fn hand_over(stage: &Stage, holder: &mut Side, waiter: &mut Side, last: u64) -> 
     fence
 }
 
-/// Fails if this version sets a key that it hands on to something that the earlier one does not take for its own, or tells it in
-/// other words.
+/// Fails if this version sets a key that it hands on to a value that the earlier one does not take
+/// for its own. Fails also if it tells it in other words.
 #[test]
 fn our_release_hands_the_key_to_an_earlier_process() {
     let stage = Stage::new();
@@ -66,7 +67,8 @@ fn our_release_hands_the_key_to_an_earlier_process() {
     assert!(earlier.release(&want, &token, None));
 }
 
-/// Fails if a place of this version in the queue is one that the earlier one passes over, or if the earlier holder is not told of it.
+/// Fails if the earlier version passes over a place of this version in the queue, or if the earlier
+/// holder is not told of it.
 #[test]
 fn an_earlier_turn_hands_the_key_to_ours() {
     let stage = Stage::new();
@@ -101,7 +103,8 @@ fn an_earlier_turn_hands_the_key_to_ours() {
     ));
 }
 
-/// Fails if calls of this version pass a lock on among themselves for ever while an earlier process waits.
+/// Fails if calls of this version pass a lock on among themselves for ever while an earlier process
+/// waits.
 #[test]
 fn busy_calls_of_ours_let_an_earlier_process_in() {
     let stage = Stage::new();

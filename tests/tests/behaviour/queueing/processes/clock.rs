@@ -1,4 +1,5 @@
-//! The server's clock is set forward and back while processes queue: nobody waits the longer for it, and fences grow.
+//! The server's clock is set forward and back while processes queue. No call waits the longer for
+//! it, and fences grow.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ fn start() -> (ServerClock, Server, RedisProbe) {
     (clock, server, probe)
 }
 
-/// Fails if a process that stopped while it waited is taken to live on until the time that the clock showed.
+/// Fails if a process that stopped while it waited is taken to be alive until the time that the
+/// clock showed.
 #[tokio::test]
 async fn stopped_processes_in_the_future() {
     let (clock, server, probe) = start();
@@ -41,7 +43,8 @@ async fn stopped_processes_in_the_future() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// The same, for readers that come while a reader is inside and a writer that stopped is first in the queue.
+/// The same, for readers that come while a reader is inside and a writer that stopped is first in
+/// the queue.
 #[tokio::test]
 async fn readers_behind_a_stopped_writer_in_the_future() {
     let (clock, server, probe) = start();
@@ -62,7 +65,8 @@ async fn readers_behind_a_stopped_writer_in_the_future() {
     }
 }
 
-/// Fails if a lock is kept for a process that it was handed to as long as its key says that was set before.
+/// A lock was handed to a process, and its key says until when; the clock is set back. Fails if the
+/// lock is kept that long.
 #[tokio::test]
 async fn a_claim_from_the_future() {
     let (clock, server, probe) = start();
@@ -117,7 +121,8 @@ async fn records_of_no_process() {
     assert_eq!(probe.get(queue), None, "nothing is left of them");
 }
 
-/// Fails if a reader that lives through it, and dies later, keeps a writer out until the time that the clock showed before.
+/// Fails if a reader that is inside when the clock is set, and dies later, keeps a writer out until
+/// the time that the clock showed before.
 #[tokio::test]
 async fn a_share_that_is_renewed_after_it() {
     let (clock, server, probe) = start();
@@ -138,7 +143,8 @@ async fn a_share_that_is_renewed_after_it() {
     writer.expect("free").release().await.expect("still held");
 }
 
-/// Fails if a fence does not grow, or a process that waits is not served, when the clock goes back or forward by an hour.
+/// Fails if a fence does not grow, or a process that waits is not served, when the clock goes back
+/// or forward by an hour.
 #[tokio::test]
 async fn fences_grow_and_those_that_wait_are_served() {
     let (clock, server, probe) = start();

@@ -1,4 +1,4 @@
-//! A process that waits and dies, or stands still, costs the others little.
+//! A process that waits and dies, or stands still, costs the other processes little.
 
 use std::time::{Duration, Instant};
 
@@ -66,8 +66,8 @@ async fn killed_processes_cost_nothing() {
     assert!(took < CLAIM, "{took:?}");
 }
 
-/// Fails if a lock that was handed to a process that does not move is kept for it, or if that process is forgotten when it
-/// moves again.
+/// Fails if a lock that was handed to a process that does not move is kept for it, or if that
+/// process is forgotten when it moves again.
 #[tokio::test]
 async fn a_stopped_process_costs_a_claim() {
     let (server, probe, held) = held("dead").await;
@@ -124,7 +124,7 @@ async fn long_dead_processes_cost_nothing() {
     for worker in &mut workers {
         worker.process().pause();
     }
-    // Somebody must wait, or the queue ends with its last sign of life.
+    // A process must wait, or the queue ends with its last sign of life.
     let mut line = Line::new("dead");
     line.join(&connect(&server.url()).await, "next").await;
     tokio::time::sleep(FORGOTTEN + Duration::from_millis(500)).await;

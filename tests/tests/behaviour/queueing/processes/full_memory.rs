@@ -35,7 +35,7 @@ async fn a_release_with_a_process_waiting() {
         left.as_ref().is_none_or(|value| !value.starts_with(&token)),
         "{left:?}"
     );
-    // Who waited is told the truth.
+    // A call that waited is told the truth.
     let refused = wait::within("it is refused", LONG, waiting).await;
     let error = refused
         .expect("no panic")
@@ -48,12 +48,16 @@ async fn a_release_with_a_process_waiting() {
     max_memory(&probe, 0);
     let request = pool.lock("full").ttl(TTL).wait(LONG);
     let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
-    again.expect("nobody has it").release().await.expect("held");
+    again
+        .expect("no call has it")
+        .release()
+        .await
+        .expect("held");
 }
 
-/// Fails if a release is refused that leaves together with the next call of the same process: one whose ttl is another, so that the lock
-/// is not passed on to it. A server looks at its memory before the
-/// first write of a script, and that was the removal: so the call is served.
+/// A release leaves together with the next call of its process, which has another ttl and so does
+/// not get the lock handed over. Fails if that release is refused. A server looks at its memory
+/// before the first write of a script, and that was the removal. So the call is served.
 #[tokio::test]
 async fn a_release_with_a_call_of_the_same_process_waiting() {
     let server = Server::start();
@@ -73,7 +77,8 @@ async fn a_release_with_a_call_of_the_same_process_waiting() {
     assert_eq!(probe.get("lock:turn"), None);
 }
 
-/// Fails if such a release is refused, or somebody kept waiting, where another process queues besides.
+/// Fails if such a release is refused, or a call kept waiting, where another process queues
+/// besides.
 #[tokio::test]
 async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
     let server = Server::start();
@@ -95,7 +100,7 @@ async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
         left.as_ref().is_none_or(|value| !value.starts_with(&token)),
         "{left:?}"
     );
-    // Each is served or refused, and whoever is served gives the lock back.
+    // Each call is served or refused, and each that is served gives the lock back.
     for call in waiting {
         let got = wait::within("it is told", LONG, call).await;
         match got.expect("no panic") {
@@ -107,7 +112,11 @@ async fn a_release_with_a_call_of_the_same_process_and_another_waiting() {
     max_memory(&probe, 0);
     let request = pool.lock("turn").ttl(TTL).wait(LONG);
     let again = wait::within("it is free", Duration::from_secs(5), request.acquire()).await;
-    again.expect("nobody has it").release().await.expect("held");
+    again
+        .expect("no call has it")
+        .release()
+        .await
+        .expect("held");
 }
 
 /// Fails if a call is refused because the release that leaves together with it is.
@@ -134,7 +143,8 @@ async fn a_release_that_is_refused_with_a_call_of_the_same_process_waiting() {
     next.release().await.expect("still held");
 }
 
-/// Fails if calls that need memory have others refused that need none: those that come together leave in one script.
+/// Fails if calls that need memory cause the refusal of calls that need none. Those that come
+/// together leave in one script.
 #[tokio::test]
 async fn calls_that_need_no_memory_are_told_the_truth() {
     let (server, probe, held) = held("taken").await;

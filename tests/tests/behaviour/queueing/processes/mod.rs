@@ -1,4 +1,5 @@
-//! Processes queue for a lock: in order, in turns, and whatever happens to one of them. A pool is a process to the store.
+//! Processes queue for a lock: in order, in turns, and whatever happens to one of them. A pool is a
+//! process to the store.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +42,8 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
     guard.expect("it is free")
 }
 
-/// Returns when the store has carried out what the pool asked before, and the pool has taken notice of what the store said.
+/// Returns when the store has carried out what the pool asked before, and the pool has taken the
+/// answers.
 async fn settle(pool: &LockPool) {
     for _ in 0..2 {
         let guard = take(pool, &format!("settle-{pool:p}")).await;
@@ -99,7 +101,7 @@ impl Line {
         settle(pool).await;
     }
 
-    /// Who was served, in this order; fails if fences do not grow with it.
+    /// The processes that were served, in this order; fails if fences do not grow with it.
     async fn served(mut self) -> Vec<&'static str> {
         while let Some(call) = wait::within("all are served", LONG, self.calls.join_next()).await {
             call.expect("no panic");

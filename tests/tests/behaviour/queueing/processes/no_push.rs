@@ -1,4 +1,5 @@
-//! Servers that tell nobody: an old one, and one that does not permit it. Slower, but in order and in turns.
+//! Servers that send no messages: an old one, and one that does not permit them. Slower, but in
+//! order and in turns.
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ fn restricted(more: &str) -> (Server, String) {
     (server, url)
 }
 
-/// Processes are served in order, and a process that has many calls lets another one in that comes later, although it cannot
-/// be told.
+/// Processes are served in order. A process that has many calls lets another one in that comes
+/// later, although it cannot be told.
 async fn serves(url: &str) {
     let held = take(&connect(url).await, "order").await;
     let mut line = Line::new("order");

@@ -44,7 +44,8 @@ async fn who_asks_again_keeps_its_place() {
     assert_eq!(line.served().await, expected);
 }
 
-/// Fails if the queue is only for locks that leasehold holds: who releases another client's lock tells nobody.
+/// Fails if the queue is only for locks that leasehold holds. A client that releases its lock tells
+/// no process of it.
 #[tokio::test]
 async fn behind_a_holder_that_knows_no_queue() {
     let server = Server::start();
@@ -61,7 +62,7 @@ async fn behind_a_holder_that_knows_no_queue() {
         probe.give_back("foreign");
         // One that comes now and tries once would be the first to see the key free.
         let single = late.lock("foreign").ttl(TTL).acquire().await;
-        let error = single.expect_err("others were there before");
+        let error = single.expect_err("three processes were there before");
         assert!(matches!(error, LockError::Contended { .. }), "{error:?}");
         assert_eq!(line.served().await, ["a", "b", "c"]);
     }
@@ -90,7 +91,7 @@ async fn a_single_try_does_not_overtake() {
     });
     held.release().await.expect("still held");
     assert_eq!(line.served().await, ["a", "b", "c", "d"]);
-    // The last of them may be released before this looks; nobody queues then.
+    // The last of them may be released before this looks; no call queues then.
     let refused = tokio::time::timeout(LONG, tries).await.expect("it is free");
     assert!(refused.expect("no panic") > 0, "it never met another");
     assert_eq!(queued(&probe, "single"), 0);

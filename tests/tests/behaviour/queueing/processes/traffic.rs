@@ -1,4 +1,4 @@
-//! What a lock costs the server while nobody else waits for it.
+//! What a lock costs the server while no other call waits for it.
 
 use leasehold_tests::server::Server;
 use redis::cmd;

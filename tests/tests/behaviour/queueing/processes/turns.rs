@@ -1,4 +1,5 @@
-//! A process passes a lock on among its own calls for a turn, which ends while others wait.
+//! A process passes a lock on among its own calls for a turn, which ends while other processes
+//! wait.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::{Line, connect, connect_with, settle, take};
 
 const CALLS: u32 = 20;
 
-/// How many calls of a process that has many are served before the one of another process, which begins to wait after them.
+/// One process has many calls, and one of another process begins to wait after them. Returns how
+/// many of them are served before that one.
 async fn before_the_other(url: &str, many: LockPool, stay: Duration) -> usize {
     let held = take(&connect(url).await, "turns").await;
     let mut line = Line::new("turns");
@@ -54,7 +56,8 @@ async fn a_turn_ends_after_so_long() {
     }
 }
 
-/// Fails if a process that has its turn does not hear of one that comes, or counts what it passed on before that.
+/// Fails if a process that has its turn does not hear of another that comes, or counts what it
+/// passed on before that.
 #[tokio::test]
 async fn one_that_comes_in_the_middle_of_a_turn() {
     let server = Server::start();

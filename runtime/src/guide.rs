@@ -1,0 +1,45 @@
+//! The pages for users, as the repository has them under `docs/`.
+//!
+//! # In the repository
+//!
+//! These pages are about the code of leasehold itself. Only its repository has them.
+//!
+//! | page | what it says |
+//! |---|---|
+//! | `CONTRIBUTING.md` | how to run everything, and where things are |
+//! | `docs/README.md` | the index of all pages |
+//! | `docs/architecture.md` | a call's way through the code, and what each file is for |
+//! | `docs/glossary.md` | the words that the code uses in a sense of its own |
+//! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
+//! | `docs/notes/performance.md` | what bounded the engines that were tried |
+//! | `docs/notes/questions.md` | twenty questions about the code |
+//! | `docs/performance/method.md` | how performance is measured |
+//! | `docs/releasing.md` | how a version is released |
+//! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
+
+// A page links to other files by definitions at its end, relative to itself. Rustdoc has other
+// addresses: `links.md` defines the same labels before the page does, and the first definition
+// counts. `tests/tests/docs/rendered.rs` compares the two.
+macro_rules! pages {
+    ($($name:ident: $file:literal,)+) => {
+        $(
+            #[doc = include_str!("guide/links.md")]
+            #[doc = include_str!(concat!("../docs/", $file))]
+            pub mod $name {}
+        )+
+    };
+}
+
+pages! {
+    stores: "stores/README.md",
+    redis: "stores/redis.md",
+    sentinel: "stores/sentinel.md",
+    cluster: "stores/cluster.md",
+    redlock: "stores/redlock.md",
+    production: "production.md",
+    troubleshooting: "troubleshooting.md",
+    comparison: "comparison.md",
+    promises: "reliability/promises.md",
+    reliability_results: "reliability/results.md",
+    performance_results: "performance/results.md",
+}

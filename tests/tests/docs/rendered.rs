@@ -1,0 +1,161 @@
+//! What rustdoc shows of the README and of `docs/`: its links lead somewhere there, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{definitions, inline_links, pages, prose, read, root};
+
+/// A page that rustdoc shows, and its address there.
+struct Rendered {
+    page: PathBuf,
+    address: String,
+}
+
+fn guide() -> String {
+    read(&root().join("runtime/src/guide.rs"))
+}
+
+/// The README, the attribute's reference, and the pages of the module `guide`.
+fn rendered() -> Vec<Rendered> {
+    let mut all = vec![
+        ("README.md".to_owned(), "crate".to_owned()),
+        (
+            "macros/src/attribute.md".to_owned(),
+            "macro@crate::distributed_lock".to_owned(),
+        ),
+    ];
+    let guide = guide();
+    let (_, pages) = guide.split_once("\npages! {").expect("the list of pages");
+    for line in pages.lines().take_while(|line| *line != "}") {
+        if let Some((name, file)) = line.trim().split_once(": ") {
+            let file = file.trim_matches(['"', ',']);
+            all.push((format!("docs/{file}"), format!("crate::guide::{name}")));
+        }
+    }
+    let rendered = all.into_iter().map(|(page, address)| Rendered {
+        page: canonical(&root().join(page)),
+        address,
+    });
+    rendered.collect()
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Fails if a page that rustdoc shows has a link that leads nowhere in rustdoc.
+#[test]
+fn rendered_pages_link_by_definitions() {
+    for Rendered { page, .. } in rendered() {
+        let text = prose(&read(&page));
+        let mut relative = inline_links(&text).filter(|link| {
+            let leads = link.starts_with('#') || link.contains("://");
+            // Rustdoc shows the text of a picture.
+            !leads && !text.contains(&format!("![The same figures as a plot]({link})"))
+        });
+        assert_eq!(
+            relative.next(),
+            None,
+            "{}: write `[text][label]`, define the label at the page's end, and also in \
+             runtime/src/guide/links.md",
+            page.display()
+        );
+    }
+}
+
+/// Fails if a label has another target in rustdoc than in the pages, or none.
+#[test]
+fn rustdoc_links_to_what_the_pages_link_to() {
+    let (rendered, mut compared) = (rendered(), 0);
+    let links = read(&root().join("runtime/src/guide/links.md"));
+    let addresses: Vec<_> = definitions(&links).collect();
+    for Rendered { page, .. } in &rendered {
+        let text = prose(&read(page));
+        for (label, link) in definitions(&text).filter(|(_, link)| !link.contains("://")) {
+            let (file, name) = link.split_once('#').unwrap_or((link, ""));
+            let target = canonical(&page.with_file_name(file));
+            let shown = rendered.iter().find(|shown| shown.page == target);
+            let index = target.ends_with("docs/README.md");
+            let expected = match (shown, name) {
+                (None, _) if index => "crate::guide".to_owned(),
+                (None, _) => "crate::guide#in-the-repository".to_owned(),
+                (Some(shown), "") => shown.address.clone(),
+                (Some(shown), name) => format!("{}#{name}", shown.address),
+            };
+            let defined = addresses.iter().find(|(defined, _)| *defined == label);
+            let defined = defined.map(|(_, address)| *address);
+            let place = format!(
+                "runtime/src/guide/links.md: [{label}] of {}",
+                page.display()
+            );
+            assert_eq!(defined, Some(expected.as_str()), "{place}");
+            compared += 1;
+        }
+    }
+    assert!(30 < compared, "only {compared} links were compared");
+}
+
+/// Fails if a page uses a label that it does not define.
+#[test]
+fn labels_are_defined() {
+    for page in pages() {
+        let text = prose(&read(&page));
+        let defined: Vec<_> = definitions(&text)
+            .map(|(label, _)| label.to_lowercase())
+            .collect();
+        for label in used(&text) {
+            assert!(defined.contains(&label), "{}: [{label}]", page.display());
+        }
+    }
+}
+
+/// The labels of `[text][label]` and `[label]` in a text, in small letters.
+fn used(text: &str) -> Vec<String> {
+    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    // Between backticks a bracket is a bracket.
+    let text: String = lines.join("\n").split('`').step_by(2).collect();
+    let mut used = Vec::new();
+    for (at, _) in text.match_indices('[') {
+        let Some((label, rest)) = text[at + 1..].split_once(']') else {
+            continue;
+        };
+        let is_text = rest.starts_with(['(', '[']);
+        let is_definition = text[..at].ends_with('\n') && rest.starts_with(':');
+        if !is_text && !is_definition {
+            let words: Vec<_> = label.split_whitespace().collect();
+            used.push(words.join(" ").to_lowercase());
+        }
+    }
+    used
+}
+
+/// Fails if a page of `docs/` is neither shown by rustdoc nor named as one of the repository only, or
+/// if the published crate lacks one that is shown.
+#[test]
+fn the_guide_has_all_pages() {
+    let (rendered, guide) = (rendered(), guide());
+    let manifest = read(&root().join("runtime/Cargo.toml"));
+    let excluded = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("exclude = "));
+    let excluded = excluded.expect("the list of what is not published");
+    let excluded: Vec<_> = excluded.split('"').skip(1).step_by(2).collect();
+    for page in pages() {
+        let page = canonical(&page);
+        let path = page
+            .strip_prefix(canonical(&root()))
+            .expect("it is in there");
+        let path = path.to_str().expect("its name is text");
+        if !path.starts_with("docs/") {
+            continue;
+        }
+        let shown = rendered.iter().any(|shown| shown.page == page);
+        let named = guide.contains(&format!("//! | `{path}` |"));
+        assert!(
+            shown != named,
+            "runtime/src/guide.rs: show {path}, or name it under \"In the repository\""
+        );
+        let published = !excluded.iter().any(|folder| path.starts_with(folder));
+        assert!(published || !shown, "runtime/Cargo.toml excludes {path}");
+    }
+}
