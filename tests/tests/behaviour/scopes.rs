@@ -189,11 +189,13 @@ async fn a_task_ends_as_any_other_does() {
     free().await;
 
     let inside = Arc::new(Notify::new());
-    let task = pool.scope(async { leasehold::spawn(never_ends(42, Arc::clone(&inside))) });
-    let task = task.await;
-    wait::within("the body", LIMIT, inside.notified()).await;
-    task.abort();
-    assert!(task.await.is_err_and(|error| error.is_cancelled()));
+    let aborted = pool.scope(async {
+        let task = leasehold::spawn(never_ends(42, Arc::clone(&inside)));
+        wait::within("the body", LIMIT, inside.notified()).await;
+        task.abort();
+        task.await
+    });
+    assert!(aborted.await.is_err_and(|error| error.is_cancelled()));
     free().await;
 
     let told = Arc::new(Signals {
