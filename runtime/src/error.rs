@@ -102,9 +102,12 @@ pub enum LockError {
         limit: usize,
     },
 
-    /// An annotated function was called before a pool was installed.
+    /// An annotated function was called before a pool was installed, or in a task that the
+    /// [`scope`](crate::LockPool::scope) of its caller does not reach.
     #[error(
-        "no lock pool is installed; at the start of the program add `leasehold::init(\"redis://127.0.0.1/\").await?;`"
+        "no lock pool is installed; at the start of the program add `leasehold::init(\"redis://127.0.0.1/\").await?;`, \
+         and inside a `pool.scope(…)` spawn tasks by `leasehold::spawn(…)`, or give the task's future a scope of its \
+         own by `leasehold::pool()?.scope(…)`"
     )]
     NotInstalled,
 

@@ -47,4 +47,5 @@ pub use lock::request::LockRequest;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;
 pub use pool::installed::{init, init_from_env, pool, shutdown};
+pub use pool::scope::spawn;
 pub use replicas::Replicas;

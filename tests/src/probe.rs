@@ -43,7 +43,12 @@ pub struct MemoryProbe {
 
 impl MemoryProbe {
     /// A probe for the store that `url` names.
+    ///
+    /// # Panics
+    ///
+    /// When the URL has no name: then no second pool can see its locks.
     pub fn new(url: &str) -> Self {
+        assert_ne!(url, "memory://", "it is private to its pool");
         let (ask, asked) = channel();
         let url = url.to_owned();
         std::thread::spawn(move || serve(&url, &asked));

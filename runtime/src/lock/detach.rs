@@ -10,7 +10,7 @@ use tracing::{Instrument as _, Span};
 use super::gate::{Keep, OnLost, run_inside};
 use super::held::HeldLocks;
 use crate::error::LockError;
-use crate::pool::installed;
+use crate::pool::scope::in_current_scope;
 
 /// Takes the locks, and then runs the body inside them in a task of its own.
 ///
@@ -42,7 +42,7 @@ where
     }
     let locks = held.locks().clone();
     let inside = async move { run_inside(held, pin!(Some(body)), on_lost, keep).await };
-    let task = in_scope(inside).instrument(Span::current());
+    let task = in_current_scope(inside).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {
@@ -50,16 +50,5 @@ where
             // Only the shutdown of the runtime aborts the task. The body did not come to its end.
             Err(_) => Err(locks.lost_error()),
         },
-    }
-}
-
-/// The future, in the pool scope that this task has.
-fn in_scope<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let pool = installed::scoped();
-    async move {
-        match pool {
-            Some(pool) => pool.scope(future).await,
-            None => future.await,
-        }
     }
 }

@@ -116,7 +116,8 @@ impl LockPoolBuilder {
     ///
     /// | URL | store |
     /// |---|---|
-    /// | `memory://`, `memory://name` | in this process; pools with one URL share their locks |
+    /// | `memory://` | in this process, private to the pool |
+    /// | `memory://name` | in this process; all pools of the name share their locks |
     /// | `redis://[user:pass@]host[:port][/db]` | one Redis or Valkey |
     /// | `rediss://…` | the same over TLS (feature `tls`) |
     /// | `redis+unix:///path` | the same over a Unix socket |
@@ -125,6 +126,11 @@ impl LockPoolBuilder {
     /// | `redis-cluster://[user:pass@]h1[:port],h2[:port]` | a Redis Cluster |
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum |
+    ///
+    /// Each [`connect`](Self::connect) with `memory://` gives a pool with locks of its own; clones of
+    /// that pool share them. So tests can use the same keys side by side. A `name` is of ASCII
+    /// letters, digits, `-`, `_` and `.`. Its locks are forgotten when its last pool is gone and
+    /// their leases are over. Both protect one process only.
     ///
     /// With Sentinels the credentials are the master's; those of the Sentinels are
     /// `?sentinel_user=…&sentinel_password=…`. TLS covers the Sentinels and the servers that they
@@ -313,8 +319,8 @@ impl LockPoolBuilder {
 
     /// For tests only. Runs the engine as a task of the runtime that calls
     /// [`connect`](Self::connect), instead of on a thread of its own. Leases are counted on that
-    /// runtime's clock, so a test that pauses time drives them. `memory://` is then private to the
-    /// pool.
+    /// runtime's clock, so a test that pauses time drives them. `memory://name` is refused: pools
+    /// that count on different clocks cannot share locks.
     ///
     /// The leases end with that runtime, and a worker that is blocked delays their renewal.
     /// Default: off.

@@ -1,8 +1,7 @@
-//! The pools that annotated functions find: installed for the process, by name, or for one future.
+//! The pools that annotated functions find: installed for the process, or by name.
 
 use std::collections::BTreeMap;
 use std::env;
-use std::future::Future;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -10,16 +9,13 @@ use std::time::Duration;
 use once_cell::sync::OnceCell;
 
 use super::LockPool;
+use super::scope::scoped;
 use crate::engine::core::drain::ShutdownReport;
 use crate::error::LockError;
 
 /// Set once. The pool in it is replaced when it gives no locks any more.
 static INSTALLED: OnceCell<RwLock<LockPool>> = OnceCell::new();
 static NAMED: Mutex<BTreeMap<String, LockPool>> = Mutex::new(BTreeMap::new());
-
-tokio::task_local! {
-    static SCOPED: LockPool;
-}
 
 impl LockPool {
     /// Makes this the pool of all annotated functions that name no other pool. It replaces an
@@ -69,28 +65,6 @@ impl LockPool {
     /// [`LockError::Config`] if another pool is installed under this name and gives locks.
     pub fn install_as(&self, name: &str) -> Result<(), LockError> {
         install_as(name, self.clone())
-    }
-
-    /// Runs `future` with this pool in the place of the installed one, for tests and tenants. The
-    /// scope follows the future, not the thread. A task that the future spawns is outside.
-    ///
-    /// ```
-    /// use leasehold::{LockError, LockPool, distributed_lock};
-    ///
-    /// #[distributed_lock(key = "order:<id>", ttl = "10s")]
-    /// async fn create_order(id: u64) -> Result<u64, LockError> {
-    ///     Ok(id)
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::LockError> {
-    /// let pool = LockPool::connect("memory://").await?;
-    /// let order = pool.scope(create_order(42)).await?;
-    /// assert_eq!(order, 42);
-    /// # Ok(()) }
-    /// ```
-    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
-        SCOPED.scope(self.clone(), future).await
     }
 }
 
@@ -217,11 +191,6 @@ pub(crate) fn named(name: &str) -> Result<LockPool, LockError> {
             "no lock pool is installed as `{name}`; at the start of the program add `pool.install_as(\"{name}\")?;`"
         ))
     })
-}
-
-/// The pool of the innermost scope.
-pub(crate) fn scoped() -> Option<LockPool> {
-    SCOPED.try_with(LockPool::clone).ok()
 }
 
 fn install(pool: LockPool) -> Result<(), LockError> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod installed;
+pub(crate) mod scope;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -29,9 +30,10 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// A connection to a lock store, and the engine that takes, renews and releases its locks.
 ///
-/// Cheap to clone; all clones are one pool. The engine has a thread of its own. The engine ends
-/// when the last clone and the last guard are gone and every release is done. A pool can be kept in
-/// a `static`, and used from several runtimes and from executors other than tokio.
+/// Cheap to clone; all clones are one pool, and share their locks on every store. The engine has a
+/// thread of its own. The engine ends when the last clone and the last guard are gone and every
+/// release is done. A pool can be kept in a `static`, and used from several runtimes and from
+/// executors other than tokio.
 ///
 /// A call writes its request to the server on its own thread, and never blocks that thread for an
 /// answer. For each connection the pool spawns a listener: a task on the tokio runtime of a caller

@@ -6,7 +6,6 @@ use super::Connecting;
 #[cfg(feature = "redis")]
 use super::cluster;
 use super::memory::MemoryStore;
-use super::memory::space::Space;
 use super::options::Options;
 #[cfg(feature = "redis")]
 use super::redis::master_address::MasterAddress;
@@ -27,7 +26,8 @@ const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///
 /// A store, not yet connected.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Memory(String),
+    /// All pools of one name share their locks. Without a name the locks are private to their pool.
+    Memory(Option<String>),
     /// A store for tests; no URL names it.
     #[cfg(feature = "__test")]
     Nothing,
@@ -85,7 +85,7 @@ impl Target {
             }));
         };
         match scheme {
-            "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
+            "memory" => memory_name(rest).map(Self::Memory),
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
                 Self::redis(scheme, url)
             }
@@ -147,12 +147,19 @@ impl Target {
                         "`memory://` has no replicas; leave `replicas` out, or use `redis://…`",
                     ));
                 }
-                let space = match options.clock {
-                    Clock::System => Space::shared(&name),
-                    Clock::Tokio(_) => Space::private(options.clock),
+                let limits = memory_limits(name.as_deref());
+                let store = match (name, options.clock) {
+                    (None, clock) => MemoryStore::private(clock),
+                    (Some(name), Clock::System) => MemoryStore::named(name),
+                    (Some(_), Clock::Tokio(_)) => {
+                        return Err(LockError::config(
+                            "pools of one `memory://name` have one clock, and with `on_current_runtime` each pool has \
+                             that of its runtime; write `memory://` without a name",
+                        ));
+                    }
                 };
-                reporter::log(|| tracing::warn!("locks on memory:// protect this process only"));
-                Ok(Box::new(MemoryStore::new(space)) as _)
+                reporter::log(move || tracing::warn!("{limits}"));
+                Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "__test")]
             Self::Nothing => Box::pin(async {
@@ -186,11 +193,8 @@ impl Target {
     /// Checks the store over connections of its own, apart from those of a pool.
     pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
         match self {
-            Self::Memory(_) => {
-                let warning = Finding::warning(
-                    "one-process",
-                    "locks on memory:// protect this process only; use redis:// where there are more",
-                );
+            Self::Memory(ref name) => {
+                let warning = Finding::warning("one-process", memory_limits(name.as_deref()));
                 Ok(CheckReport::new(self.to_string(), vec![warning]))
             }
             #[cfg(feature = "__test")]
@@ -223,6 +227,31 @@ impl Target {
     }
 }
 
+/// The name in `memory://name`; none in `memory://`. A trailing slash means nothing.
+fn memory_name(rest: &str) -> Result<Option<String>, LockError> {
+    let name = rest.strip_suffix('/').unwrap_or(rest);
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !name.chars().all(fits) {
+        return Err(LockError::config(
+            "the name in `memory://name` is of ASCII letters, digits, `-`, `_` and `.`, with nothing behind it; \
+             `memory://` without a name is private to its pool",
+        ));
+    }
+    Ok((!name.is_empty()).then(|| name.to_owned()))
+}
+
+/// Against what the locks of `memory://` do not protect.
+fn memory_limits(name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!(
+            "locks on memory://{name} protect this process only; use redis:// where there are more"
+        ),
+        None => "locks on memory:// protect this process only, and belong to one pool; use memory://name for \
+                 several pools, and redis:// for several processes"
+            .to_owned(),
+    }
+}
+
 #[cfg(feature = "redis")]
 fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
     if scheme.starts_with("rediss") && cfg!(not(feature = "tls")) {
@@ -236,7 +265,7 @@ fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory(name) => write!(f, "memory://{name}"),
+            Self::Memory(name) => write!(f, "memory://{}", name.as_deref().unwrap_or_default()),
             #[cfg(feature = "__test")]
             Self::Nothing => f.write_str("nothing"),
             #[cfg(feature = "redis")]
@@ -275,11 +304,26 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_a_name() {
-        assert_eq!(Target::parse("memory://").unwrap().to_string(), "memory://");
-        assert_eq!(
-            Target::parse("memory://one/").unwrap().to_string(),
-            "memory://one"
-        );
+    fn memory_has_a_name_or_none() {
+        for (url, shown) in [
+            ("memory://", "memory://"),
+            ("memory:///", "memory://"),
+            ("memory://one/", "memory://one"),
+            ("memory://Two.2_b-c", "memory://Two.2_b-c"),
+        ] {
+            assert_eq!(Target::parse(url).unwrap().to_string(), shown);
+        }
+        for url in [
+            "memory://one//",
+            "memory://one/2",
+            "memory://one?replicas=1",
+            "memory://u:hunter2@h:6379",
+            "memory://my shop",
+            "memory://café",
+        ] {
+            let text = refusal(url);
+            assert!(text.contains("`memory://name`"), "{url}: {text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
     }
 }

@@ -12,4 +12,5 @@ mod kinds;
 mod leases;
 mod pools;
 mod queueing;
+mod scopes;
 mod store;

@@ -1,6 +1,7 @@
 //! What a [`Space`](super::space::Space) contains: locks, queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +16,10 @@ use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 /// How many acquisitions there are at least between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
 
+/// The last fence that this process was given. All spaces have it in common: a space that is
+/// forgotten and made again gives greater fences than before.
+static LAST_FENCE: AtomicU64 = AtomicU64::new(0);
+
 /// Names a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct PoolId(pub(super) u64);
@@ -26,8 +31,7 @@ pub(super) struct Entries {
     /// The pools that queue for a key, the first one first. No queue is empty.
     queues: KeyMap<VecDeque<PoolId>>,
     pub(super) pools: IdMap<PoolId, Mailbox>,
-    pub(super) last_pool: u64,
-    last_fence: u64,
+    last_pool: u64,
     since_sweep: usize,
     left_by_sweep: usize,
 }
@@ -40,6 +44,19 @@ pub(super) struct Mailbox {
 }
 
 impl Entries {
+    /// Opens a mailbox for a further pool.
+    pub(super) fn open(&mut self) -> PoolId {
+        self.last_pool += 1;
+        let pool = PoolId(self.last_pool);
+        self.pools.insert(pool, Mailbox::default());
+        pool
+    }
+
+    /// Whether there is a pool, or a key that is not free.
+    pub(super) fn are_used(&self, now: Instant) -> bool {
+        !self.pools.is_empty() || self.by_key.values().any(|entry| now < entry.expires)
+    }
+
     pub(super) fn acquire(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
         self.sweep(now);
         let key = params.key;
@@ -67,7 +84,7 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let fence = self.next_fence(reserved_fences);
+        let fence = next_fence(reserved_fences);
         let entry = Entry {
             state: State::Held {
                 token,
@@ -159,7 +176,7 @@ impl Entries {
         self.by_key.insert(key.clone(), entry);
         self.invite(key);
         Reply::Acquired {
-            fence: Some(self.next_fence(0)),
+            fence: Some(next_fence(0)),
             reserved_fences: 0,
             wanted: Some(self.queues.contains_key(key)),
         }
@@ -347,16 +364,6 @@ impl Entries {
         entry.prune(now).then_some(entry)
     }
 
-    /// The first of `1 + reserved_fences` new fences.
-    fn next_fence(&mut self, reserved_fences: u32) -> Fence {
-        let micros = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
-        let fence = micros.max(self.last_fence + 1);
-        self.last_fence = fence + u64::from(reserved_fences);
-        Fence::new(fence)
-    }
-
     /// Now and then, removes the keys that have expired without a release.
     fn sweep(&mut self, now: Instant) {
         self.since_sweep += 1;
@@ -366,6 +373,18 @@ impl Entries {
             self.left_by_sweep = self.by_key.len();
         }
     }
+}
+
+/// The first of `1 + reserved_fences` new fences.
+fn next_fence(reserved_fences: u32) -> Fence {
+    let micros = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
+    let fence_after = |last: u64| micros.max(last + 1);
+    let reserve = |last| Some(fence_after(last) + u64::from(reserved_fences));
+    let last = LAST_FENCE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+    // `reserve` refuses nothing.
+    Fence::new(fence_after(last.unwrap_or_else(|last| last)))
 }
 
 #[cfg(test)]

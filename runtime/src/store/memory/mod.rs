@@ -1,41 +1,54 @@
 //! Locks in this process: `memory://`.
 //!
-//! [`space`] is what the pools of one URL share. [`entries`] holds its keys and queues, and
+//! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues, and
 //! [`entry`] is one key. [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use self::entries::{Entries, Mailbox, PoolId};
+use self::entries::{Entries, PoolId};
 use self::entry::{Limit, Params};
 use self::space::Space;
 use super::{LockStore, Op, Reply, Request, StoreEvent};
-use crate::base::clock::Instant;
+use crate::base::clock::{Clock, Instant};
 
 mod entries;
 mod entry;
-pub(crate) mod space;
+mod space;
 
 /// One pool's access to a [`Space`].
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     space: Arc<Space>,
+    /// The name by which pools share the space; none if it is private.
+    name: Option<String>,
     pool: PoolId,
     events: VecDeque<StoreEvent>,
 }
 
 impl MemoryStore {
-    pub(crate) fn new(space: Arc<Space>) -> Self {
-        let pool = {
-            let mut entries = space.entries();
-            entries.last_pool += 1;
-            let pool = PoolId(entries.last_pool);
-            entries.pools.insert(pool, Mailbox::default());
-            pool
-        };
+    /// Locks that no other pool shares.
+    pub(crate) fn private(clock: Clock) -> Self {
+        Self::inside(Space::new(clock))
+    }
+
+    /// The locks that all pools of this name share in this process.
+    pub(crate) fn named(name: String) -> Self {
+        let (space, pool) = Space::enter_named(&name);
         Self {
             space,
+            name: Some(name),
+            pool,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn inside(space: Arc<Space>) -> Self {
+        let pool = space.enter();
+        Self {
+            space,
+            name: None,
             pool,
             events: VecDeque::new(),
         }
@@ -149,29 +162,13 @@ impl LockStore for MemoryStore {
 
 impl Drop for MemoryStore {
     fn drop(&mut self) {
-        let mut entries = self.space.entries();
-        let now = self.space.clock.now();
-        entries.forget(self.pool, now);
+        self.space.leave(self.pool);
+        if let Some(name) = &self.name {
+            space::forget_unused(name);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::clock::Clock;
-    use crate::testing::conformance::{self, Promises};
-
-    #[tokio::test]
-    async fn conforms() {
-        let space = Space::private(Clock::System);
-        let connect = || Box::new(MemoryStore::new(Arc::clone(&space))) as _;
-        conformance::run(Promises::ONE, connect).await;
-        conformance::run_queue(connect).await;
-    }
-
-    #[test]
-    fn spaces_are_shared_by_name() {
-        assert!(Arc::ptr_eq(&Space::shared("one"), &Space::shared("one")));
-        assert!(!Arc::ptr_eq(&Space::shared("one"), &Space::shared("two")));
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

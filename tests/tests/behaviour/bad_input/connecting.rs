@@ -99,6 +99,18 @@ async fn urls_that_name_no_store() {
             CONFIG,
             &["database 0"],
         ),
+        (
+            "an address of locks in memory",
+            with("memory://u:", "@localhost:6379/0"),
+            CONFIG,
+            &["`memory://name`", "private"],
+        ),
+        (
+            "options of locks in memory",
+            with("memory://", "?replicas=1"),
+            CONFIG,
+            &["`memory://name`", "letters"],
+        ),
     ];
     refuse_all(cases).await;
 }

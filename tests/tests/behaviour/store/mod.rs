@@ -2,4 +2,5 @@
 
 mod conformance;
 mod keys_on_the_server;
+mod memory;
 mod readiness_checks;

@@ -168,14 +168,15 @@ async fn plain_text_to_another_host() {
 
 #[tokio::test]
 async fn memory_protects_one_process() {
-    let report = check("memory://checked").await;
-    assert_eq!(report.store, "memory://checked");
-    expect(
-        &report,
-        "one-process",
-        Severity::Warning,
-        &["this process only"],
-    );
+    for (url, says) in [
+        ("memory://", "memory://name"),
+        ("memory://checked", "redis://"),
+    ] {
+        let report = check(url).await;
+        assert_eq!(report.store, url);
+        let says = ["this process only", says];
+        expect(&report, "one-process", Severity::Warning, &says);
+    }
 }
 
 /// Fails if a server that is gone is a report and not an error, or if the check waits for the

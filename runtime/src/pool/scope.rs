@@ -1,0 +1,134 @@
+//! The pool of a scope: of one future, and of the tasks that take the scope along.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+use super::LockPool;
+
+tokio::task_local! {
+    /// None in a future that was wrapped outside of all scopes.
+    static SCOPED: Option<LockPool>;
+}
+
+impl LockPool {
+    /// Runs `future` with this pool in the place of the installed one, for tests and tenants.
+    ///
+    /// With a `memory://` pool for each, tests with the same keys run side by side:
+    ///
+    /// ```
+    /// use leasehold::{LockError, LockPool, distributed_lock};
+    ///
+    /// #[distributed_lock(key = "order:<id>", ttl = "10s")]
+    /// async fn create_order(id: u64) -> Result<u64, LockError> {
+    ///     Ok(id)
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let pool = LockPool::connect("memory://").await?;
+    /// assert_eq!(pool.scope(create_order(42)).await, Ok(42));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The scope follows the future, not the thread. A task that the future spawns is outside of
+    /// it, and uses the installed pool if there is one. [`leasehold::spawn`](crate::spawn) takes
+    /// the scope along. For every other way to run a future (a `JoinSet`, `spawn_local`,
+    /// `spawn_blocking`, a thread) give that future a scope of its own. What this returns borrows
+    /// nothing:
+    ///
+    /// ```
+    /// # use leasehold::{LockError, LockPool, distributed_lock};
+    /// # use tokio::runtime::Handle;
+    /// # use tokio::task::{JoinSet, spawn_blocking};
+    /// # #[distributed_lock(key = "order:<id>", ttl = "10s")]
+    /// # async fn create_order(id: u64) -> Result<u64, LockError> {
+    /// #     Ok(id)
+    /// # }
+    /// async fn create_orders() -> Result<(), LockError> {
+    ///     let pool = leasehold::pool()?; // that of the scope, else the installed one
+    ///     let mut orders = JoinSet::new();
+    ///     for id in 1..=3 {
+    ///         orders.spawn(pool.scope(create_order(id)));
+    ///     }
+    ///     let (runtime, order) = (Handle::current(), pool.scope(create_order(4)));
+    ///     orders.spawn_blocking(move || runtime.block_on(order));
+    ///     for order in orders.join_all().await {
+    ///         order?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let pool = LockPool::connect("memory://").await?;
+    /// pool.scope(create_orders()).await
+    /// # }
+    /// ```
+    ///
+    /// Cancel safe: a scope does nothing but poll the future. If the scope is dropped, the future
+    /// is dropped inside of it.
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        SCOPED.scope(Some(self.clone()), future)
+    }
+}
+
+/// As [`tokio::spawn`]. The task has the pool of the [`scope`](LockPool::scope) that this is called
+/// in; outside of a scope it uses the installed pool, as every task does.
+///
+/// ```
+/// use leasehold::{LockError, LockPool, distributed_lock};
+///
+/// #[distributed_lock(key = "order:<id>", ttl = "10s")]
+/// async fn create_order(id: u64) -> Result<u64, LockError> {
+///     Ok(id)
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = LockPool::connect("memory://").await?;
+/// pool.scope(async {
+///     let task = leasehold::spawn(create_order(42));
+///     assert_eq!(task.await?, Ok(42));
+///
+///     // This task is outside of the scope, and no pool is installed.
+///     let task = tokio::spawn(create_order(42));
+///     assert_eq!(task.await?, Err(LockError::NotInstalled));
+///     Ok(())
+/// })
+/// .await
+/// # }
+/// ```
+///
+/// The task has no locks of its caller, because it can outlive them. For a key that the caller
+/// holds, the task is any other call: it is refused or waits, and `reentrant` enters nothing. A
+/// body that waits for such a task waits for itself, until the task's `wait` is over. The task is
+/// also not dropped with a body whose lease is lost.
+///
+/// Cancel safe as [`tokio::spawn`] is: the task runs on when its handle is dropped. If the task is
+/// aborted, its future is dropped, which releases its locks. Until its end the task keeps the pool
+/// of its scope running.
+///
+/// # Panics
+///
+/// Outside of a tokio runtime, as [`tokio::spawn`] does. A panic of the future is in the handle's
+/// [`JoinError`](tokio::task::JoinError).
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(in_current_scope(future))
+}
+
+/// The future, in the scope of the running code.
+pub(crate) fn in_current_scope<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    SCOPED.scope(scoped(), future)
+}
+
+/// The pool of the innermost scope.
+pub(super) fn scoped() -> Option<LockPool> {
+    SCOPED.try_with(Option::clone).ok().flatten()
+}

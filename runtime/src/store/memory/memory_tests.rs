@@ -1,0 +1,169 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::OpId;
+use crate::testing::conformance::{self, Promises};
+
+const TTL: Duration = Duration::from_secs(60);
+/// With each acquisition the fences get a minute ahead of the clock, which counts microseconds.
+const RESERVED: u32 = 60_000_000;
+
+#[tokio::test]
+async fn conforms() {
+    let space = Space::new(Clock::System);
+    let connect = || Box::new(MemoryStore::inside(Arc::clone(&space))) as _;
+    conformance::run(Promises::ONE, connect).await;
+    conformance::run_queue(connect).await;
+}
+
+fn named(name: &str) -> MemoryStore {
+    MemoryStore::named(name.to_owned())
+}
+
+fn ask(store: &mut MemoryStore, op: Op) -> Reply {
+    let request = Request {
+        id: OpId(1),
+        op,
+        patience: TTL,
+    };
+    store.submit(&mut vec![request]);
+    match store.poll_event(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => reply,
+        other => panic!("{other:?} instead of an answer"),
+    }
+}
+
+/// The fence, if `store` takes the one key of these tests. It does not queue.
+fn take(store: &mut MemoryStore, token: Token, ttl: Duration) -> Option<Fence> {
+    let op = Op::Acquire {
+        key: FullKey::from("k"),
+        token,
+        ttl,
+        function: "",
+        queue: false,
+        reserved_fences: RESERVED,
+    };
+    match ask(store, op) {
+        Reply::Acquired { fence, .. } => Some(fence.expect("this store has fences")),
+        Reply::Held { .. } => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn release(store: &mut MemoryStore, token: Token) {
+    let op = Op::Release {
+        key: FullKey::from("k"),
+        token,
+        keep: None,
+        makes_way: false,
+        after: Vec::new(),
+    };
+    assert!(matches!(
+        ask(store, op),
+        Reply::Released { found: true, .. }
+    ));
+}
+
+fn token() -> Token {
+    Token::random(Nonce::new())
+}
+
+#[test]
+fn pools_share_by_their_name_alone() {
+    let (mut one, mut same) = (named("tests-one"), named("tests-one"));
+    let mut two = named("tests-two");
+    let mut private = [0; 2].map(|_| MemoryStore::private(Clock::System));
+    assert!(take(&mut one, token(), TTL).is_some());
+    assert!(take(&mut same, token(), TTL).is_none());
+    assert!(take(&mut two, token(), TTL).is_some());
+    for store in &mut private {
+        assert!(take(store, token(), TTL).is_some());
+    }
+}
+
+/// Fails if a process that opens pools of ever new names keeps them all.
+#[test]
+fn a_name_is_forgotten_with_its_last_pool() {
+    let mut first = named("tests-forgotten");
+    let second = named("tests-forgotten");
+    let held = token();
+    assert!(take(&mut first, held, TTL).is_some());
+    release(&mut first, held);
+    drop(first);
+    assert!(space::is_known("tests-forgotten"), "it has a pool");
+    drop(second);
+    assert!(!space::is_known("tests-forgotten"), "it is of no use");
+}
+
+/// Fails if the next pool of the name takes a lock whose lease runs on, or if an expired lock keeps its name.
+#[test]
+fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
+    let held = token();
+    let mut first = named("tests-outlives");
+    assert!(take(&mut first, held, TTL).is_some());
+    drop(first);
+    let mut next = named("tests-outlives");
+    assert!(take(&mut next, token(), TTL).is_none(), "its lease runs on");
+    release(&mut next, held);
+    let short = Duration::from_millis(1);
+    assert!(take(&mut next, token(), short).is_some());
+    let end = Clock::System.now() + short;
+    drop(next);
+    while Clock::System.now() < end {
+        thread::yield_now();
+    }
+    drop(named("tests-another"));
+    assert!(!space::is_known("tests-outlives"), "its lease is over");
+}
+
+/// Fails if the fences of a name begin again with the clock, which its reserved fences were ahead of.
+#[test]
+fn fences_grow_beyond_the_last_pool() {
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let mut store = named("tests-fences");
+        let held = token();
+        let fence = take(&mut store, held, TTL).expect("free");
+        fences.push(fence.get());
+        release(&mut store, held);
+        drop(store);
+        assert!(!space::is_known("tests-fences"), "it begins again");
+    }
+    let reserved = u64::from(RESERVED);
+    assert!(
+        fences.is_sorted_by(|one, next| one + reserved < *next),
+        "{fences:?}"
+    );
+}
+
+/// Fails if a name is forgotten while a pool enters it: the next pool would have locks of its own.
+#[test]
+fn pools_that_come_and_go_exclude_each_other() {
+    static INSIDE: AtomicU32 = AtomicU32::new(0);
+    let pools = || {
+        let mut sections = 0;
+        while sections < 300 {
+            let mut store = named("tests-race");
+            let token = token();
+            if take(&mut store, token, TTL).is_some() {
+                assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+                thread::yield_now();
+                INSIDE.fetch_sub(1, Ordering::SeqCst);
+                release(&mut store, token);
+                sections += 1;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(pools);
+        }
+    });
+    assert!(!space::is_known("tests-race"), "nothing is left");
+}
