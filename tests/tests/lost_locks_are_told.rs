@@ -32,15 +32,17 @@ static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
 });
 
 static LOSSES: AtomicU64 = AtomicU64::new(0);
+static CONFIRMED: AtomicU64 = AtomicU64::new(0);
+static UNCONFIRMED: AtomicU64 = AtomicU64::new(0);
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Ear;
 
-struct Losses;
+struct Counted(&'static AtomicU64);
 
-impl CounterFn for Losses {
+impl CounterFn for Counted {
     fn increment(&self, value: u64) {
-        LOSSES.fetch_add(value, Ordering::SeqCst);
+        self.0.fetch_add(value, Ordering::SeqCst);
     }
 
     fn absolute(&self, _: u64) {}
@@ -52,10 +54,14 @@ impl Recorder for Ear {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        match key.name() {
-            "leasehold_leases_lost_total" => Counter::from_arc(Arc::new(Losses)),
-            _ => Counter::noop(),
-        }
+        let confirmed = key.labels().any(|label| label.value() == "true");
+        let counted = match key.name() {
+            "leasehold_leases_lost_total" => &LOSSES,
+            "leasehold_releases_total" if confirmed => &CONFIRMED,
+            "leasehold_releases_total" => &UNCONFIRMED,
+            _ => return Counter::noop(),
+        };
+        Counter::from_arc(Arc::new(Counted(counted)))
     }
 
     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
@@ -149,6 +155,13 @@ impl Scene {
     }
 }
 
+/// How many releases were counted, confirmed and unconfirmed.
+fn releases() -> (u64, u64) {
+    reports_told();
+    let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
+    (count(&CONFIRMED), count(&UNCONFIRMED))
+}
+
 /// What was logged of lost leases.
 fn told() -> Vec<String> {
     reports_told();
@@ -227,6 +240,21 @@ async fn a_guard_is_told() {
     is_lost(guard.release_after(TTL).await, "kept");
     assert!(!scene.probe.exists("kept"), "it is not made again");
     scene.expect(&["deleted", "taken", "kept"]);
+}
+
+/// Fails if a release is not counted, or is counted as what it was not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_are_counted() {
+    let scene = Scene::new().await;
+    let (confirmed, unconfirmed) = releases();
+    let guard = scene.take("held").await;
+    guard.release().await.expect("it was held");
+    assert_eq!(releases(), (confirmed + 1, unconfirmed));
+
+    let guard = scene.take("gone").await;
+    scene.forget();
+    is_lost(guard.release().await, "gone");
+    assert_eq!(releases(), (confirmed + 1, unconfirmed + 1));
 }
 
 /// Fails if a function's result is taken from it, or if nothing tells of the loss.

@@ -16,6 +16,7 @@ mod gone;
 mod hand_over;
 mod make_way;
 mod probes;
+mod releases;
 mod renew;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);

@@ -1,0 +1,82 @@
+//! How many releases are over, as operators are told.
+
+use super::*;
+
+/// A core with a lock that is held, which is one of two tickets if a call waits behind it.
+fn holding(waits: bool) -> Core {
+    let mut core = core();
+    enter(&mut core, 1, HOUR, START);
+    if waits {
+        enter(&mut core, 2, HOUR, START);
+    }
+    let op = asked(&mut core, START);
+    let granted = Reply::Acquired {
+        fence: Some(Fence::new(1)),
+        reserved_fences: 1,
+        wanted: Some(false),
+    };
+    core.reply(op, Ok(granted), START);
+    core
+}
+
+/// The releases that are over since the last call, confirmed and unconfirmed.
+fn over(core: &mut Core) -> (usize, usize) {
+    let releases = core.take_releases();
+    (releases.confirmed(), releases.unconfirmed())
+}
+
+/// The store answers the one removal that is sent now.
+fn removed(core: &mut Core, found: bool) {
+    let requests = core.take_requests(START);
+    assert_eq!(releases(&requests), 1);
+    let ordered = true;
+    core.reply(
+        requests[0].id,
+        Ok(Reply::Released { found, ordered }),
+        START,
+    );
+}
+
+/// Fails if a release is counted before its end, or not at all, or twice.
+#[test]
+fn a_release_is_counted_when_it_is_over() {
+    for found in [true, false] {
+        let mut core = holding(false);
+        core.release(TicketId(1), None, START);
+        assert_eq!(over(&mut core), (0, 0), "the store has not answered");
+        removed(&mut core, found);
+        let expected = if found { (1, 0) } else { (0, 1) };
+        assert_eq!(over(&mut core), expected);
+        assert_eq!(over(&mut core), (0, 0), "it was counted");
+    }
+}
+
+/// Fails if a lock that expires before the store answers is forgotten, or passes for a release.
+#[test]
+fn a_lock_that_expires_first_is_not_confirmed() {
+    let mut core = holding(false);
+    core.abandon(TicketId(1), START);
+    core.tick(START + TTL);
+    assert!(core.is_idle());
+    assert_eq!(over(&mut core), (0, 1));
+}
+
+/// Fails if a lock that goes to the next call of this process is not counted as released.
+#[test]
+fn a_hand_over_is_a_release() {
+    let mut core = holding(true);
+    core.release(TicketId(1), None, START);
+    assert_eq!(over(&mut core), (1, 0));
+}
+
+/// Fails if the removal of an acquire that was given up counts as the release of a lock.
+#[test]
+fn an_acquire_that_is_given_up_is_no_release() {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    asked(&mut core, START);
+    core.abandon(id, START);
+    removed(&mut core, true);
+    assert!(core.is_idle());
+    assert_eq!(over(&mut core), (0, 0));
+}
