@@ -26,11 +26,13 @@ pub(crate) type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> 
 /// Whether a lock with `hold` stays after this value; none without `hold`.
 pub(crate) type Good<T> = Option<fn(&T) -> bool>;
 
-/// A call with its body, which stays in the caller's frame.
+/// A call that runs its body.
+///
+/// Both stay in the caller's frame, the body behind the call. So if the caller's future is dropped,
+/// the body is dropped before the locks are released.
 pub(crate) struct Run<'a, F, T> {
-    // Dropped before `call`, which releases the locks.
+    call: &'a mut Call,
     body: Framed<'a, F, T>,
-    call: Call,
 }
 
 struct Framed<'a, F, T> {
@@ -47,13 +49,13 @@ struct Owned<F, T> {
 }
 
 impl<'a, F, T> Run<'a, F, T> {
-    pub(crate) fn new(call: Call, body: Pin<&'a mut Option<F>>, good: Good<T>) -> Self {
+    pub(crate) fn new(call: &'a mut Call, body: Pin<&'a mut Option<F>>, good: Good<T>) -> Self {
         let body = Framed {
             body,
             value: None,
             good,
         };
-        Self { body, call }
+        Self { call, body }
     }
 }
 
@@ -64,7 +66,7 @@ impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
     type Output = Result<T, LockError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { body, call } = self.get_mut();
+        let Self { call, body } = self.get_mut();
         ready!(call.poll(cx, body))?;
         match body.value.take() {
             Some(value) => Poll::Ready(Ok(value)),
@@ -78,19 +80,11 @@ impl<F: Future<Output = T>, T> Body for Framed<'_, F, T> {
         let Some(body) = self.body.as_mut().as_pin_mut() else {
             misused()
         };
-        let value = ready!(body.poll(cx));
-        let good = self.good.is_some_and(|good| good(&value));
-        self.value = Some(value);
-        Poll::Ready(good)
+        let value = self.value.insert(ready!(body.poll(cx)));
+        Poll::Ready(self.good.is_some_and(|good| good(value)))
     }
 
     fn clear(&mut self) {
-        self.body.set(None);
-    }
-}
-
-impl<F, T> Drop for Framed<'_, F, T> {
-    fn drop(&mut self) {
         self.body.set(None);
     }
 }

@@ -171,18 +171,19 @@ impl Call {
         self
     }
 
-    /// Takes the lock, runs the body inside it, and releases it.
-    pub fn run<F: Future>(
-        self,
-        body: Pin<&mut Option<F>>,
+    /// Takes the lock, runs the body inside it, and releases it. The body is declared behind this,
+    /// so that it is dropped before.
+    pub fn run<'a, F: Future>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
     ) -> impl Future<Output = Result<F::Output, LockError>> {
         Run::new(self, body, None)
     }
 
     /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
-    pub fn run_holding<F, Hint>(
-        self,
-        body: Pin<&mut Option<F>>,
+    pub fn run_holding<'a, F, Hint>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
         _: Hint,
     ) -> impl Future<Output = Result<F::Output, LockError>>
     where

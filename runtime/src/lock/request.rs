@@ -194,7 +194,8 @@ impl LockRequest {
     ///
     /// If the body panics: the panic goes on after the release.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
-        Run::new(self.call(), pin!(Some(body)), None).await
+        let mut call = self.call();
+        Run::new(&mut call, pin!(Some(body)), None).await
     }
 
     /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on,
@@ -218,7 +219,8 @@ impl LockRequest {
         F: Future<Output = Result<T, E>>,
     {
         self.settings.hold = Some(hold);
-        Run::new(self.call(), pin!(Some(body)), Some(Result::is_ok)).await
+        let mut call = self.call();
+        Run::new(&mut call, pin!(Some(body)), Some(Result::is_ok)).await
     }
 
     /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside
