@@ -1,6 +1,5 @@
 //! One call's life, from its options to the release of its locks.
 
-use std::any::Any;
 use std::mem;
 use std::panic::resume_unwind;
 use std::task::{Context, Poll, ready};
@@ -41,8 +40,8 @@ enum Stage {
     New,
     Taking(Acquisition),
     Inside(Gate),
-    /// The body is dropped, and the release is asked for. The panic is the body's.
-    Releasing(HeldLocks, Option<Box<dyn Any + Send>>),
+    /// The body is dropped, and the release is asked for. The call ends as its body did.
+    Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,
 }
 
@@ -90,7 +89,7 @@ impl Section {
             }
             self.begin_release(end)?;
         }
-        self.poll_released(cx).map(Ok)
+        self.poll_released(cx)
     }
 
     /// Takes the locks. Ready at once if the call has them.
@@ -138,21 +137,23 @@ impl Section {
             return Ok(());
         };
         let mut held = gate.into_held();
-        let (keep, panic) = match end? {
-            Ok(good) => {
+        let (keep, end) = match end {
+            Ok(Ok(good)) => {
                 let keeps = good || seeded!(KeptAfterErr);
-                (self.settings.hold.filter(|_| keeps), None)
+                (self.settings.hold.filter(|_| keeps), Ok(Ok(())))
             }
             // Caught, so that the release is awaited here. If the panic ended the runtime, no
             // caller would wait until the release is sent.
-            Err(panic) => (None, Some(panic)),
+            Ok(Err(panic)) => (None, Ok(Err(panic))),
+            Err(lost) if seeded!(ReleasedBeforeDrop) => (None, Err(lost)),
+            Err(lost) => return Err(lost),
         };
         held.begin_release(keep);
-        self.stage = Stage::Releasing(held, panic);
+        self.stage = Stage::Releasing(held, end);
         Ok(())
     }
 
-    fn poll_released(&mut self, cx: &Context<'_>) -> Poll<()> {
+    fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         let Stage::Releasing(held, _) = &self.stage else {
             panic!("a call was polled after its end");
         };
@@ -160,8 +161,9 @@ impl Section {
         // engine logs and counts that loss.
         let _ = ready!(held.poll_released(cx));
         match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Releasing(_, Some(panic)) => resume_unwind(panic),
-            _ => Poll::Ready(()),
+            Stage::Releasing(_, Ok(Err(panic))) => resume_unwind(panic),
+            Stage::Releasing(_, Err(lost)) => Poll::Ready(Err(lost)),
+            _ => Poll::Ready(Ok(())),
         }
     }
 }
