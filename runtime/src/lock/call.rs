@@ -2,20 +2,25 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::body::{Body, Detached, Run, run_owned};
+use super::body::{Framed, Good, Owned};
 use super::call_site::{At, Site};
+use super::detach;
 use super::gate::OnLost;
 use super::guard::LockHandle;
 use super::leases::Locks;
-use super::section::{PoolChoice, Section};
+use super::section::{HiddenSection, Section};
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
 use crate::error::LockError;
 use crate::key::Key;
-use crate::pool::LockPool;
+use crate::pool::{LockPool, installed};
+
+/// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
+/// bounds of the body once, where it is boxed.
+type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// What a function with `hold` returns.
 #[diagnostic::on_unimplemented(
@@ -37,22 +42,27 @@ impl<T, E, Hint> Outcome<Hint> for Result<T, E> {
 
 /// One call: of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). Small,
 /// because it lives in the function's future.
-pub struct Call(Box<dyn Hidden + Send>);
+pub struct Call(HiddenSection);
 
-/// Hides the type of a section. A crate with annotated functions then compiles no code to drop one:
-/// that would be all that a pool owns, in each of its codegen units.
-trait Hidden {
-    fn section(&self) -> &Section;
-    fn section_mut(&mut self) -> &mut Section;
+/// A call that runs its body.
+///
+/// Both stay in the caller's frame, the body behind the call. So if the caller's future is dropped,
+/// the body is dropped before the locks are released.
+struct Run<'a, F, T> {
+    call: &'a mut Call,
+    body: Framed<'a, F, T>,
 }
 
-impl Hidden for Section {
-    fn section(&self) -> &Section {
-        self
-    }
+// Nothing in here is pinned in its place: the body is pinned in the caller's frame.
+impl<F, T> Unpin for Run<'_, F, T> {}
 
-    fn section_mut(&mut self) -> &mut Section {
-        self
+impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { call, body } = self.get_mut();
+        ready!(call.0.section_mut().poll(cx, body))?;
+        Poll::Ready(Ok(body.value()))
     }
 }
 
@@ -147,14 +157,14 @@ impl Call {
     /// `pool = "inventory"`
     #[must_use]
     pub fn pool_named(mut self, name: &'static str) -> Self {
-        self.0.section_mut().pool = PoolChoice::Named(name);
+        self.0.section_mut().set_pool(installed::named(name));
         self
     }
 
     /// `pool = self.locks`; an `&Arc<LockPool>` coerces.
     #[must_use]
     pub fn pool(mut self, pool: &LockPool) -> Self {
-        self.0.section_mut().pool = PoolChoice::Given(pool.clone());
+        self.0.section_mut().set_pool(Ok(pool.clone()));
         self
     }
 
@@ -177,7 +187,7 @@ impl Call {
         &'a mut self,
         body: Pin<&'a mut Option<F>>,
     ) -> impl Future<Output = Result<F::Output, LockError>> {
-        Run::new(self, body, None)
+        self.run_keeping(body, None)
     }
 
     /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
@@ -189,7 +199,7 @@ impl Call {
     where
         F: Future<Output: Outcome<Hint>>,
     {
-        Run::new(self, body, Some(Outcome::is_ok))
+        self.run_keeping(body, Some(Outcome::is_ok))
     }
 
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes
@@ -199,7 +209,7 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        run_owned(self, body, None)
+        self.run_detached_keeping(body, None)
     }
 
     /// As [`run_detached`](Self::run_detached), and the lock stays for a while after `Ok`.
@@ -208,24 +218,35 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: Outcome<Hint> + Send + 'static,
     {
-        run_owned(self, body, Some(Outcome::is_ok))
+        self.run_detached_keeping(body, Some(Outcome::is_ok))
     }
 
-    /// See [`Section::poll`].
-    pub(crate) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut dyn Body,
-    ) -> Poll<Result<(), LockError>> {
-        self.0.section_mut().poll(cx, body)
+    /// Takes the lock, runs the body inside it, and releases it. The lock stays for a while after a
+    /// value that is good.
+    pub(crate) fn run_keeping<'a, F: Future>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
+        good: Good<F::Output>,
+    ) -> impl Future<Output = Result<F::Output, LockError>> {
+        let body = Framed::new(body, good);
+        Run { call: self, body }
     }
 
-    /// See [`Section::poll_taken`].
-    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        self.0.section_mut().poll_taken(cx)
-    }
-
-    pub(crate) fn section(&self) -> &Section {
-        self.0.section()
+    /// As [`run_keeping`](Self::run_keeping), in a task of its own.
+    pub(crate) fn run_detached_keeping<F>(
+        self,
+        body: F,
+        good: Good<F::Output>,
+    ) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (body, value) = Owned::new(body, good);
+        let ended = detach::run(self.0, Box::new(body));
+        Box::pin(async move {
+            ended.await?;
+            Ok(value.take())
+        })
     }
 }

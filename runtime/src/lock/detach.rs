@@ -9,23 +9,23 @@ use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
 use super::body::Body;
-use super::call::Call;
+use super::section::HiddenSection;
 use crate::error::LockError;
 use crate::pool::installed;
 
 /// A call that has taken its locks, with its body.
 struct Inside {
-    // Dropped before `call`, which releases the locks.
+    // Dropped before `section`, which releases the locks.
     body: Box<dyn Body + Send>,
-    call: Call,
+    section: HiddenSection,
 }
 
 impl Future for Inside {
     type Output = Result<(), LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { body, call } = &mut *self;
-        call.poll(cx, &mut **body)
+        let Self { body, section } = &mut *self;
+        section.section_mut().poll(cx, &mut **body)
     }
 }
 
@@ -38,25 +38,28 @@ impl Future for Inside {
 /// A call that is nested in the holder of a lock is a part of that body. A task of its own could
 /// outlive the lock that it runs inside of.
 pub(super) fn run(
-    call: Call,
+    section: HiddenSection,
     body: Box<dyn Body + Send>,
 ) -> Pin<Box<dyn Future<Output = Result<(), LockError>> + Send>> {
-    Box::pin(taken_and_run(call, body))
+    Box::pin(taken_and_run(section, body))
 }
 
-async fn taken_and_run(mut call: Call, body: Box<dyn Body + Send>) -> Result<(), LockError> {
+async fn taken_and_run(
+    mut section: HiddenSection,
+    body: Box<dyn Body + Send>,
+) -> Result<(), LockError> {
     let runtime = Handle::try_current().map_err(|_| {
         LockError::config(
             "a detached body is a task of the caller's tokio runtime, and there is none here; \
              call it on tokio, or leave `detach` out",
         )
     })?;
-    poll_fn(|cx| call.poll_taken(cx)).await?;
-    if call.section().is_nested() {
-        return Inside { body, call }.await;
+    poll_fn(|cx| section.section_mut().poll_taken(cx)).await?;
+    if section.section().is_nested() {
+        return Inside { body, section }.await;
     }
-    let locks = call.section().locks().clone();
-    let task = in_scope(Inside { body, call }).instrument(Span::current());
+    let locks = section.section().locks().clone();
+    let task = in_scope(Inside { body, section }).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {

@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::acquire::begin;
-use super::body::{Run, run_owned};
 use super::call::Call;
 use super::call_site::At;
 use super::guard::LockGuard;
@@ -195,7 +194,7 @@ impl LockRequest {
     /// If the body panics: the panic goes on after the release.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let mut call = self.call();
-        Run::new(&mut call, pin!(Some(body)), None).await
+        call.run(pin!(Some(body))).await
     }
 
     /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on,
@@ -220,7 +219,8 @@ impl LockRequest {
     {
         self.settings.hold = Some(hold);
         let mut call = self.call();
-        Run::new(&mut call, pin!(Some(body)), Some(Result::is_ok)).await
+        call.run_keeping(pin!(Some(body)), Some(Result::is_ok))
+            .await
     }
 
     /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside
@@ -243,7 +243,7 @@ impl LockRequest {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        run_owned(self.call(), body, None).await
+        self.call().run_detached(body).await
     }
 
     fn call(self) -> Call {

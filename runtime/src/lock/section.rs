@@ -19,19 +19,32 @@ use crate::pool::{LockPool, installed};
 /// One run of a body inside the locks of one call. No type in here depends on the body.
 pub(crate) struct Section {
     at: At,
-    pub(crate) pool: PoolChoice,
+    /// None for the installed pool.
+    pool: Option<LockPool>,
     locks: Locks,
-    /// What is wrong with the keys.
+    /// What is wrong with the keys or the pool.
     invalid: Option<LockError>,
     pub(crate) settings: Settings,
     stage: Stage,
 }
 
-/// The pool of a call.
-pub(crate) enum PoolChoice {
-    Installed,
-    Named(&'static str),
-    Given(LockPool),
+/// A section whose type is hidden from the crates with annotated functions. They would compile how
+/// it is dropped, with all that a pool owns, in each of their codegen units.
+pub(crate) type HiddenSection = Box<dyn Hidden + Send>;
+
+pub(crate) trait Hidden {
+    fn section(&self) -> &Section;
+    fn section_mut(&mut self) -> &mut Section;
+}
+
+impl Hidden for Section {
+    fn section(&self) -> &Section {
+        self
+    }
+
+    fn section_mut(&mut self) -> &mut Section {
+        self
+    }
 }
 
 /// How far a call has come. Each stage has what the call lets go of if it is dropped.
@@ -54,11 +67,19 @@ impl Section {
         };
         Self {
             at,
-            pool: PoolChoice::Installed,
+            pool: None,
             locks,
             invalid,
             settings,
             stage: Stage::New,
+        }
+    }
+
+    /// Uses this pool instead of the installed one.
+    pub(crate) fn set_pool(&mut self, pool: Result<LockPool, LockError>) {
+        match pool {
+            Ok(pool) => self.pool = Some(pool),
+            Err(error) => self.invalid = self.invalid.take().or(Some(error)),
         }
     }
 
@@ -120,11 +141,7 @@ impl Section {
         if let Some(error) = self.invalid.take() {
             return Err(error);
         }
-        let pool = match mem::replace(&mut self.pool, PoolChoice::Installed) {
-            PoolChoice::Installed => installed::current()?,
-            PoolChoice::Named(name) => installed::named(name)?,
-            PoolChoice::Given(pool) => pool,
-        };
+        let pool = self.pool.take().map_or_else(installed::current, Ok)?;
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
