@@ -1,4 +1,4 @@
-//! The body of a call: the one part that is compiled for each function.
+//! The body of a call. This is compiled for each function, so it is small.
 
 use std::future::Future;
 use std::pin::Pin;
