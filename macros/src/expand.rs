@@ -27,7 +27,7 @@ fn here() -> Span {
 //     async fn create(id: u64) -> Result<Order, Error> {
 //         use ::leasehold::__private as __leasehold;
 //         static SITE: Site = Site { function: "shop::create", file: file!(), line: line!() };
-//         let call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
+//         let mut call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
 //         let body = pin!(Some({
 //             let lock = call.handle();
 //             async move {
@@ -47,11 +47,13 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
+    // The call is lent to the future that runs it. A detached body takes it along.
+    let mutable = spec.detach.is_none().then(|| quote_spanned!(here()=> mut));
     let runtime = &spec.runtime;
     spec.target.fill(quote_spanned! {here()=>
         use #runtime::__private as __leasehold;
         #site
-        let __leasehold_call = #call;
+        let #mutable __leasehold_call = #call;
         #run
         #result
     })

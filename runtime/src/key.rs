@@ -71,6 +71,11 @@ impl Key {
         value: &(impl fmt::Display + ?Sized),
         arguments: &'static [&'static str],
     ) -> Self {
+        Self::of_text(&value, arguments)
+    }
+
+    /// Compiled once for all types of values.
+    fn of_text(value: &dyn fmt::Display, arguments: &'static [&'static str]) -> Self {
         let mut key = Self::new();
         let written = write!(Limited(&mut key.text), "{value}");
         if written.is_err() && key.text.len() <= MAX_LEN {
@@ -92,6 +97,11 @@ impl Key {
 
     /// Appends the value of the placeholder `<name>`, encoded.
     pub fn part(&mut self, name: &'static str, value: &(impl fmt::Display + ?Sized)) {
+        self.encode(name, &value);
+    }
+
+    /// Compiled once for all types of values.
+    fn encode(&mut self, name: &'static str, value: &dyn fmt::Display) {
         let before = self.text.len();
         let written = write!(Encoder(&mut self.text), "{value}");
         if self.error.is_some() {

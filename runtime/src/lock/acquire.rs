@@ -3,7 +3,7 @@
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,105 +20,79 @@ use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::engine::core::ticket::Acquire;
 use crate::engine::driver::command::Command;
-use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::pool::LockPool;
-use crate::pool::PoolId;
 
-/// A call that has begun to take its locks.
-pub(crate) enum Begun {
-    /// One lock that no enclosing call holds, and it has been asked for. Nearly every call comes to
-    /// this.
-    Asked(PendingLock, LeaseOrigin),
-    /// Every other call. Boxed, because it would be a part of every annotated function's future.
-    Wanted(Box<Wanted>),
+/// A call that takes its locks.
+///
+/// Cancel safety: dropping this lets go of every lock that the call got or asked for.
+pub(crate) struct Acquisition {
+    /// Nearly every call wants one lock that no enclosing call holds. It has been asked for, and is
+    /// in here.
+    held: HeldLocks,
+    /// How every other call takes its locks, which are then put into `held`.
+    others: Option<Taken>,
 }
 
-/// What a call notes on each of its leases.
-#[derive(Clone, Copy)]
-pub(crate) struct LeaseOrigin {
-    pool: PoolId,
-    at: At,
-    shared: bool,
-}
+type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
 
-/// A call that has asked for no lock yet.
-pub(crate) struct Wanted {
-    taking: Taking,
-    wants: OneOrMany<Want>,
-    origin: LeaseOrigin,
-}
-
-/// Begins to take or enter every lock. The caller awaits [`taken`](Begun::taken) next, and does
-/// nothing in between.
+/// Begins to take or enter every lock. The caller polls the acquisition next, and does nothing in
+/// between.
 pub(crate) fn begin(
     pool: LockPool,
-    locks: &Locks,
+    locks: Locks,
     settings: &Settings,
     at: At,
-) -> Result<Begun, LockError> {
+) -> Result<Acquisition, LockError> {
     let plan = settings.plan(&pool)?;
     let wants = locks
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
     let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
-    let origin = LeaseOrigin {
-        pool: pool.id(),
-        at,
-        shared: plan.share.is_some(),
-    };
-    let wants = match wants {
+    let others: Option<Taken> = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
-            let acquire = acquire(key, &pool, &plan, at.function(), plan.wait);
-            return Ok(Begun::Asked(PendingLock::ask(pool, acquire)?, origin));
+            let acquire = acquire(key, &pool, &plan, at, plan.wait);
+            let lock = PendingLock::ask(pool, acquire)?;
+            locks.fill([lease(&lock, &plan, at)]);
+            let held = HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock)));
+            return Ok(Acquisition { held, others: None });
         }
-        wants => wants,
+        wants => {
+            let taking = Taking {
+                since: pool.engine().clock().now(),
+                pool,
+                plan,
+                at,
+            };
+            Some(Box::pin(taking.taken(locks.clone(), wants)))
+        }
     };
-    let taking = Taking {
-        plan,
-        function: at.function(),
-        since: pool.engine().clock().now(),
-        pool,
-    };
-    Ok(Begun::Wanted(Box::new(Wanted {
-        taking,
-        wants,
-        origin,
-    })))
+    let held = HeldLocks::new(locks, OneOrMany::default());
+    Ok(Acquisition { held, others })
 }
 
-impl Begun {
-    /// Takes or enters every lock.
-    ///
-    /// Cancel safety: a future that is dropped lets go of every lock that it got.
-    pub(crate) async fn taken(self, locks: Locks) -> Result<HeldLocks, LockError> {
-        match self {
-            Self::Asked(lock, origin) => {
-                let lock = lock.taken().await?;
-                locks.fill([origin.lease(lock.cell())]);
-                Ok(HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))))
+impl Acquisition {
+    /// Ready when the call has all its locks, or cannot get them.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        match &mut self.others {
+            None => self.held.poll_taken(cx),
+            Some(others) => {
+                self.held.add(ready!(others.as_mut().poll(cx))?);
+                self.others = None;
+                Poll::Ready(Ok(()))
             }
-            Self::Wanted(wanted) => Box::pin(wanted.taken(locks)).await,
         }
     }
-}
 
-impl LeaseOrigin {
-    fn lease(self, cell: &Arc<LeaseCell>) -> LeaseRef {
-        LeaseRef::new(self.pool, Arc::clone(cell), self.at, self.shared)
+    /// The locks, once they are all taken.
+    pub(crate) fn into_held(self) -> HeldLocks {
+        self.held
     }
-}
 
-impl Wanted {
-    async fn taken(self: Box<Self>, locks: Locks) -> Result<HeldLocks, LockError> {
-        let (taking, wants) = (&self.taking, &*self.wants);
-        let held = taking.all(wants).await?;
-        let leases = wants.iter().zip(held.iter());
-        locks.fill(leases.map(|(want, lock)| match &want.holder {
-            Some(holder) => holder.entered(),
-            None => self.origin.lease(lock.cell()),
-        }));
-        Ok(HeldLocks::new(locks, held))
+    /// Takes or enters every lock.
+    pub(crate) async fn taken(mut self) -> Result<HeldLocks, LockError> {
+        poll_fn(|cx| self.poll(cx)).await?;
+        Ok(self.held)
     }
 }
 
@@ -129,24 +103,11 @@ struct Want {
     holder: Option<Box<LeaseRef>>,
 }
 
-/// Why a call did not get all its locks.
-enum Setback {
-    /// The first leases would be too old by now. The call starts again.
-    Stale,
-    Failed(LockError),
-}
-
-impl From<LockError> for Setback {
-    fn from(error: LockError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// A call that takes its locks.
+/// How a call takes its locks.
 struct Taking {
     pool: LockPool,
     plan: Plan,
-    function: &'static str,
+    at: At,
     since: Instant,
 }
 
@@ -171,17 +132,11 @@ impl Want {
     }
 }
 
-fn acquire(
-    key: FullKey,
-    pool: &LockPool,
-    plan: &Plan,
-    function: &'static str,
-    budget: Duration,
-) -> Acquire {
+fn acquire(key: FullKey, pool: &LockPool, plan: &Plan, at: At, budget: Duration) -> Acquire {
     Acquire {
         key,
         token: pool.token(),
-        function,
+        function: at.function(),
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
@@ -189,16 +144,34 @@ fn acquire(
     }
 }
 
+fn lease(lock: &PendingLock, plan: &Plan, at: At) -> LeaseRef {
+    let cell = Arc::clone(lock.cell());
+    LeaseRef::new(lock.pool_id(), cell, at, plan.share.is_some())
+}
+
 impl Taking {
+    /// Takes or enters every lock of a call that is not the ordinary one.
+    async fn taken(
+        self,
+        locks: Locks,
+        wants: OneOrMany<Want>,
+    ) -> Result<OneOrMany<HeldLock>, LockError> {
+        let held = self.all(&wants).await?;
+        let leases = wants.iter().zip(held.iter());
+        locks.fill(leases.filter_map(|(want, lock)| match lock {
+            HeldLock::Entered(_) => want.holder.as_ref().map(|holder| holder.entered()),
+            HeldLock::Held(lock) => Some(lease(lock, &self.plan, self.at)),
+        }));
+        Ok(held)
+    }
+
     async fn all(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, LockError> {
         if let Some(held) = self.at_once(wants).await? {
             return Ok(held);
         }
         loop {
-            match self.individually(wants).await {
-                Ok(held) => return Ok(held),
-                Err(Setback::Failed(error)) => return Err(error),
-                Err(Setback::Stale) => {}
+            if let Some(held) = self.individually(wants).await? {
+                return Ok(held);
             }
         }
     }
@@ -229,19 +202,24 @@ impl Taking {
     /// Takes the locks individually, in the order of the keys. If one lock cannot be taken, the
     /// locks before it are let go. The engine carries out a release that is asked for now before
     /// any later request of this process.
-    async fn individually(&self, wants: &[Want]) -> Result<OneOrMany<HeldLock>, Setback> {
+    ///
+    /// Returns none if the first leases would be too old by now. The call then starts again.
+    async fn individually(&self, wants: &[Want]) -> Result<Option<OneOrMany<HeldLock>>, LockError> {
         let mut held = OneOrMany::default();
         for want in wants {
             let lock = match &want.holder {
                 Some(holder) => HeldLock::Entered(self.nested_permit(want, holder).await?),
-                None => HeldLock::Held(self.one(want, &held).await?),
+                None => match self.one(want, &held).await? {
+                    Some(lock) => HeldLock::Held(lock),
+                    None => return Ok(None),
+                },
             };
             held.push(lock);
         }
         match held.iter().find(|lock| !lock.cell().is_live()) {
-            None => Ok(held),
-            Some(lost) if self.left().is_zero() => Err(lost.cell().lost_error().into()),
-            Some(_) => Err(Setback::Stale),
+            None => Ok(Some(held)),
+            Some(lost) if self.left().is_zero() => Err(lost.cell().lost_error()),
+            Some(_) => Ok(None),
         }
     }
 
@@ -286,26 +264,33 @@ impl Taking {
         .await;
     }
 
-    async fn one(&self, want: &Want, before: &[HeldLock]) -> Result<PendingLock, Setback> {
+    /// One of the locks, after those in `before`. Returns none if their leases would be too old by
+    /// now.
+    async fn one(
+        &self,
+        want: &Want,
+        before: &[HeldLock],
+    ) -> Result<Option<PendingLock>, LockError> {
         let (left, fresh) = (self.left(), self.fresh(before));
         let waits = !self.plan.wait.is_zero();
         if waits && left.is_zero() {
-            return Err(self.timed_out(want).into());
+            return Err(self.timed_out(want));
         }
         if waits && fresh.is_zero() {
-            return Err(Setback::Stale);
+            return Ok(None);
         }
-        let asked = PendingLock::ask(self.pool.clone(), self.acquire(want, left.min(fresh)))?;
-        match asked.taken().await {
-            Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
-            Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
-            other => other.map_err(Setback::Failed),
+        let acquire = self.acquire(want, left.min(fresh));
+        let mut lock = PendingLock::ask(self.pool.clone(), acquire)?;
+        match poll_fn(|cx| lock.poll_taken(cx)).await {
+            Ok(()) => Ok(Some(lock)),
+            Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
+            Err(LockError::TimedOut { .. }) => Err(self.timed_out(want)),
+            Err(error) => Err(error),
         }
     }
 
     fn acquire(&self, want: &Want, budget: Duration) -> Acquire {
-        let (pool, plan) = (&self.pool, &self.plan);
-        acquire(want.key.clone(), pool, plan, self.function, budget)
+        acquire(want.key.clone(), &self.pool, &self.plan, self.at, budget)
     }
 
     /// What is left of the `wait` that the call has for all its keys.

@@ -2,21 +2,24 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::acquire::{Begun, begin};
+use super::body::{Framed, Good, Owned};
 use super::call_site::{At, Site};
-use super::detach::run_detached;
-use super::gate::{Keep, OnLost, run_inside};
+use super::detach;
+use super::gate::OnLost;
 use super::guard::LockHandle;
-use super::held::HeldLocks;
 use super::leases::Locks;
+use super::section::{HiddenSection, Section};
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
 use crate::error::LockError;
 use crate::key::Key;
 use crate::pool::{LockPool, installed};
 
+/// Boxed, so that the body's type is not a part of the future's type. The compiler then checks the
+/// bounds of the body once, where it is boxed.
 type Detached<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// What a function with `hold` returns.
@@ -37,176 +40,176 @@ impl<T, E, Hint> Outcome<Hint> for Result<T, E> {
     }
 }
 
-/// One call of an annotated function: its keys and settings. Small, because it lives in the
-/// function's future.
-#[derive(Debug)]
-pub struct Call {
-    parts: Box<Parts>,
-    locks: Locks,
+/// One call: of an annotated function, or of [`LockRequest::run`](crate::LockRequest::run). Small,
+/// because it lives in the function's future.
+pub struct Call(HiddenSection);
+
+/// A call that runs its body.
+///
+/// Both stay in the caller's frame, the body behind the call. So if the caller's future is dropped,
+/// the body is dropped before the locks are released.
+struct Run<'a, F, T> {
+    call: &'a mut Call,
+    body: Framed<'a, F, T>,
 }
 
-#[derive(Debug)]
-struct Parts {
-    site: &'static Site,
-    invalid: Option<LockError>,
-    settings: Settings,
-    pool: PoolChoice,
-}
+// Nothing in here is pinned in its place: the body is pinned in the caller's frame.
+impl<F, T> Unpin for Run<'_, F, T> {}
 
-#[derive(Debug)]
-enum PoolChoice {
-    Installed,
-    Named(&'static str),
-    Given(LockPool),
+impl<F: Future<Output = T>, T> Future for Run<'_, F, T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { call, body } = self.get_mut();
+        ready!(call.0.section_mut().poll(cx, body))?;
+        Poll::Ready(Ok(body.value()))
+    }
 }
 
 impl Call {
     /// A call that locks `key` for `ttl`; nothing is sent yet.
     pub fn new(site: &'static Site, key: Key, ttl: Duration) -> Self {
-        Self::with(site, key.finish().map(Locks::one), ttl)
+        Self::annotated(site, key.finish().map(Locks::one), ttl)
     }
 
     /// A call that locks all of `keys`.
     pub fn new_all<const N: usize>(site: &'static Site, keys: [Key; N], ttl: Duration) -> Self {
-        let names: Result<Vec<String>, LockError> = keys.into_iter().map(Key::finish).collect();
-        Self::with(site, names.and_then(Locks::all), ttl)
+        Self::of_all(site, Vec::from(keys), ttl)
     }
 
-    fn with(site: &'static Site, locks: Result<Locks, LockError>, ttl: Duration) -> Self {
-        let (locks, invalid) = match locks {
-            Ok(locks) => (locks, None),
-            Err(error) => (Locks::one(String::new()), Some(error)),
-        };
+    fn of_all(site: &'static Site, keys: Vec<Key>, ttl: Duration) -> Self {
+        let names: Result<Vec<String>, LockError> = keys.into_iter().map(Key::finish).collect();
+        Self::annotated(site, names.and_then(Locks::all), ttl)
+    }
+
+    fn annotated(site: &'static Site, locks: Result<Locks, LockError>, ttl: Duration) -> Self {
         let settings = Settings {
             ttl: Some(ttl),
             ..Settings::default()
         };
-        let pool = PoolChoice::Installed;
-        Self {
-            parts: Box::new(Parts {
-                site,
-                invalid,
-                settings,
-                pool,
-            }),
-            locks,
-        }
+        Self::with(At::Function(site), locks, settings)
+    }
+
+    pub(crate) fn with(at: At, locks: Result<Locks, LockError>, settings: Settings) -> Self {
+        Self(Box::new(Section::new(at, locks, settings)))
+    }
+
+    fn settings(&mut self) -> &mut Settings {
+        &mut self.0.section_mut().settings
     }
 
     /// `watchdog`
     #[must_use]
     pub fn watchdog(mut self) -> Self {
-        self.parts.settings.watchdog = Some(Beat::Default);
+        self.settings().watchdog = Some(Beat::Default);
         self
     }
 
     /// `watchdog = "3s"`
     #[must_use]
     pub fn watchdog_every(mut self, interval: Duration) -> Self {
-        self.parts.settings.watchdog = Some(Beat::Every(interval));
+        self.settings().watchdog = Some(Beat::Every(interval));
         self
     }
 
     /// `max_hold = "60s"`
     #[must_use]
     pub fn max_hold(mut self, limit: Duration) -> Self {
-        self.parts.settings.max_hold = Some(limit);
+        self.settings().max_hold = Some(limit);
         self
     }
 
     /// `wait = "2s"`
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.parts.settings.wait = Some(wait);
+        self.settings().wait = Some(wait);
         self
     }
 
     /// `reentrant`
     #[must_use]
     pub fn reentrant(mut self) -> Self {
-        self.parts.settings.reentrant = true;
+        self.settings().reentrant = true;
         self
     }
 
     /// `shared`
     #[must_use]
     pub fn shared(mut self) -> Self {
-        self.parts.settings.share = Some(Share::Reader);
+        self.settings().share = Some(Share::Reader);
         self
     }
 
     /// `permits = 3`
     #[must_use]
     pub fn permits(mut self, permits: u32) -> Self {
-        self.parts.settings.share = Some(Share::Permit(permits));
+        self.settings().share = Some(Share::Permit(permits));
         self
     }
 
     /// `on_lost = "continue"`
     #[must_use]
     pub fn continue_on_lost(mut self) -> Self {
-        self.parts.settings.on_lost = OnLost::Continue;
+        self.settings().on_lost = OnLost::Continue;
         self
     }
 
     /// `pool = "inventory"`
     #[must_use]
     pub fn pool_named(mut self, name: &'static str) -> Self {
-        self.parts.pool = PoolChoice::Named(name);
+        self.0.section_mut().set_pool(installed::named(name));
         self
     }
 
     /// `pool = self.locks`; an `&Arc<LockPool>` coerces.
     #[must_use]
     pub fn pool(mut self, pool: &LockPool) -> Self {
-        self.parts.pool = PoolChoice::Given(pool.clone());
+        self.0.section_mut().set_pool(Ok(pool.clone()));
         self
     }
 
     /// `guard = lock`: the handle. It has its leases from the grant on.
     pub fn handle(&self) -> LockHandle {
-        LockHandle::new(self.locks.clone())
+        LockHandle::new(self.0.section().locks().clone())
     }
 
     /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or
     /// [`run_detached_holding`](Self::run_detached_holding).
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
-        self.parts.settings.hold = Some(hold);
+        self.settings().hold = Some(hold);
         self
     }
 
-    /// Takes the lock, runs the body inside it, and releases it.
-    pub async fn run<F: Future>(self, body: Pin<&mut Option<F>>) -> Result<F::Output, LockError> {
-        let on_lost = self.parts.settings.on_lost;
-        run_inside(self.take().await?, body, on_lost, None).await
+    /// Takes the lock, runs the body inside it, and releases it. The body is declared behind this,
+    /// so that it is dropped before.
+    pub fn run<'a, F: Future>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
+    ) -> impl Future<Output = Result<F::Output, LockError>> {
+        self.run_keeping(body, None)
     }
 
     /// As [`run`](Self::run), and the lock stays for a while after `Ok`.
-    pub async fn run_holding<F, Hint>(
-        self,
-        body: Pin<&mut Option<F>>,
+    pub fn run_holding<'a, F, Hint>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
         _: Hint,
-    ) -> Result<F::Output, LockError>
+    ) -> impl Future<Output = Result<F::Output, LockError>>
     where
         F: Future<Output: Outcome<Hint>>,
     {
-        let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
-        run_inside(self.take().await?, body, on_lost, keep).await
+        self.run_keeping(body, Some(Outcome::is_ok))
     }
 
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes
     /// away.
-    ///
-    /// Boxed, so that the body's type is not a part of the future's type. The compiler then checks
-    /// the bounds of the body once, here.
     pub fn run_detached<F>(self, body: F) -> Detached<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let on_lost = self.parts.settings.on_lost;
-        Box::pin(run_detached(self.take(), body, on_lost, None))
+        self.run_detached_keeping(body, None)
     }
 
     /// As [`run_detached`](Self::run_detached), and the lock stays for a while after `Ok`.
@@ -215,40 +218,35 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: Outcome<Hint> + Send + 'static,
     {
-        let (on_lost, keep) = (self.parts.settings.on_lost, self.keep());
-        Box::pin(run_detached(self.take(), body, on_lost, keep))
+        self.run_detached_keeping(body, Some(Outcome::is_ok))
     }
 
-    fn keep<T: Outcome<Hint>, Hint>(&self) -> Option<Keep<T>> {
-        let hold = self.parts.settings.hold?;
-        let good = T::is_ok;
-        Some(Keep { hold, good })
+    /// Takes the lock, runs the body inside it, and releases it. The lock stays for a while after a
+    /// value that is good.
+    pub(crate) fn run_keeping<'a, F: Future>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
+        good: Good<F::Output>,
+    ) -> impl Future<Output = Result<F::Output, LockError>> {
+        let body = Framed::new(body, good);
+        Run { call: self, body }
     }
 
-    async fn take(self) -> Result<HeldLocks, LockError> {
-        let Self { parts, locks } = self;
-        // Consume `parts` before the await, so that it is not stored in the future.
-        let begun = parts.begin(&locks)?;
-        begun.taken(locks).await
-    }
-}
-
-impl Parts {
-    fn begin(self, locks: &Locks) -> Result<Begun, LockError> {
-        let Self {
-            site,
-            invalid,
-            settings,
-            pool,
-        } = self;
-        if let Some(error) = invalid {
-            return Err(error);
-        }
-        let pool = match pool {
-            PoolChoice::Installed => installed::current()?,
-            PoolChoice::Named(name) => installed::named(name)?,
-            PoolChoice::Given(pool) => pool,
-        };
-        begin(pool, locks, &settings, At::Function(site))
+    /// As [`run_keeping`](Self::run_keeping), in a task of its own.
+    pub(crate) fn run_detached_keeping<F>(
+        self,
+        body: F,
+        good: Good<F::Output>,
+    ) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (body, value) = Owned::new(body, good);
+        let ended = detach::run(self.0, Box::new(body));
+        Box::pin(async move {
+            ended.await?;
+            Ok(value.take())
+        })
     }
 }

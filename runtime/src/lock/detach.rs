@@ -1,16 +1,33 @@
 //! Bodies that run to their end even if their caller goes away.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
-use std::pin::pin;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use super::gate::{Keep, OnLost, run_inside};
-use super::held::HeldLocks;
+use super::body::Body;
+use super::section::HiddenSection;
 use crate::error::LockError;
 use crate::pool::scope::in_current_scope;
+
+/// A call that has taken its locks, with its body.
+struct Inside {
+    // Dropped before `section`, which releases the locks.
+    body: Box<dyn Body + Send>,
+    section: HiddenSection,
+}
+
+impl Future for Inside {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { body, section } = &mut *self;
+        section.section_mut().poll(cx, &mut **body)
+    }
+}
 
 /// Takes the locks, and then runs the body inside them in a task of its own.
 ///
@@ -20,29 +37,29 @@ use crate::pool::scope::in_current_scope;
 ///
 /// A call that is nested in the holder of a lock is a part of that body. A task of its own could
 /// outlive the lock that it runs inside of.
-pub(crate) async fn run_detached<F>(
-    taking: impl Future<Output = Result<HeldLocks, LockError>>,
-    body: F,
-    on_lost: OnLost,
-    keep: Option<Keep<F::Output>>,
-) -> Result<F::Output, LockError>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
+pub(super) fn run(
+    section: HiddenSection,
+    body: Box<dyn Body + Send>,
+) -> Pin<Box<dyn Future<Output = Result<(), LockError>> + Send>> {
+    Box::pin(taken_and_run(section, body))
+}
+
+async fn taken_and_run(
+    mut section: HiddenSection,
+    body: Box<dyn Body + Send>,
+) -> Result<(), LockError> {
     let runtime = Handle::try_current().map_err(|_| {
         LockError::config(
             "a detached body is a task of the caller's tokio runtime, and there is none here; \
              call it on tokio, or leave `detach` out",
         )
     })?;
-    let held = taking.await?;
-    if held.is_nested() {
-        return run_inside(held, pin!(Some(body)), on_lost, keep).await;
+    poll_fn(|cx| section.section_mut().poll_taken(cx)).await?;
+    if section.section().is_nested() {
+        return Inside { body, section }.await;
     }
-    let locks = held.locks().clone();
-    let inside = async move { run_inside(held, pin!(Some(body)), on_lost, keep).await };
-    let task = in_current_scope(inside).instrument(Span::current());
+    let locks = section.section().locks().clone();
+    let task = in_current_scope(Inside { body, section }).instrument(Span::current());
     match runtime.spawn(task).await {
         Ok(result) => result,
         Err(ended) => match ended.try_into_panic() {

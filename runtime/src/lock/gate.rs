@@ -1,66 +1,28 @@
 //! The gate: polls a body only while its lease lasts.
 
-use std::any::Any;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::Poll;
-use std::time::Duration;
+use std::task::{Context, Poll};
+use std::thread;
 
+use super::body::Body;
 use super::held::HeldLocks;
 use super::nesting;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 
-/// How a body ended, if its lease lasted.
-enum End<T> {
-    Returned(T),
-    Panicked(Box<dyn Any + Send>),
-}
-
-/// Runs the body inside the lock and releases the lock.
+/// Polls the body of a call that holds its locks.
 ///
 /// The clock is read before each poll. A time-out or a `select!` beside the body misses the
 /// deadline after a pause. Measured with 100 pauses past the end: `timeout` let the body run on 100
 /// times, a biased `select!` 10 times, this gate never.
-///
-/// The body is dropped before the release, however the body ends. The same holds if this future is
-/// dropped.
-pub(crate) async fn run_inside<F: Future>(
+pub(crate) struct Gate {
     held: HeldLocks,
-    body: Pin<&mut Option<F>>,
     on_lost: OnLost,
-    keep: Option<Keep<F::Output>>,
-) -> Result<F::Output, LockError> {
-    let end = {
-        // Declared after `held`, so dropped before it.
-        let mut body = Body(body);
-        let end = poll_while_live(&mut body, &held, on_lost).await;
-        if seeded!(ReleasedBeforeDrop) {
-            held.release(None).await;
-            return match end? {
-                End::Returned(value) => Ok(value),
-                End::Panicked(panic) => resume_unwind(panic),
-            };
-        }
-        end
-    };
-    match end {
-        Ok(End::Returned(value)) => {
-            let keep = keep.and_then(|keep| keep.earned(&value));
-            // The work is done. A lease that the release finds lost does not change its result. The
-            // engine logs and counts that loss.
-            held.release(keep).await;
-            Ok(value)
-        }
-        // Caught, so that the release is awaited here. If the panic ended the runtime, no caller
-        // would wait until the release is sent.
-        Ok(End::Panicked(panic)) => {
-            held.release(None).await;
-            resume_unwind(panic)
-        }
-        Err(lost) => Err(lost),
-    }
+    /// Ends when a lease that the call has entered is over.
+    entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    started: bool,
 }
 
 /// What happens to the body of a lost lease.
@@ -73,74 +35,63 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-/// A lock that stays for a while after a good outcome of its body.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Keep<T> {
-    pub(crate) hold: Duration,
-    pub(crate) good: fn(&T) -> bool,
-}
-
-impl<T> Keep<T> {
-    /// How long the lock stays after this outcome.
-    fn earned(self, outcome: &T) -> Option<Duration> {
-        let good = (self.good)(outcome) || seeded!(KeptAfterErr);
-        good.then_some(self.hold)
-    }
-}
-
-/// The body in the caller's frame, cleared when this is dropped.
-struct Body<'a, F>(Pin<&'a mut Option<F>>);
-
-impl<F> Drop for Body<'_, F> {
-    fn drop(&mut self) {
-        self.0.set(None);
-    }
-}
-
-async fn poll_while_live<F: Future>(
-    body: &mut Body<'_, F>,
-    held: &HeldLocks,
-    on_lost: OnLost,
-) -> Result<End<F::Output>, LockError> {
-    let locks = held.locks();
-    let mut entered_over = held.entered_over();
-    let mut started = false;
-    poll_fn(|cx| {
-        if entered_over
-            .as_mut()
-            .is_some_and(|over| over.as_mut().poll(cx).is_ready())
-        {
-            entered_over = None;
+impl Gate {
+    pub(crate) fn new(held: HeldLocks, on_lost: OnLost) -> Self {
+        Self {
+            entered_over: held.entered_over(),
+            held,
+            on_lost,
+            started: false,
         }
-        let guarded = (on_lost == OnLost::Cancel || !started) && !seeded!(NoGate);
+    }
+
+    pub(crate) fn held(&self) -> &HeldLocks {
+        &self.held
+    }
+
+    pub(crate) fn into_held(self) -> HeldLocks {
+        self.held
+    }
+
+    /// Ready when the body has returned or panicked, or when a lease is lost. For a body that has
+    /// returned it says whether a lock with `hold` stays.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut dyn Body,
+    ) -> Poll<Result<thread::Result<bool>, LockError>> {
+        if let Some(over) = &mut self.entered_over
+            && over.as_mut().poll(cx).is_ready()
+        {
+            self.entered_over = None;
+        }
+        let (locks, on_lost) = (self.held.locks(), self.on_lost);
+        let guarded = (on_lost == OnLost::Cancel || !self.started) && !seeded!(NoGate);
         if guarded && !locks.is_live() {
             return Poll::Ready(Err(locks.lost_error()));
         }
-        started = true;
-        let Some(future) = body.0.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(locks.lost_error()));
-        };
-        let poll = || nesting::inside(locks, || future.poll(cx));
+        self.started = true;
+        let poll = || nesting::inside(locks, || body.poll(cx));
         match catch_unwind(AssertUnwindSafe(poll)) {
-            Ok(Poll::Ready(value)) => Poll::Ready(Ok(End::Returned(value))),
+            Ok(Poll::Ready(good)) => Poll::Ready(Ok(Ok(good))),
             // A loss from here on must wake this task. `register` returns false for an earlier
             // loss, which woke no task.
             Ok(Poll::Pending) => {
-                let live = held.register(cx);
+                let live = self.held.register(cx);
                 if live || on_lost == OnLost::Continue || seeded!(NoGate) {
                     Poll::Pending
                 } else {
                     Poll::Ready(Err(locks.lost_error()))
                 }
             }
-            Err(panic) => Poll::Ready(Ok(End::Panicked(panic))),
+            Err(panic) => Poll::Ready(Ok(Err(panic))),
         }
-    })
-    .await
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;

@@ -1,13 +1,12 @@
 //! Held locks, as the program sees them: the guard and the handle.
 
 use std::fmt;
-use std::sync::Arc;
+use std::future::poll_fn;
 use std::time::Duration;
 
 use super::held::HeldLocks;
 use super::leases::Locks;
 use crate::base::lease_terms;
-use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::fence::Fence;
 
@@ -70,9 +69,7 @@ impl LockGuard {
     /// gets no answer, is tried again after a lost answer, or hands the lock over inside the
     /// process.
     pub async fn release(self) -> Result<(), LockError> {
-        let lasted = self.check();
-        let gone = self.held.release_and_tell(None).await;
-        lasted.and(not_gone(gone))
+        self.end(None).await
     }
 
     /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock;
@@ -101,13 +98,17 @@ impl LockGuard {
     /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a
     /// millisecond or more than 24 h. In that case the lock is released at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
-        let lasted = self.check();
         let keep = lease_terms::check_hold(hold);
-        let gone = self
-            .held
-            .release_and_tell(keep.as_ref().ok().copied())
-            .await;
-        lasted.and(not_gone(gone)).and(keep.map(drop))
+        let ended = self.end(keep.as_ref().ok().copied()).await;
+        ended.and(keep.map(drop))
+    }
+
+    /// Cancel safe: all releases are asked for before the first wait.
+    async fn end(mut self, keep: Option<Duration>) -> Result<(), LockError> {
+        let lasted = self.check();
+        self.held.begin_release(keep);
+        let gone = poll_fn(|cx| self.held.poll_released(cx).map(Option::<&_>::cloned)).await;
+        lasted.and(gone.map_or(Ok(()), |cell| Err(cell.lost_error())))
     }
 
     /// Lets readers in: the lock becomes a share, as if it had been taken with
@@ -179,11 +180,6 @@ impl LockGuard {
 #[derive(Clone)]
 pub struct LockHandle {
     locks: Locks,
-}
-
-/// The error for a lock that the store no longer had at its release.
-fn not_gone(gone: Option<Arc<LeaseCell>>) -> Result<(), LockError> {
-    gone.map_or(Ok(()), |cell| Err(cell.lost_error()))
 }
 
 impl LockHandle {

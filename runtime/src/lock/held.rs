@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -89,6 +89,21 @@ impl HeldLocks {
         Self { locks, held }
     }
 
+    /// The call has these locks, too.
+    pub(crate) fn add(&mut self, held: OneOrMany<HeldLock>) {
+        self.held = held;
+    }
+
+    /// Ready when the locks that were asked for are held, or one cannot be taken.
+    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        for lock in self.held.iter_mut() {
+            if let HeldLock::Held(lock) = lock {
+                ready!(lock.poll_taken(cx))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
@@ -119,13 +134,15 @@ impl HeldLocks {
     ///
     /// A lease cell wakes one task, that of the enclosing call. Another task may poll this call, in
     /// a `FuturesUnordered` for example.
-    pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+    pub(crate) fn entered_over(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         if !self.is_nested() {
             return None;
         }
-        Some(Box::pin(any_over(
-            self.entered().map(|permit| &permit.cell),
-        )))
+        let cells: Vec<_> = self
+            .entered()
+            .map(|permit| Arc::clone(&permit.cell))
+            .collect();
+        Some(Box::pin(async move { any_over(cells.iter()).await }))
     }
 
     /// Turns the locks into shares.
@@ -144,35 +161,8 @@ impl HeldLocks {
         Ok(())
     }
 
-    /// Releases the locks that the call has taken itself, now or after `keep`. Waits for the
-    /// store's answers, at most a tenth of the ttl and at most 1 s. The engine logs and counts a
-    /// lock that the store no longer had.
-    ///
-    /// Cancel safe: all releases are asked for before the first wait.
-    pub(crate) async fn release(mut self, keep: Option<Duration>) {
-        self.begin_release(keep);
-        for lock in self.own() {
-            lock.released().await;
-        }
-    }
-
-    /// As [`release`](Self::release). Returns the lock that the store no longer had: its lease was
-    /// lost. Of several such locks it returns the first.
-    pub(crate) async fn release_and_tell(
-        mut self,
-        keep: Option<Duration>,
-    ) -> Option<Arc<LeaseCell>> {
-        self.begin_release(keep);
-        let mut gone = None;
-        for lock in self.own() {
-            if lock.released().await {
-                gone = Some(Arc::clone(lock.cell()));
-            }
-        }
-        gone
-    }
-
-    fn begin_release(&mut self, keep: Option<Duration>) {
+    /// Asks for the release of the locks that the call has taken itself, now or after `keep`.
+    pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         let own = self.held.iter_mut().filter_map(|lock| match lock {
             HeldLock::Held(lock) => Some(lock),
             HeldLock::Entered(permit) => {
@@ -185,7 +175,20 @@ impl HeldLocks {
         PendingLock::begin_release_all(own, keep);
     }
 
-    /// The locks that the call has taken itself, the last first: `release_and_tell` keeps the lock
+    /// Ready when the store has answered to the releases that were asked for, at the latest after a
+    /// tenth of the ttl and after 1 s. The engine logs and counts a lock that the store no longer
+    /// had: its lease was lost. Of several such locks this returns the first.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Option<&Arc<LeaseCell>>> {
+        let mut gone = None;
+        for lock in self.own() {
+            if ready!(lock.poll_released(cx)) {
+                gone = Some(lock.cell());
+            }
+        }
+        Poll::Ready(gone)
+    }
+
+    /// The locks that the call has taken itself, the last first: `poll_released` keeps the lock
     /// that it finds last.
     fn own(&self) -> impl Iterator<Item = &PendingLock> {
         self.held.iter().rev().filter_map(|lock| match lock {

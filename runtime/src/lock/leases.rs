@@ -27,7 +27,7 @@ pub(crate) struct Locks(Arc<[Lock]>);
 /// One key of a call.
 pub(crate) struct Lock {
     name: String,
-    /// Set when the call holds all its keys.
+    /// Set when the call has asked for its only key, or holds all of several.
     lease: OnceLock<LeaseRef>,
 }
 
@@ -72,7 +72,7 @@ impl Locks {
         self.0.iter()
     }
 
-    /// Sets the leases when the call has all of them. The views show them from then on.
+    /// Sets the leases: of several when the call has all of them. The views show them from then on.
     pub(crate) fn fill(&self, leases: impl IntoIterator<Item = LeaseRef>) {
         for (lock, lease) in self.iter().zip(leases) {
             // A call takes its locks once, so no lease is set before.

@@ -1,6 +1,7 @@
 //! One call's life: its settings, how it takes its locks, and how its body runs inside them.
 
 pub(crate) mod acquire;
+pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod call_site;
 pub(crate) mod detach;
@@ -11,4 +12,5 @@ pub(crate) mod leases;
 pub(crate) mod nesting;
 pub(crate) mod pending;
 pub(crate) mod request;
+pub(crate) mod section;
 pub(crate) mod settings;

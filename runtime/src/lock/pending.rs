@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::task::coop;
@@ -12,7 +12,7 @@ use crate::engine::core::ticket::{Acquire, Removal, TicketId};
 use crate::engine::driver::command::Command;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
-use crate::pool::LockPool;
+use crate::pool::{LockPool, PoolId};
 
 /// A ticket in the engine, from before anything is sent until the release. Dropping it, at any
 /// time, gives up what it stands for: a place in the queue, an acquire under way, or a lock.
@@ -24,7 +24,7 @@ pub(crate) struct PendingLock {
 }
 
 impl PendingLock {
-    /// Asks for the lock. The caller awaits [`taken`](Self::taken) next.
+    /// Asks for the lock. The caller polls [`poll_taken`](Self::poll_taken) next.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
         let lock = Self::new(pool, cell);
@@ -36,19 +36,15 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// Waits for the lock that was asked for.
+    /// Ready when the lock that was asked for is held, or cannot be taken.
     ///
-    /// Cancel safety: the ticket exists before the engine gets the request. So a future that is
+    /// Cancel safety: the ticket exists before the engine gets the request. So a lock that is
     /// dropped at any point leaves no orphan. The engine waits for an answer that is on its way,
     /// and removes what the request set.
-    pub(crate) async fn taken(mut self) -> Result<Self, LockError> {
-        let granted = self.granted().await;
-        // If the lock was refused, the engine has forgotten the ticket already.
-        self.let_go = granted.is_err();
-        granted?;
+    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        ready!(self.poll_granted(cx))?;
         // This task may have slept past the lease's end before the grant woke it.
-        self.cell.check()?;
-        Ok(self)
+        Poll::Ready(self.cell.check())
     }
 
     /// Takes the locks of one call in one request, without queueing. With a `wait` the try lasts no
@@ -56,7 +52,7 @@ impl PendingLock {
     ///
     /// Returns none if the locks can only be taken individually.
     ///
-    /// Cancel safety: as [`taken`](Self::taken), for each of the locks.
+    /// Cancel safety: as [`poll_taken`](Self::poll_taken), for each of the locks.
     pub(crate) async fn take_all(
         pool: &LockPool,
         wanted: impl ExactSizeIterator<Item = Acquire>,
@@ -72,9 +68,7 @@ impl PendingLock {
         }
         pool.engine().send(Command::AcquireAll { acquires, wait })?;
         for lock in &mut locks {
-            let granted = lock.granted().await;
-            lock.let_go = granted.is_err();
-            granted?;
+            poll_fn(|cx| lock.poll_granted(cx)).await?;
         }
         let live = locks.iter().all(|lock| lock.cell.is_live());
         Ok(live.then_some(locks))
@@ -91,14 +85,17 @@ impl PendingLock {
 
     /// The engine's answer to the request. Now and then this lets other tasks of the runtime run,
     /// even if the answer is there: a task that takes one lock after the other may never wait.
-    async fn granted(&self) -> Result<(), LockError> {
-        poll_fn(|cx| {
-            let budget = ready!(coop::poll_proceed(cx));
-            let granted = ready!(self.cell.poll_granted(cx));
-            budget.made_progress();
-            Poll::Ready(granted)
-        })
-        .await
+    fn poll_granted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let budget = ready!(coop::poll_proceed(cx));
+        let granted = ready!(self.cell.poll_granted(cx));
+        budget.made_progress();
+        // If the lock was refused, the engine has forgotten the ticket already.
+        self.let_go = granted.is_err();
+        Poll::Ready(granted)
+    }
+
+    pub(crate) fn pool_id(&self) -> PoolId {
+        self.pool.id()
     }
 
     pub(crate) fn cell(&self) -> &Arc<LeaseCell> {
@@ -151,15 +148,17 @@ impl PendingLock {
         }
     }
 
-    /// Waits for the store's answer to a release that was asked for, at most a tenth of the ttl and
-    /// at most 1 s. Without an answer the engine tries the release again in the background.
+    /// Ready with the store's answer to a release that was asked for, at the latest after a tenth
+    /// of the ttl and after 1 s. Without an answer the engine tries the release again in the
+    /// background.
     ///
-    /// Returns whether the store answered that the lock was gone: a lost lease.
-    pub(crate) async fn released(&self) -> bool {
+    /// Says whether the store answered that the lock was gone: a lost lease.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<bool> {
         if !self.let_go {
-            return false;
+            return Poll::Ready(false);
         }
-        poll_fn(|cx| self.cell.poll_released(cx)).await == Removal::Gone
+        let removal = ready!(self.cell.poll_released(cx));
+        Poll::Ready(removal == Removal::Gone)
     }
 
     fn tell(&self, command: Command) -> Result<(), LockError> {

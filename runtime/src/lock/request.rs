@@ -6,11 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::acquire::begin;
+use super::call::Call;
 use super::call_site::At;
-use super::detach::run_detached;
-use super::gate::{Keep, OnLost, run_inside};
 use super::guard::LockGuard;
-use super::held::HeldLocks;
 use super::leases::Locks;
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
@@ -288,7 +286,9 @@ impl LockRequest {
     /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `permits` or number of keys that is
     ///   not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        self.take().await.map(LockGuard::new)
+        let locks = Locks::checked(self.keys)?;
+        let taking = begin(self.pool, locks, &self.settings, At::Call(self.at))?;
+        taking.taken().await.map(LockGuard::new)
     }
 
     /// Runs `body` inside the lock. The body is polled only while the lease lasts, and dropped if
@@ -315,8 +315,8 @@ impl LockRequest {
     ///
     /// If the body panics: the panic goes on after the release.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
-        let body = pin!(Some(body));
-        run_inside(self.take().await?, body, OnLost::Cancel, None).await
+        let mut call = self.call();
+        call.run(pin!(Some(body))).await
     }
 
     /// As [`run`](Self::run), and if the body returns `Ok` the lock stays for `hold` from then on,
@@ -356,10 +356,9 @@ impl LockRequest {
         F: Future<Output = Result<T, E>>,
     {
         self.settings.hold = Some(hold);
-        let body = pin!(Some(body));
-        let good = Result::is_ok;
-        let keep = Some(Keep { hold, good });
-        run_inside(self.take().await?, body, OnLost::Cancel, keep).await
+        let mut call = self.call();
+        call.run_keeping(pin!(Some(body)), Some(Result::is_ok))
+            .await
     }
 
     /// As [`run`](Self::run), and the body runs to its end even if this future is dropped: inside
@@ -393,12 +392,11 @@ impl LockRequest {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        run_detached(self.take(), body, OnLost::Cancel, None).await
+        self.call().run_detached(body).await
     }
 
-    async fn take(self) -> Result<HeldLocks, LockError> {
-        let locks = Locks::checked(self.keys)?;
-        let begun = begin(self.pool, &locks, &self.settings, At::Call(self.at))?;
-        begun.taken(locks).await
+    fn call(self) -> Call {
+        let locks = Locks::checked(self.keys);
+        Call::with(At::Call(self.at), locks, self.settings).pool(&self.pool)
     }
 }

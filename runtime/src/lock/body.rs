@@ -1,0 +1,110 @@
+//! The body of a call. This is compiled for each function, so it is small.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+/// A body, as the code around it sees it. That code is the same for all bodies, so it is compiled
+/// once, with this crate.
+pub(crate) trait Body {
+    /// Polls the body. When it has returned, the body keeps its value, and says whether a lock with
+    /// `hold` stays after it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops the body, but not the value that it returned.
+    fn clear(&mut self);
+}
+
+/// Whether a lock with `hold` stays after this value; none without `hold`.
+pub(crate) type Good<T> = Option<fn(&T) -> bool>;
+
+/// A body that stays in the caller's frame.
+pub(crate) struct Framed<'a, F, T> {
+    body: Pin<&'a mut Option<F>>,
+    value: Option<T>,
+    good: Good<T>,
+}
+
+/// A body that moves into a task. Its caller shares the value.
+pub(crate) struct Owned<F, T> {
+    body: Option<Pin<Box<F>>>,
+    value: Shared<T>,
+    good: Good<T>,
+}
+
+/// The value of a body that has moved into a task.
+pub(crate) struct Shared<T>(Arc<Mutex<Option<T>>>);
+
+impl<'a, F, T> Framed<'a, F, T> {
+    pub(crate) fn new(body: Pin<&'a mut Option<F>>, good: Good<T>) -> Self {
+        Self {
+            body,
+            value: None,
+            good,
+        }
+    }
+
+    /// The value of a body that has returned.
+    pub(crate) fn value(&mut self) -> T {
+        self.value.take().unwrap_or_else(|| misused())
+    }
+}
+
+impl<F: Future<Output = T>, T> Body for Framed<'_, F, T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(body) = self.body.as_mut().as_pin_mut() else {
+            misused()
+        };
+        let value = self.value.insert(ready!(body.poll(cx)));
+        Poll::Ready(self.good.is_some_and(|good| good(value)))
+    }
+
+    fn clear(&mut self) {
+        self.body.set(None);
+    }
+}
+
+impl<F: Future<Output = T>, T> Body for Owned<F, T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(body) = &mut self.body else {
+            misused()
+        };
+        let value = ready!(body.as_mut().poll(cx));
+        let good = self.good.is_some_and(|good| good(&value));
+        *self.value.lock() = Some(value);
+        Poll::Ready(good)
+    }
+
+    fn clear(&mut self) {
+        self.body = None;
+    }
+}
+
+impl<F, T> Owned<F, T> {
+    pub(crate) fn new(body: F, good: Good<T>) -> (Self, Shared<T>) {
+        let value = Arc::new(Mutex::new(None));
+        let body = Self {
+            body: Some(Box::pin(body)),
+            value: Shared(Arc::clone(&value)),
+            good,
+        };
+        (body, Shared(value))
+    }
+}
+
+impl<T> Shared<T> {
+    /// The value of a body that has returned.
+    pub(crate) fn take(self) -> T {
+        self.lock().take().unwrap_or_else(|| misused())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cold]
+fn misused() -> ! {
+    panic!("a body was polled after its end");
+}

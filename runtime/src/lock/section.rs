@@ -1,0 +1,186 @@
+//! One call's life, from its options to the release of its locks.
+
+use std::mem;
+use std::panic::resume_unwind;
+use std::task::{Context, Poll, ready};
+use std::thread;
+
+use super::acquire::{Acquisition, begin};
+use super::body::Body;
+use super::call_site::At;
+use super::gate::Gate;
+use super::held::HeldLocks;
+use super::leases::Locks;
+use super::settings::Settings;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::pool::{LockPool, installed};
+
+/// One run of a body inside the locks of one call. No type in here depends on the body.
+pub(crate) struct Section {
+    at: At,
+    /// None for the installed pool.
+    pool: Option<LockPool>,
+    locks: Locks,
+    /// What is wrong with the keys or the pool.
+    invalid: Option<LockError>,
+    pub(crate) settings: Settings,
+    stage: Stage,
+}
+
+/// A section whose type is hidden from the crates with annotated functions. They would compile how
+/// it is dropped, with all that a pool owns, in each of their codegen units.
+pub(crate) type HiddenSection = Box<dyn Hidden + Send>;
+
+pub(crate) trait Hidden {
+    fn section(&self) -> &Section;
+    fn section_mut(&mut self) -> &mut Section;
+}
+
+impl Hidden for Section {
+    fn section(&self) -> &Section {
+        self
+    }
+
+    fn section_mut(&mut self) -> &mut Section {
+        self
+    }
+}
+
+/// How far a call has come. Each stage has what the call lets go of if it is dropped.
+enum Stage {
+    /// Nothing is asked for.
+    New,
+    Taking(Acquisition),
+    Inside(Gate),
+    /// The body is dropped, and the release is asked for. The call ends as its body did.
+    Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
+    Over,
+}
+
+impl Section {
+    /// A call for these locks; nothing is sent yet.
+    pub(crate) fn new(at: At, locks: Result<Locks, LockError>, settings: Settings) -> Self {
+        let (locks, invalid) = match locks {
+            Ok(locks) => (locks, None),
+            Err(error) => (Locks::one(String::new()), Some(error)),
+        };
+        Self {
+            at,
+            pool: None,
+            locks,
+            invalid,
+            settings,
+            stage: Stage::New,
+        }
+    }
+
+    /// Uses this pool instead of the installed one.
+    pub(crate) fn set_pool(&mut self, pool: Result<LockPool, LockError>) {
+        match pool {
+            Ok(pool) => self.pool = Some(pool),
+            Err(error) => self.invalid = self.invalid.take().or(Some(error)),
+        }
+    }
+
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Whether an enclosing call holds one of the locks that this call has taken.
+    pub(crate) fn is_nested(&self) -> bool {
+        matches!(&self.stage, Stage::Inside(gate) if gate.held().is_nested())
+    }
+
+    /// Takes the locks, runs the body inside them, and releases them. Ready with `Ok` when the body
+    /// has returned. A panic of the body goes on after the release.
+    ///
+    /// The body is dropped before the release, however it ends. If this is dropped, the caller has
+    /// dropped the body before.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut dyn Body,
+    ) -> Poll<Result<(), LockError>> {
+        ready!(self.poll_taken(cx))?;
+        if let Stage::Inside(gate) = &mut self.stage {
+            let end = ready!(gate.poll(cx, body));
+            if !seeded!(ReleasedBeforeDrop) {
+                body.clear();
+            }
+            self.begin_release(end)?;
+        }
+        self.poll_released(cx)
+    }
+
+    /// Takes the locks. Ready at once if the call has them.
+    ///
+    /// Cancel safety: [`Acquisition`] lets go of what it got if it is dropped.
+    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        if !matches!(self.stage, Stage::New | Stage::Taking(_)) {
+            return Poll::Ready(Ok(()));
+        }
+        let mut taking = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Taking(taking) => taking,
+            _ => self.begin()?,
+        };
+        match taking.poll(cx)? {
+            Poll::Ready(()) => {
+                let gate = Gate::new(taking.into_held(), self.settings.on_lost);
+                self.stage = Stage::Inside(gate);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => {
+                self.stage = Stage::Taking(taking);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Acquisition, LockError> {
+        if let Some(error) = self.invalid.take() {
+            return Err(error);
+        }
+        let pool = self.pool.take().map_or_else(installed::current, Ok)?;
+        begin(pool, self.locks.clone(), &self.settings, self.at)
+    }
+
+    /// Asks for the release. If the lease is lost, there is no answer to wait for.
+    fn begin_release(
+        &mut self,
+        end: Result<thread::Result<bool>, LockError>,
+    ) -> Result<(), LockError> {
+        let Stage::Inside(gate) = mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(());
+        };
+        let mut held = gate.into_held();
+        let (keep, end) = match end {
+            Ok(Ok(good)) => {
+                let keeps = good || seeded!(KeptAfterErr);
+                (self.settings.hold.filter(|_| keeps), Ok(Ok(())))
+            }
+            // Caught, so that the release is awaited here. If the panic ended the runtime, no
+            // caller would wait until the release is sent.
+            Ok(Err(panic)) => (None, Ok(Err(panic))),
+            Err(lost) if seeded!(ReleasedBeforeDrop) => (None, Err(lost)),
+            Err(lost) => return Err(lost),
+        };
+        held.begin_release(keep);
+        self.stage = Stage::Releasing(held, end);
+        Ok(())
+    }
+
+    fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
+        let Stage::Releasing(held, _) = &self.stage else {
+            panic!("a call was polled after its end");
+        };
+        // The work is done. A lease that the release finds lost does not change its result. The
+        // engine logs and counts that loss.
+        let _ = ready!(held.poll_released(cx));
+        match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Releasing(_, Ok(Err(panic))) => resume_unwind(panic),
+            Stage::Releasing(_, Err(lost)) => Poll::Ready(Err(lost)),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
