@@ -11,5 +11,6 @@ mod actix_orders;
 mod axum_orders;
 mod cron_job;
 mod operations;
+mod page;
 mod repositories;
 mod tonic_orders;
