@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_services::payments;
-use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
 /// What a new database has.
 const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS items (sku TEXT PRIMARY KEY, stock INTEGER, fence INTEGER);
-    CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, sku TEXT);
-    INSERT OR IGNORE INTO items VALUES ('kettle', 2, 0);
+    CREATE TABLE items (sku TEXT PRIMARY KEY, stock INTEGER, fence INTEGER);
+    CREATE TABLE orders (id TEXT PRIMARY KEY, sku TEXT);
+    INSERT INTO items VALUES ('kettle', 2, 0);
 ";
 
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +43,7 @@ trait Stock {
 struct SqliteStock {
     db: SqlitePool,
     locks: LockPool,
-    region: String,
+    region: &'static str,
 }
 
 impl Stock for SqliteStock {
@@ -102,15 +101,17 @@ async fn sell_all(stock: &impl Stock, orders: impl Iterator<Item = String>) {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().ok_or("usage: repositories FILE ORDER…")?;
+    let new = !std::path::Path::new(&file).exists();
     let options = SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .busy_timeout(Duration::from_secs(10));
+        .busy_timeout(Duration::from_secs(10)); // writers of all processes take turns
     let db = SqlitePool::connect_with(options).await?;
-    sqlx::raw_sql(SCHEMA).execute(&db).await?;
+    if new {
+        sqlx::raw_sql(SCHEMA).execute(&db).await?;
+    }
     let locks = LockPool::connect(&std::env::var("LEASEHOLD_URL")?).await?;
-    let region = "eu".to_owned();
+    let region = "eu";
     let stock = SqliteStock { db, locks, region };
     sell_all(&stock, arguments).await;
     stock.locks.shutdown(Duration::from_secs(5)).await;

@@ -1,3 +1,4 @@
+use std::net::TcpStream;
 use std::thread;
 
 use leasehold_tests::wait;
@@ -68,6 +69,9 @@ fn an_order_in_flight_is_finished_before_the_end() {
         let first = scope.spawn(|| click(&service));
         let charge = shop.provider.asked_for("42");
         service.ask_to_stop();
+        wait::until("it takes no more requests", LIMIT, || {
+            TcpStream::connect(service.address()).is_err()
+        });
         charge.pay();
         first.join().expect("no panic")
     });

@@ -11,6 +11,8 @@ use super::harness::{LIMIT, Scratch, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_repositories");
 const KEY: &str = "lock:stock:eu:kettle";
+/// What a process that waits for the key leaves on the server.
+const QUEUE: &str = "lock:%leasehold:queue:*";
 
 /// A database with two kettles, and what sells them.
 struct Shop {
@@ -60,6 +62,16 @@ impl Shop {
         charge.expect("a buyer asked")
     }
 
+    /// Waits until a buyer of another process queues for the kettles. No buyer may come as far as to
+    /// pay meanwhile.
+    fn wait_for_a_queue(&self) {
+        let probe = self.around.redis.probe();
+        wait::until("a buyer queues", LIMIT, || {
+            assert!(self.around.provider.next().is_none(), "two buyers at once");
+            !probe.keys(QUEUE).is_empty()
+        });
+    }
+
     /// How many kettles are left, and how many orders there are.
     fn books(&self) -> (i64, i64) {
         let sql = "SELECT stock, (SELECT COUNT(*) FROM orders) FROM items";
@@ -98,6 +110,7 @@ fn what_is_sold_was_in_stock() {
     let ended = thread::scope(|scope| {
         let (first, charge) = shop.sell(&["1", "2"]);
         let second = scope.spawn(|| shop.sell_all(&["3", "4"]));
+        shop.wait_for_a_queue();
         charge.pay();
         shop.next_charge().pay();
         [first.wait(), second.join().expect("no panic")]

@@ -2,14 +2,15 @@ use std::thread;
 
 use leasehold_services::shop::orders_client::OrdersClient;
 use leasehold_services::shop::{NewOrder, Order};
+use leasehold_tests::wait;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
-use super::harness::Surroundings;
 use super::harness::double_submission::wait_until_42_is_free;
 use super::harness::service::Service;
+use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tonic_orders");
 
@@ -33,8 +34,9 @@ fn new_order() -> NewOrder {
 /// Calls over a connection of its own.
 fn create(service: &Service) -> Result<Order, Status> {
     block_on(async {
-        let answer = client(service).await.create(new_order()).await;
-        answer.map(Response::into_inner)
+        let mut client = client(service).await;
+        let answer = wait::within("an answer", LIMIT, client.create(new_order()));
+        answer.await.map(Response::into_inner)
     })
 }
 
