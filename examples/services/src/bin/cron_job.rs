@@ -1,7 +1,7 @@
 //! A job that the cron of every machine starts, and that one machine runs.
 //!
 //! ```text
-//! 0 3 * * *  LEASEHOLD_URL=redis://locks/ cron_job "$(date +\%F)"
+//! 0 3-8 * * *  LEASEHOLD_URL=redis://locks/ cron_job "$(date +\%F)"
 //! ```
 //!
 //! It needs `leasehold`, `thiserror` and `tokio`.
@@ -17,9 +17,9 @@ const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
 /// Charges all customers for a day.
 ///
 /// The key names the day: yesterday's job that is late does not stop today's. `hold` keeps the lock
-/// after success, so a machine with a clock that is late finds the job done. After an error, or
-/// five seconds after a crash, the next start runs it again. Then the provider knows the ids of
-/// what was charged already.
+/// after success, so a machine with a clock that is late finds the job done, and so do the later
+/// starts of the day. After an error, or five seconds after a crash, the next start runs it again.
+/// Then the provider knows the ids of what was charged already.
 #[distributed_lock(
     key = "job:charge:<day>",
     ttl = "5s",
