@@ -13,4 +13,5 @@
 //! ```
 //!
 //! They need no server. The order service, with a database, is the package next door:
-//! `examples/order_service`.
+//! `examples/order_service`. Small services for axum, actix-web, tonic, cron and sqlx are in
+//! `examples/services`.

@@ -1,0 +1,22 @@
+//! Writes the traits and the client of the gRPC service `shop.Orders`.
+//!
+//! A service with a `.proto` file has one line here, which needs the program `protoc`:
+//! `tonic_prost_build::compile_protos("shop.proto")`. The code that it writes is the same.
+
+use tonic_build::manual::{Builder, Method, Service};
+
+fn main() {
+    let create = Method::builder()
+        .name("create")
+        .route_name("Create")
+        .input_type("super::NewOrder")
+        .output_type("super::Order")
+        .codec_path("tonic_prost::ProstCodec")
+        .build();
+    let orders = Service::builder()
+        .name("Orders")
+        .package("shop")
+        .method(create)
+        .build();
+    Builder::new().compile(&[orders]);
+}

@@ -1,0 +1,63 @@
+//! Orders over HTTP, with axum: a second click is answered while the first one is processed.
+//!
+//! ```sh
+//! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders
+//! curl -i -X POST http://127.0.0.1:3000/orders/42
+//! ```
+//!
+//! It needs `axum`, `leasehold` with the feature `axum`, `thiserror` and `tokio`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use leasehold::{LockError, distributed_lock};
+use leasehold_services::{listen_address, payments, told_to_stop};
+use tokio::net::TcpListener;
+
+/// Makes an order. The lock answers a click that comes *while* the first one is processed. One that
+/// comes later needs a unique key in the table of orders: `examples/order_service` has one.
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
+async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), OrderError> {
+    payments::charge(&id).await?;
+    Ok((StatusCode::CREATED, format!("order {id} is made\n")))
+}
+
+/// What a handler can answer other than success.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    /// The attribute makes this of its errors, by `From`.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("the payment provider: {0}")]
+    Payment(#[from] std::io::Error),
+}
+
+impl IntoResponse for OrderError {
+    fn into_response(self) -> Response {
+        eprintln!("{self}"); // the log has the key and the advice, the client gets neither
+        match self {
+            Self::Lock(error) => error.into_response(),
+            Self::Payment(_) => (StatusCode::BAD_GATEWAY, "no payment\n").into_response(),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    leasehold::init_from_env().await?; // a service without its locks does not start
+    let app = Router::new().route("/orders/{id}", post(create_order));
+    let stop = told_to_stop()?;
+    let listener = TcpListener::bind(listen_address()).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop)
+        .await?;
+    // The server has stopped, so no handler holds a lock; this waits for releases on their way.
+    leasehold::shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}

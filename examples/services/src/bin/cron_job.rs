@@ -1,0 +1,78 @@
+//! A job that the cron of every machine starts, and that one machine runs.
+//!
+//! ```text
+//! 0 3-8 * * *  LEASEHOLD_URL=redis://locks/ cron_job "$(date +\%F)"
+//! ```
+//!
+//! It needs `leasehold`, `thiserror` and `tokio`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold::{LockError, distributed_lock};
+use leasehold_services::payments;
+
+const CUSTOMERS: [&str; 3] = ["ada", "grace", "edsger"];
+
+/// Charges all customers for a day.
+///
+/// The key names the day: yesterday's job that is late does not stop today's. `hold` keeps the lock
+/// after success, so a machine with a clock that is late finds the job done, and so do the later
+/// starts of the day. After an error, or five seconds after a crash, the next start runs it again.
+/// Then the provider knows the ids of what was charged already.
+#[distributed_lock(
+    key = "job:charge:<day>",
+    ttl = "5s",
+    watchdog,
+    max_hold = "1h",
+    hold = "12h",
+    guard = lock
+)]
+async fn charge_all(day: &str) -> Result<usize, JobError> {
+    for customer in CUSTOMERS {
+        lock.check()?; // before each step that cannot be taken back
+        payments::charge(&format!("{customer}:{day}")).await?;
+    }
+    Ok(CUSTOMERS.len())
+}
+
+#[derive(Debug, thiserror::Error)]
+enum JobError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("the payment provider: {0}")]
+    Payment(#[from] std::io::Error),
+}
+
+/// Runs the job, or finds that another machine runs it or has run it. That is a success as well:
+/// cron sends mail about what fails.
+async fn run(day: &str) -> Result<String, JobError> {
+    leasehold::init_from_env().await?;
+    match charge_all(day).await {
+        Ok(charged) => Ok(format!("{day}: charged {charged} customers")),
+        Err(JobError::Lock(error)) if error.is_contention() => {
+            Ok(format!("{day}: skipped, another machine has the job"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(day) = std::env::args().nth(1) else {
+        eprintln!("usage: cron_job DAY");
+        return ExitCode::from(2);
+    };
+    let ran = run(&day).await;
+    leasehold::shutdown(Duration::from_secs(5)).await;
+    match ran {
+        Ok(outcome) => {
+            println!("{outcome}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{day}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

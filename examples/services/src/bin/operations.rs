@@ -1,0 +1,83 @@
+//! What a service in production has around its handlers: start, readiness, metrics, and the end.
+//!
+//! ```sh
+//! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin operations
+//! curl -i http://127.0.0.1:3000/ready
+//! curl http://127.0.0.1:3000/metrics
+//! ```
+//!
+//! It needs `axum`, `leasehold` with the features `axum` and `metrics`, a recorder such as
+//! `metrics-exporter-prometheus`, and `tokio`.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use leasehold::{LockError, distributed_lock};
+use leasehold_services::{listen_address, payments, told_to_stop};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::net::TcpListener;
+
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
+async fn create_order(Path(id): Path<String>) -> Result<(StatusCode, String), LockError> {
+    Ok(match payments::charge(&id).await {
+        Ok(()) => (StatusCode::CREATED, format!("order {id} is made\n")),
+        Err(_) => (StatusCode::BAD_GATEWAY, "no payment\n".to_owned()),
+    })
+}
+
+/// Whether locks can be taken now. A balancer sends no requests to an instance that is not ready.
+/// Do not use it as a liveness probe: a restart of the service mends no Redis.
+async fn ready() -> (StatusCode, String) {
+    let report = match leasehold::pool() {
+        Ok(pool) => pool.check().await,
+        Err(error) => Err(error),
+    };
+    match report {
+        Ok(report) if report.is_ready() => (StatusCode::OK, "ready\n".to_owned()),
+        Ok(report) => (StatusCode::SERVICE_UNAVAILABLE, format!("{report}\n")),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    // Before the pool, which counts from its first call on.
+    let metrics = PrometheusBuilder::new().install_recorder()?;
+    // It connects and checks: without Redis, or with a wrong password, the service does not start.
+    leasehold::init_from_env().await?;
+    let app = Router::new()
+        .route("/orders/{id}", post(create_order))
+        .route("/live", get("alive\n"))
+        .route("/ready", get(ready))
+        .route("/metrics", get(async move || metrics.render()));
+
+    let stop = told_to_stop()?;
+    let listener = TcpListener::bind(listen_address()).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop) // it lets requests in flight finish
+        .await?;
+
+    // After the server: until then handlers need their locks. It renews and releases what is left.
+    let end = leasehold::shutdown(Duration::from_secs(5)).await;
+    println!(
+        "stopped: {} locks still held, {} releases unconfirmed",
+        end.still_held, end.unconfirmed
+    );
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("operations: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

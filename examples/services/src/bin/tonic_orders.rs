@@ -1,0 +1,50 @@
+//! Orders over gRPC, with tonic: a second call is answered while the first one is processed.
+//!
+//! ```sh
+//! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin tonic_orders
+//! ```
+//!
+//! It needs `tonic`, `tonic-prost`, `prost`, `leasehold` with the feature `tonic`, and `tokio`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use leasehold::distributed_lock;
+use leasehold_services::shop::orders_server::{Orders, OrdersServer};
+use leasehold_services::shop::{NewOrder, Order};
+use leasehold_services::{listen_address, payments, told_to_stop};
+use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+#[derive(Debug)]
+struct Shop;
+
+#[tonic::async_trait]
+impl Orders for Shop {
+    /// Makes an order. `Status` takes a `LockError` by `From`, so this needs no error type of its
+    /// own.
+    #[distributed_lock(key = "order:<request.get_ref().id>", ttl = "10s", watchdog)]
+    async fn create(&self, request: Request<NewOrder>) -> Result<Response<Order>, Status> {
+        let NewOrder { id } = request.into_inner();
+        let paid = payments::charge(&id).await;
+        paid.map_err(|_| Status::unavailable("no payment"))?;
+        Ok(Response::new(Order { id }))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    leasehold::init_from_env().await?; // a service without its locks does not start
+    let stop = told_to_stop()?;
+    let listener = TcpListener::bind(listen_address()).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    Server::builder()
+        .add_service(OrdersServer::new(Shop))
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener), stop)
+        .await?;
+    // The server has stopped, so no call holds a lock; this waits for releases on their way.
+    leasehold::shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}

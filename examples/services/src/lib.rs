@@ -1,0 +1,60 @@
+//! Seven small services to copy from, each a program of its own under `src/bin/`.
+//!
+//! | program | what it is |
+//! |---|---|
+//! | `axum_orders` | orders over HTTP, with axum |
+//! | `actix_orders` | the same with actix-web |
+//! | `tonic_orders` | the same over gRPC, with tonic |
+//! | `cron_job` | a job that every machine's cron starts, and one machine runs |
+//! | `repositories` | a trait with annotated methods, and an sqlx transaction inside the lock |
+//! | `tested` | a service with unit tests that need no server |
+//! | `operations` | start, readiness, metrics and the end of a service |
+//!
+//! Here is only what stands in for the rest of a shop: its payment provider, and what
+//! `tonic-prost-build` makes of its `.proto` file.
+//!
+//! ```sh
+//! LEASEHOLD_URL=redis://127.0.0.1/ cargo run -p leasehold-services --bin axum_orders
+//! ```
+
+pub mod payments;
+pub mod shop;
+
+/// Where a service listens: the variable `LISTEN`, or port 3000 of this machine.
+pub fn listen_address() -> String {
+    std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned())
+}
+
+/// Ends when the service is told to stop: by SIGTERM, which Kubernetes and systemd send, or by
+/// ctrl-c. From this call on neither of them ends the process.
+///
+/// # Errors
+///
+/// When the operating system refuses to tell of signals.
+#[cfg(unix)]
+pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Ends at ctrl-c.
+///
+/// # Errors
+///
+/// None on this system.
+#[cfg(not(unix))]
+pub fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    })
+}

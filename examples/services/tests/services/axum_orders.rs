@@ -1,0 +1,72 @@
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use super::harness::Surroundings;
+use super::harness::double_submission::{
+    one_click_makes_the_order, wait_until_42_is_free, without_redis_no_order_is_made,
+};
+use super::harness::http;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_axum_orders");
+
+#[test]
+fn a_double_click_is_one_order() {
+    let shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    one_click_makes_the_order(&shop, &service);
+}
+
+#[test]
+fn two_instances_are_as_one() {
+    let shop = Surroundings::start();
+    let services = [shop.serve(PROGRAM), shop.serve(PROGRAM)];
+    let click = |at: usize| http::post(services[at].address(), "/orders/42", "");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| click(0));
+        let charge = shop.provider.asked_for("42");
+        assert_eq!(click(1).status, 409);
+        charge.pay();
+        assert_eq!(first.join().expect("no panic").status, 201);
+    });
+}
+
+#[test]
+fn without_redis_it_is_503() {
+    let mut shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    without_redis_no_order_is_made(&mut shop, &service);
+}
+
+/// A payment that is refused frees the lock, as any error does.
+#[test]
+fn after_an_error_the_order_can_be_made() {
+    let shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    for (refused, status) in [(true, 502), (false, 201)] {
+        let answer = std::thread::scope(|scope| {
+            let click = scope.spawn(|| http::post(service.address(), "/orders/42", ""));
+            let charge = shop.provider.asked_for("42");
+            if refused {
+                charge.refuse();
+            } else {
+                charge.pay();
+            }
+            click.join().expect("no panic")
+        });
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+}
+
+/// axum drops the handler of a client that has gone; `detach` would let it run on.
+#[test]
+fn a_client_that_hangs_up_leaves_no_lock() {
+    let shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    let mut client = TcpStream::connect(service.address()).expect("it listens");
+    let request = b"POST /orders/42 HTTP/1.1\r\nhost: shop\r\ncontent-length: 0\r\n\r\n";
+    client.write_all(request).expect("it reads");
+    let charge = shop.provider.asked_for("42");
+    drop(client);
+    charge.wait_until_dropped();
+    wait_until_42_is_free(&shop);
+}

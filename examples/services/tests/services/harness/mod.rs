@@ -1,0 +1,128 @@
+//! What the tests start, and stop again: a Redis, a payment provider, and services.
+
+pub(crate) mod double_submission;
+#[path = "../../../../order_service/tests/harness/http.rs"]
+pub(crate) mod http;
+pub(crate) mod provider;
+pub(crate) mod service;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold_tests::server::Server;
+
+use leasehold_tests::wait;
+
+use provider::{Charge, Provider};
+use service::{Ended, Service};
+
+/// How long anything may take that must happen.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// What a program says that has had no processor for a second. It connects again in a moment.
+const LATE: &str = "did not answer within 1s";
+
+/// Fails unless the machine was too busy for a program to start.
+#[track_caller]
+fn too_busy(ended: &Ended) {
+    assert!(ended.stderr.contains(LATE), "{ended:?}");
+}
+
+/// What a service needs. The services go before this does.
+pub(crate) struct Surroundings {
+    pub(crate) redis: Server,
+    pub(crate) provider: Provider,
+}
+
+impl Surroundings {
+    pub(crate) fn start() -> Self {
+        Self {
+            redis: Server::start(),
+            provider: Provider::start(),
+        }
+    }
+
+    /// Starts a program that listens.
+    pub(crate) fn serve(&self, program: &str) -> Service {
+        let mut service = None;
+        wait::until("the service listens", LIMIT, || {
+            let started = Service::listening(&mut self.command(program, &[]));
+            service = started.map_err(|ended| too_busy(&ended)).ok();
+            service.is_some()
+        });
+        service.expect("it listens")
+    }
+
+    /// Starts a program, and waits until it asks to charge for `order`.
+    pub(crate) fn run_to_charge(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        order: &str,
+    ) -> (Service, Charge) {
+        let mut service = Service::start(&mut self.command(program, arguments));
+        let mut charge = None;
+        wait::until("the provider is asked", LIMIT, || {
+            charge = self.provider.next();
+            if charge.is_none() && service.has_ended() {
+                let again = Service::start(&mut self.command(program, arguments));
+                too_busy(&std::mem::replace(&mut service, again).wait());
+            }
+            charge.is_some()
+        });
+        let charge = charge.expect("it was asked");
+        assert_eq!(charge.order(), order);
+        (service, charge)
+    }
+
+    /// Runs a program to its end.
+    pub(crate) fn run_to_end(&self, program: &str, arguments: &[&str]) -> Ended {
+        let mut last = None;
+        wait::until("it can connect", LIMIT, || {
+            let ended = Service::start(&mut self.command(program, arguments)).wait();
+            let could = !ended.stderr.contains(LATE);
+            last = Some(ended);
+            could
+        });
+        last.expect("it has ended")
+    }
+
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("LEASEHOLD_URL", self.redis.url())
+            .env_remove("LEASEHOLD_NAMESPACE")
+            .env_remove("LEASEHOLD_WAIT")
+            .env("LISTEN", "127.0.0.1:0")
+            .env("PAYMENT_PROVIDER", self.provider.address());
+        command
+    }
+}
+
+/// An empty directory of this test, removed at the end.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("services-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).expect("the target directory is writable");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,16 @@
+//! The services as processes, on a Redis of the test's own, and what their clients get.
+
+#![allow(
+    missing_docs,
+    reason = "a test program has no interface, and its tests are named for what they show"
+)]
+
+mod harness;
+
+mod actix_orders;
+mod axum_orders;
+mod cron_job;
+mod operations;
+mod page;
+mod repositories;
+mod tonic_orders;

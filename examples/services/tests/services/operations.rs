@@ -1,0 +1,93 @@
+use std::net::TcpStream;
+use std::thread;
+
+use leasehold_tests::wait;
+
+use super::harness::http::{self, Answer};
+use super::harness::service::Service;
+use super::harness::{LIMIT, Surroundings};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_operations");
+
+fn get(service: &Service, path: &str) -> Answer {
+    http::get(service.address(), path)
+}
+
+fn click(service: &Service) -> Answer {
+    http::post(service.address(), "/orders/42", "")
+}
+
+#[test]
+fn readiness_follows_redis_and_liveness_does_not() {
+    let mut shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    let ready = get(&service, "/ready");
+    assert_eq!((ready.status, ready.body.as_str()), (200, "ready\n"));
+
+    shop.redis.kill();
+    let away = get(&service, "/ready");
+    assert_eq!(away.status, 503, "{away:?}");
+    assert!(away.body.contains("unavailable"), "{away:?}");
+    assert_eq!(get(&service, "/live").status, 200);
+
+    shop.redis.restart();
+    wait::until("it is ready again", LIMIT, || {
+        get(&service, "/ready").status == 200
+    });
+}
+
+#[test]
+fn outcomes_are_counted() {
+    let shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| click(&service));
+        let charge = shop.provider.asked_for("42");
+        assert_eq!(click(&service).status, 409);
+        charge.pay();
+        assert_eq!(first.join().expect("no panic").status, 201);
+    });
+    let counts = [
+        r#"leasehold_acquisitions_total{outcome="granted"} 1"#,
+        r#"leasehold_acquisitions_total{outcome="contended"} 1"#,
+        r#"leasehold_releases_total{confirmed="true"} 1"#,
+    ];
+    // Counts reach the recorder a few milliseconds later, by a thread of their own.
+    let mut metrics = String::new();
+    let told = wait::try_until(LIMIT, || {
+        metrics = get(&service, "/metrics").body;
+        counts.iter().all(|count| metrics.contains(count))
+    });
+    assert!(told.is_some(), "{metrics}");
+}
+
+#[test]
+fn an_order_in_flight_is_finished_before_the_end() {
+    let shop = Surroundings::start();
+    let service = shop.serve(PROGRAM);
+    let answer = thread::scope(|scope| {
+        let first = scope.spawn(|| click(&service));
+        let charge = shop.provider.asked_for("42");
+        service.ask_to_stop();
+        wait::until("it takes no more requests", LIMIT, || {
+            TcpStream::connect(service.address()).is_err()
+        });
+        charge.pay();
+        first.join().expect("no panic")
+    });
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let ended = service.wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let end = "stopped: 0 locks still held, 0 releases unconfirmed\n";
+    assert_eq!(ended.stdout, end);
+    assert_eq!(shop.redis.probe().get("lock:order:42"), None);
+}
+
+#[test]
+fn without_redis_it_does_not_start() {
+    let mut shop = Surroundings::start();
+    shop.redis.kill();
+    let ended = Service::start(&mut shop.command(PROGRAM, &[])).wait();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("unavailable"), "{ended:?}");
+}

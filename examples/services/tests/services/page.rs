@@ -1,0 +1,40 @@
+//! The page of recipes shows what is compiled and tested here.
+
+use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
+
+const PAGE: &str = include_str!("../../../../docs/recipes.md");
+const PROGRAMS: [&str; 8] = [
+    include_str!("../../src/bin/actix_orders.rs"),
+    include_str!("../../src/bin/axum_orders.rs"),
+    include_str!("../../src/bin/cron_job.rs"),
+    include_str!("../../src/bin/operations.rs"),
+    include_str!("../../src/bin/repositories.rs"),
+    include_str!("../../src/bin/tested/main.rs"),
+    include_str!("../../src/bin/tested/tests.rs"),
+    include_str!("../../src/bin/tonic_orders.rs"),
+];
+
+/// The page's code may be indented less, and a program breaks its lines where rustfmt wants it.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_code_on_the_page_is_a_part_of_the_programs() {
+    let programs = PROGRAMS.map(in_one_line);
+    let blocks: Vec<_> = PAGE.split("```rust,ignore\n").skip(1).collect();
+    for block in &blocks {
+        let (code, _) = block.split_once("```").expect("a block ends");
+        let code = in_one_line(code);
+        let shown = programs.iter().any(|program| program.contains(&code));
+        assert!(shown, "not in a program: {code}");
+    }
+    assert!(5 <= blocks.len(), "only {} blocks were found", blocks.len());
+}
+
+#[test]
+fn the_answers_on_the_page_are_those_that_clients_get() {
+    for body in [CONFLICT, UNAVAILABLE] {
+        assert!(PAGE.contains(body), "not on the page: {body}");
+    }
+}
