@@ -18,6 +18,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
+use crate::engine::core::hold_times::UNKNOWN;
 use crate::engine::core::ticket::Acquire;
 use crate::engine::driver::command::Command;
 use crate::engine::lease_cell::LeaseCell;
@@ -69,14 +70,14 @@ pub(crate) fn begin(
     };
     let wants = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
-            let acquire = acquire(key, &pool, &plan, at.function(), plan.wait);
+            let acquire = acquire(key, &pool, &plan, at, plan.wait);
             return Ok(Begun::Asked(PendingLock::ask(pool, acquire)?, origin));
         }
         wants => wants,
     };
     let taking = Taking {
         plan,
-        function: at.function(),
+        at,
         since: pool.engine().clock().now(),
         pool,
     };
@@ -146,7 +147,7 @@ impl From<LockError> for Setback {
 struct Taking {
     pool: LockPool,
     plan: Plan,
-    function: &'static str,
+    at: At,
     since: Instant,
 }
 
@@ -171,20 +172,16 @@ impl Want {
     }
 }
 
-fn acquire(
-    key: FullKey,
-    pool: &LockPool,
-    plan: &Plan,
-    function: &'static str,
-    budget: Duration,
-) -> Acquire {
+fn acquire(key: FullKey, pool: &LockPool, plan: &Plan, at: At, budget: Duration) -> Acquire {
     Acquire {
         key,
         token: pool.token(),
-        function,
+        function: at.function(),
+        site: at.site(),
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
+        hold: plan.hold,
         share: plan.share,
     }
 }
@@ -218,9 +215,10 @@ impl Taking {
             // Individually, the call can wait for a lock that is held, and for a store that is
             // away.
             Err(_) if !self.left().is_zero() => Ok(None),
-            Err(LockError::Contended { key, .. }) => Err(LockError::TimedOut {
+            Err(LockError::Contended { key, retry_after }) => Err(LockError::TimedOut {
                 key,
                 waited: self.waited(),
+                retry_after,
             }),
             Err(error) => Err(error),
         }
@@ -253,7 +251,7 @@ impl Taking {
     ) -> Result<NestedPermit, LockError> {
         let Some(budget) = self.plan.nested_wait else {
             let permit = NestedPermit::wait(holder, pending()).await?;
-            return permit.ok_or_else(|| self.timed_out(want));
+            return permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)));
         };
         holder.cell.check()?;
         if let Some(permit) = NestedPermit::at_once(holder) {
@@ -262,11 +260,18 @@ impl Taking {
         if budget.is_zero() {
             return Err(LockError::Contended {
                 key: want.key.name().to_owned(),
-                retry_after: Some(holder.cell.remaining()),
+                retry_after: self.retry_nested(holder),
             });
         }
         let permit = NestedPermit::wait(holder, self.end_of(budget)).await?;
-        permit.ok_or_else(|| self.timed_out(want))
+        permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))
+    }
+
+    /// When to try again for a lock that another branch of the enclosing body has entered. It is
+    /// not known how long that branch takes.
+    fn retry_nested(&self, holder: &LeaseRef) -> Option<Duration> {
+        let unknown = || holder.cell.remaining().min(UNKNOWN);
+        Some(self.pool.retry_hint().unwrap_or_else(unknown))
     }
 
     /// Ends when the call has waited for `budget`.
@@ -290,7 +295,7 @@ impl Taking {
         let (left, fresh) = (self.left(), self.fresh(before));
         let waits = !self.plan.wait.is_zero();
         if waits && left.is_zero() {
-            return Err(self.timed_out(want).into());
+            return Err(self.timed_out(want, self.pool.retry_hint()).into());
         }
         if waits && fresh.is_zero() {
             return Err(Setback::Stale);
@@ -298,14 +303,16 @@ impl Taking {
         let asked = PendingLock::ask(self.pool.clone(), self.acquire(want, left.min(fresh)))?;
         match asked.taken().await {
             Err(LockError::TimedOut { .. }) if fresh < left => Err(Setback::Stale),
-            Err(LockError::TimedOut { .. }) => Err(self.timed_out(want).into()),
+            Err(LockError::TimedOut { retry_after, .. }) => {
+                Err(self.timed_out(want, retry_after).into())
+            }
             other => other.map_err(Setback::Failed),
         }
     }
 
     fn acquire(&self, want: &Want, budget: Duration) -> Acquire {
         let (pool, plan) = (&self.pool, &self.plan);
-        acquire(want.key.clone(), pool, plan, self.function, budget)
+        acquire(want.key.clone(), pool, plan, self.at, budget)
     }
 
     /// What is left of the `wait` that the call has for all its keys.
@@ -334,10 +341,11 @@ impl Taking {
         }
     }
 
-    fn timed_out(&self, want: &Want) -> LockError {
+    fn timed_out(&self, want: &Want, retry_after: Option<Duration>) -> LockError {
         LockError::TimedOut {
             key: want.key.name().to_owned(),
             waited: self.waited(),
+            retry_after,
         }
     }
 }

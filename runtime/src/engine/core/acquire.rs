@@ -53,10 +53,12 @@ impl Core {
             return full.then(|| LockError::QueueFull {
                 key: acquire.key.name().to_owned(),
                 limit,
+                retry_after: self.retry_by_queue(queue, acquire, now),
             });
         }
+        let contended = || acquire.contended(self.retry_by_queue(queue, acquire, now));
         if queue.holder.is_some() {
-            return Some(acquire.contended(self.holder_left(queue, now)));
+            return Some(contended());
         }
         if acquire.share.is_some() {
             // Only a waiting exclusive request blocks a shared one.
@@ -66,7 +68,7 @@ impl Core {
                     .is_some_and(|ticket| ticket.acquire.waits() && ticket.acquire.share.is_none())
             };
             let behind = queue.waiting.iter().any(exclusive);
-            return behind.then(|| acquire.contended(queue.held_for(now)));
+            return behind.then(contended);
         }
         // While the head asks, the answer to the head serves this call as well.
         let head = queue
@@ -74,17 +76,7 @@ impl Core {
             .front()
             .and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(|head| matches!(head.stage, Stage::Asking { .. }));
-        let left = queue.held_for(now).filter(|_| !asking)?;
-        Some(acquire.contended(Some(left)))
-    }
-
-    /// What is left of the lease of this process's holder.
-    fn holder_left(&self, queue: &KeyQueue, now: Instant) -> Option<Duration> {
-        let holder = self.tickets.get(&queue.holder?)?;
-        match &holder.stage {
-            Stage::Held(lease) => Some(holder.deadline(lease).since(now)),
-            _ => None,
-        }
+        (queue.held_for(now).is_some() && !asking).then(contended)
     }
 
     pub(super) fn acquire_replied(
@@ -184,9 +176,10 @@ impl Core {
             let key = key.clone();
             let answer = Answer {
                 share,
-                granted: true,
+                granted: Some(id),
+                left: Some(deadline.since(now)),
             };
-            self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
+            self.refuse_single_tries(&key, answer, now);
             if share.is_some() {
                 self.advance(&key, now);
             }
@@ -220,20 +213,15 @@ impl Core {
         }
         let answer = Answer {
             share,
-            granted: false,
+            granted: None,
+            left,
         };
-        self.refuse_single_tries(&key, answer, left, now);
+        self.refuse_single_tries(&key, answer, now);
         self.advance(&key, now);
     }
 
     /// Refuses the calls of this process that try once for the same key: one answer serves all.
-    fn refuse_single_tries(
-        &mut self,
-        key: &FullKey,
-        answer: Answer,
-        left: Option<Duration>,
-        now: Instant,
-    ) {
+    fn refuse_single_tries(&mut self, key: &FullKey, answer: Answer, now: Instant) {
         let queue = self.queues.get_mut(key);
         let Some(queue) = queue.filter(|queue| queue.single_tries > 0) else {
             return;
@@ -254,7 +242,10 @@ impl Core {
         });
         queue.single_tries = single_tries;
         for id in refused {
-            let error = self.tickets[&id].acquire.contended(left);
+            let refused = &self.tickets[&id].acquire;
+            let holder = answer.granted.and_then(|holder| self.tickets.get(&holder));
+            let holder = holder.map_or(refused, |holder| &holder.acquire);
+            let error = refused.contended(self.retry_after(holder, answer.left));
             self.fail(id, error, now);
         }
     }
@@ -332,6 +323,7 @@ impl Core {
         LockError::TimedOut {
             key: ticket.acquire.key.name().to_owned(),
             waited,
+            retry_after: queue.and_then(|queue| self.retry_by_queue(queue, &ticket.acquire, now)),
         }
     }
 
@@ -347,7 +339,10 @@ impl Core {
 struct Answer {
     /// The kind of share that was asked for.
     share: Option<Share>,
-    granted: bool,
+    /// The call of this process that has the lock by it.
+    granted: Option<TicketId>,
+    /// How long the holder's lease still runs, if that is known.
+    left: Option<Duration>,
 }
 
 impl Answer {
@@ -355,7 +350,7 @@ impl Answer {
     fn refuses(self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,
-            share if self.granted => self.share.is_none() && share.is_some(),
+            share if self.granted.is_some() => self.share.is_none() && share.is_some(),
             share => self.share == share,
         }
     }

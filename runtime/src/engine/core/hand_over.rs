@@ -31,6 +31,7 @@ impl Core {
         let Some(holder) = self.tickets.remove(&id) else {
             return false;
         };
+        self.hold_times.note(&holder, now);
         let Stage::Held(lease) = holder.stage else {
             return false;
         };

@@ -7,6 +7,7 @@ mod downgrade;
 pub(crate) mod drain;
 mod fifo;
 mod hand_over;
+pub(crate) mod hold_times;
 mod queue;
 mod release;
 mod renew;
@@ -22,6 +23,7 @@ use std::mem;
 use std::time::Duration;
 
 use self::drain::Drain;
+use self::hold_times::HoldTimes;
 use self::queue::KeyQueue;
 use self::signal::{Flight, Limits, Signal};
 use self::ticket::{Acquire, Stage, Ticket, TicketId};
@@ -44,6 +46,7 @@ pub(crate) struct Core {
     limits: Limits,
     tickets: IdMap<TicketId, Ticket>,
     queues: KeyMap<KeyQueue>,
+    hold_times: HoldTimes,
     flights: IdMap<OpId, Flight>,
     /// Keys that may ask, but came while too many requests were under way.
     held_back: VecDeque<FullKey>,
@@ -69,6 +72,7 @@ impl Core {
             limits,
             tickets: IdMap::default(),
             queues: KeyMap::default(),
+            hold_times: HoldTimes::default(),
             flights: IdMap::default(),
             held_back: VecDeque::new(),
             drain: None,
