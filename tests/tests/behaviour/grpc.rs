@@ -75,9 +75,9 @@ async fn serve(pool: LockPool) -> SocketAddr {
 
 /// Sends `Create`, and returns what the client gets.
 async fn send(address: SocketAddr) -> Result<(), Status> {
-    let address = format!("http://{address}").parse::<http::Uri>();
-    let channel = Channel::builder(address.expect("an address")).connect();
-    let mut client = tonic::client::Grpc::new(channel.await.expect("it is served"));
+    let uri = format!("http://{address}").parse().expect("an address");
+    let channel = Channel::builder(uri).connect().await;
+    let mut client = tonic::client::Grpc::new(channel.expect("it is served"));
     client.ready().await.expect("it is connected");
     let path = http::uri::PathAndQuery::from_static("/shop.Orders/Create");
     let answer = client.unary(Request::new(()), path, Codec::default());

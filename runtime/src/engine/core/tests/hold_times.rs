@@ -293,6 +293,34 @@ fn a_hint_replaces_the_estimate() {
     assert_eq!(process.refused(|number| call(CREATE, number)), Some(hint));
 }
 
+/// Fails if a lock that is handed over inside the process does not count.
+#[test]
+fn a_hand_over_counts_as_a_release() {
+    let mut process = Process::new();
+    let first = process.enter(|number| call(CREATE, number));
+    let op = asked(&mut process.core, process.now);
+    let reply = Reply::Acquired {
+        fence: Some(Fence::new(1)),
+        reserved_fences: 8,
+        wanted: Some(false),
+    };
+    process.core.reply(op, Ok(reply), process.now);
+    let next = process.enter(|number| Acquire {
+        wait: HOUR,
+        ..call(CANCEL, number)
+    });
+    process.core.take_signals();
+    process.now = process.now + WORK;
+    process.core.release(first, None, process.now);
+    let signals = process.core.take_signals();
+    assert!(signals.iter().any(|signal| is_granted(signal, next)));
+    assert_eq!(releases(&process.core.take_requests(process.now)), 0);
+    assert_eq!(process.core.hold_times.mean(CREATE), Some(WORK));
+    process.now = process.now + 2 * WORK;
+    process.core.release(next, None, process.now);
+    assert_eq!(process.core.hold_times.mean(CANCEL), Some(2 * WORK));
+}
+
 /// Fails if a call that gives up, fails, or loses its lease counts as a time that a lock was held.
 #[test]
 fn only_releases_count() {
