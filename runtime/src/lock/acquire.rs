@@ -258,10 +258,10 @@ impl Taking {
             return Ok(permit);
         }
         if budget.is_zero() {
-            return Err(LockError::Contended {
-                key: want.key.name().to_owned(),
-                retry_after: self.retry_nested(holder),
-            });
+            return Err(LockError::contended(
+                want.key.name(),
+                self.retry_nested(holder),
+            ));
         }
         let permit = NestedPermit::wait(holder, self.end_of(budget)).await?;
         permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))
@@ -269,9 +269,9 @@ impl Taking {
 
     /// When to try again for a lock that another branch of the enclosing body has entered. It is
     /// not known how long that branch takes.
-    fn retry_nested(&self, holder: &LeaseRef) -> Option<Duration> {
+    fn retry_nested(&self, holder: &LeaseRef) -> Duration {
         let unknown = || holder.cell.remaining().min(UNKNOWN);
-        Some(self.pool.retry_hint().unwrap_or_else(unknown))
+        self.pool.retry_hint().unwrap_or_else(unknown)
     }
 
     /// Ends when the call has waited for `budget`.
@@ -341,11 +341,7 @@ impl Taking {
         }
     }
 
-    fn timed_out(&self, want: &Want, retry_after: Option<Duration>) -> LockError {
-        LockError::TimedOut {
-            key: want.key.name().to_owned(),
-            waited: self.waited(),
-            retry_after,
-        }
+    fn timed_out(&self, want: &Want, retry_after: impl Into<Option<Duration>>) -> LockError {
+        LockError::timed_out(want.key.name(), self.waited(), retry_after)
     }
 }
