@@ -1,5 +1,7 @@
 //! What can go wrong, and what the caller can do about it.
 
+mod constructors;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -7,22 +9,29 @@ use crate::fence::Fence;
 
 /// Why a lock was not taken, or was taken and lost.
 ///
-/// Every text says what to do. No text contains a password or a lock's token.
+/// Every text says what to do. No text contains a password or a lock's token. `Display` names the
+/// key, so it is for logs; [`public_message`](Self::public_message) is for clients.
+///
+/// Each error has a constructor, so that a program can test what it answers:
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use leasehold::LockError;
 ///
-/// fn describe(error: &LockError) -> String {
-///     match error {
-///         LockError::Contended { key, .. } => format!("{key} is in use"),
-///         error if error.is_unavailable() => "try again later".to_owned(),
-///         error => error.to_string(),
-///     }
+/// /// What this program's clients get: status and `Retry-After`.
+/// fn answer(error: &LockError) -> (u16, Option<u64>) {
+///     (error.http_status(), error.retry_after_secs())
 /// }
 ///
-/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
-/// assert_eq!(describe(&error), "order:42 is in use");
-/// assert_eq!(error.to_string(), "the lock `order:42` is held; to queue for it set `wait`");
+/// let busy = LockError::contended("order:42", Duration::from_millis(1_200));
+/// assert_eq!(answer(&busy), (409, Some(2)));
+///
+/// let away = LockError::unavailable("timeout", "no answer within 1s");
+/// assert_eq!(answer(&away), (503, Some(1)));
+///
+/// let lost = LockError::lost("order:42", None);
+/// assert_eq!(answer(&lost), (500, None)); // a part of the work may be done
 /// ```
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -32,8 +41,7 @@ pub enum LockError {
     Contended {
         /// The key without its namespace.
         key: String,
-        /// How long the present holder's lease still runs, if the store tells it. The lock may come
-        /// free earlier, and with a watchdog later.
+        /// See [`LockError::retry_after`].
         retry_after: Option<Duration>,
     },
 
@@ -47,6 +55,8 @@ pub enum LockError {
         key: String,
         /// How long the call queued.
         waited: Duration,
+        /// See [`LockError::retry_after`].
+        retry_after: Option<Duration>,
     },
 
     /// The lock was held and its lease ended before the work did. The body was dropped, unless
@@ -100,6 +110,8 @@ pub enum LockError {
         key: String,
         /// The pool's limit.
         limit: usize,
+        /// See [`LockError::retry_after`].
+        retry_after: Option<Duration>,
     },
 
     /// An annotated function was called before a pool was installed, or in a task that the
@@ -170,25 +182,38 @@ impl LockError {
         matches!(self, Self::Lost { .. })
     }
 
-    /// How long to wait before another try makes sense, if the store told it.
+    /// How long to wait before another try makes sense. None if that is not known, and for errors
+    /// other than [contention](Self::is_contention).
+    ///
+    /// It is an estimate of how long the lock stays held: the mean of how long it was held before.
+    ///
+    /// - The mean is that of a call site: an annotated function, or a call of
+    ///   [`LockPool::lock`](crate::LockPool::lock). It is the holder's if the holder is in this
+    ///   process, else that of the refused call. It covers the locks that this pool has released.
+    ///   The last lock counts an eighth.
+    /// - The `hold` of the call site is added to it.
+    /// - The estimate is not longer than the rest of the holder's lease, and at least 10 ms.
+    /// - Before the first release the estimate is 1 s for a lock with a watchdog, whose lease says
+    ///   nothing about its end. Without a watchdog it is the rest of the lease.
+    /// - A pause for [other clients](crate::LockPoolBuilder::make_way_after) is told exactly.
+    /// - [`LockPoolBuilder::retry_hint`](crate::LockPoolBuilder::retry_hint) replaces all this.
+    ///
+    /// All clients that are refused are told the same. Clients that try again by themselves add a
+    /// random time each (jitter), or they come back together: leasehold adds none.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use leasehold::LockError;
-    /// let left = Some(Duration::from_millis(2_500));
-    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: left };
-    /// assert_eq!(error.retry_after(), left);
+    /// let refused = LockError::contended("order:42", Duration::from_millis(120));
+    /// assert_eq!(refused.retry_after(), Some(Duration::from_millis(120)));
+    /// assert_eq!(refused.retry_after_secs(), Some(1)); // for a `Retry-After` header
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Contended { retry_after, .. } => *retry_after,
+            Self::Contended { retry_after, .. }
+            | Self::TimedOut { retry_after, .. }
+            | Self::QueueFull { retry_after, .. } => *retry_after,
             _ => None,
-        }
-    }
-
-    pub(crate) fn config(reason: impl Into<String>) -> Self {
-        Self::Config {
-            reason: reason.into(),
         }
     }
 }
@@ -199,13 +224,13 @@ pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     humantime::format_duration(Duration::from_millis(millis))
 }
 
-/// ` (its lease has 2s 500ms left)`, or nothing.
+/// ` (try again in 2s 500ms)`, or nothing.
 struct RetryAfter(Option<Duration>);
 
 impl fmt::Display for RetryAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(left) => write!(f, " (its lease has {} left)", millis(left)),
+            Some(after) => write!(f, " (try again in {})", millis(after)),
             None => Ok(()),
         }
     }
@@ -231,7 +256,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// What a store says, for tests of a program's own error handling.
+    /// What a store says; see [`LockError::unavailable`].
     ///
     /// ```
     /// use leasehold::{LockError, StoreError};

@@ -40,6 +40,7 @@ pages! {
     production: "production.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
+    frameworks: "frameworks.md",
     recipes: "recipes.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",

@@ -34,6 +34,11 @@
 #[doc = include_str!("../../macros/src/attribute.md")]
 mod distributed_lock {}
 
+/// The programs in the documentation for each framework.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/frameworks.md")]
+mod frameworks {}
+
 pub mod blocked;
 pub mod brand;
 #[cfg(feature = "harness")]

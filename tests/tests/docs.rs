@@ -1,5 +1,6 @@
 //! The documentation's links and paths lead somewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -201,4 +202,22 @@ fn the_index_of_the_tests_names_all_suites() {
             );
         }
     }
+}
+
+/// Fails if the code, the rendered docs and the page have different metrics, labels or values.
+#[test]
+fn the_metrics_are_the_same_everywhere() {
+    let rows = |page: &str| -> Vec<String> {
+        let text = read(&root().join(page));
+        let rows = text.lines().map(|line| line.trim_start_matches("/// "));
+        let rows = rows.filter(|line| line.starts_with("| `leasehold_"));
+        rows.map(str::to_owned).collect()
+    };
+    let rendered = rows("runtime/src/pool/mod.rs");
+    assert_eq!(rendered, rows("docs/production.md"));
+    let code = read(&root().join("runtime/src/base/counts.rs"));
+    let literals: BTreeSet<&str> = code.split('"').skip(1).step_by(2).collect();
+    let named: BTreeSet<&str> = rendered.iter().flat_map(|row| quoted(row)).collect();
+    assert_eq!(literals, named);
+    assert_eq!(rendered.len(), 3);
 }

@@ -37,8 +37,13 @@ pub(crate) enum ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            // The key is made of the client's input: an empty id, or one that is far too long.
-            Self::Lock(LockError::InvalidKey { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
+            // The key is made of the client's input: an empty id, or one that is far too long. The
+            // error's own text is for the log: it names the key.
+            Self::Lock(error @ LockError::InvalidKey { .. }) => {
+                tracing::debug!(%error, "a request without a key");
+                let detail = error.public_message();
+                return problem(StatusCode::UNPROCESSABLE_ENTITY, detail);
+            }
             Self::Lock(error) => return error.into_response(),
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             // As for a lost lease: no 503, which proxies repeat by themselves.

@@ -157,6 +157,22 @@ fn mistakes_are_answered_in_json() {
     }
 }
 
+/// Fails if a client is sent what is for the log: the key, and advice for the program's author.
+#[test]
+fn what_is_said_of_a_lock_names_no_key() {
+    let scratch = Scratch::new();
+    let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
+    let long = "x".repeat(600);
+    for id in ["", &long] {
+        let answer = http::post(shop.address(), "/orders", &order(id));
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(answer.body.contains("could be locked"), "{answer:?}");
+        for private in ["order:", "<order.id>", "xxx"] {
+            assert!(!answer.body.contains(private), "{answer:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_gone_is_sold_out() {
     let scratch = Scratch::new();

@@ -1,6 +1,11 @@
 //! What a service says of a [`LockError`] to its client, whatever the framework.
 
+use std::time::Duration;
+
 use crate::error::LockError;
+
+/// What a client is told where it is not known how long to wait.
+const USUAL_DELAY: Duration = Duration::from_secs(1);
 
 /// The classes of errors that a client can tell apart.
 enum Class {
@@ -56,22 +61,36 @@ impl LockError {
         }
     }
 
-    /// The value of a `Retry-After` header, in whole seconds: for contention at least 1, else
-    /// `None`. It is rounded up, since a client that comes back earlier would be refused again.
+    /// The value of a `Retry-After` header, in whole seconds and at least 1. None where the same
+    /// request had better not be repeated.
+    ///
+    /// - For contention it is [`retry_after`](Self::retry_after), rounded up: a client that comes back
+    ///   earlier would be refused again. It is 1 if that is not known.
+    /// - It is 1 if the lock service cannot serve.
+    ///
+    /// All clients are told the same; a client that tries again by itself adds a random time.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use leasehold::LockError;
-    /// let retry_after = Some(Duration::from_millis(2_001));
-    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after };
-    /// assert_eq!(error.retry_after_secs(), Some(3));
-    /// assert_eq!(LockError::ShuttingDown.retry_after_secs(), None);
+    /// let busy = LockError::contended("order:42", Duration::from_millis(2_001));
+    /// assert_eq!(busy.retry_after_secs(), Some(3));
+    /// assert_eq!(LockError::ShuttingDown.retry_after_secs(), Some(1));
+    /// assert_eq!(LockError::lost("order:42", None).retry_after_secs(), None);
     /// ```
     pub fn retry_after_secs(&self) -> Option<u64> {
-        let after = self.retry_after().unwrap_or_default();
-        let seconds = after.as_millis().div_ceil(1000).max(1);
-        self.is_contention()
-            .then(|| u64::try_from(seconds).unwrap_or(u64::MAX))
+        let seconds = self.client_delay()?.as_nanos().div_ceil(1_000_000_000);
+        Some(u64::try_from(seconds).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// How long a client is to wait before it sends the same request again; none where it had better
+    /// not.
+    pub(super) fn client_delay(&self) -> Option<Duration> {
+        match self.class() {
+            Class::Contention => Some(self.retry_after().unwrap_or(USUAL_DELAY)),
+            Class::Unavailable => Some(USUAL_DELAY),
+            Class::Lost | Class::InvalidKey | Class::Setup => None,
+        }
     }
 
     /// A text for clients: it names no key, no server and no advice for the program's author, which
@@ -114,16 +133,12 @@ impl LockError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::error::StoreError;
+
+    const KEY: &str = "order:1";
 
     fn contended(retry_after: Option<Duration>) -> LockError {
-        LockError::Contended {
-            key: "order:1".to_owned(),
-            retry_after,
-        }
+        LockError::contended(KEY, retry_after)
     }
 
     #[test]
@@ -132,40 +147,42 @@ mod tests {
         assert_eq!(after(2_001), Some(3));
         assert_eq!(after(0), Some(1));
         assert_eq!(contended(None).retry_after_secs(), Some(1));
-        assert_eq!(LockError::ShuttingDown.retry_after_secs(), None);
+        let long = Duration::from_secs(2);
+        let timed_out = LockError::timed_out(KEY, long, long);
+        let full = LockError::queue_full(KEY, 1, long);
+        assert_eq!(timed_out.retry_after_secs(), Some(2));
+        assert_eq!(full.retry_after_secs(), Some(2));
+        assert_eq!(LockError::ShuttingDown.retry_after_secs(), Some(1));
+    }
+
+    /// Fails if a client is told to repeat what may be done in part, or can never work.
+    #[test]
+    fn a_client_is_not_told_to_come_back_in_vain() {
+        for error in [
+            LockError::lost(KEY, None),
+            LockError::invalid_key(KEY, "empty"),
+            LockError::would_deadlock(KEY, "a.rs:1"),
+            LockError::NotInstalled,
+            LockError::config("no ttl"),
+        ] {
+            assert_eq!(error.retry_after_secs(), None, "{error}");
+        }
     }
 
     #[test]
     fn no_text_for_clients_names_a_key() {
-        let key = || "order:1".to_owned();
         let errors = [
             contended(None),
-            LockError::TimedOut {
-                key: key(),
-                waited: Duration::from_secs(1),
-            },
-            LockError::QueueFull {
-                key: key(),
-                limit: 7,
-            },
-            LockError::Lost {
-                key: key(),
-                fence: None,
-            },
-            LockError::InvalidKey {
-                key: key(),
-                reason: "order:1".to_owned(),
-            },
-            LockError::WouldDeadlock {
-                key: key(),
-                held_at: "a.rs:1".to_owned(),
-            },
-            LockError::Unavailable {
-                source: StoreError::new("io", "10.0.0.1 order:1"),
-            },
+            LockError::timed_out(KEY, USUAL_DELAY, None),
+            LockError::queue_full(KEY, 7, None),
+            LockError::lost(KEY, None),
+            LockError::invalid_key(KEY, KEY),
+            LockError::would_deadlock(KEY, "a.rs:1"),
+            LockError::unavailable("io", format!("10.0.0.1 {KEY}")),
+            LockError::config(KEY),
         ];
         for error in errors {
-            assert!(!error.public_message().contains("order:1"), "{error}");
+            assert!(!error.public_message().contains(KEY), "{error}");
         }
     }
 }

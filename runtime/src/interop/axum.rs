@@ -8,9 +8,8 @@ use crate::error::LockError;
 
 /// The response for each error:
 ///
-/// - 409 for contention, with `Retry-After`: until the present lease ends, or one second if that is
-///   not known.
-/// - 503 if the lock service cannot serve.
+/// - 409 for contention, with [`Retry-After`](LockError::retry_after_secs).
+/// - 503 if the lock service cannot serve, with `Retry-After: 1`.
 /// - 400 for a value that makes no key.
 /// - 500 for a lease that was lost, because the work may have been done in part.
 /// - 500 for a program that is set up wrongly.
@@ -47,14 +46,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::StoreError;
 
     #[test]
     fn contention_is_409_with_retry_after_in_whole_seconds() {
-        let error = LockError::Contended {
-            key: "order:1".to_owned(),
-            retry_after: Some(Duration::from_millis(2_001)),
-        };
+        let error = LockError::contended("order:1", Duration::from_millis(2_001));
         let response = error.into_response();
         assert_eq!(response.status(), 409);
         assert_eq!(response.headers()["retry-after"], "3");
@@ -66,10 +61,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_took_too_long_is_409_with_retry_after() {
-        let error = LockError::TimedOut {
-            key: "order:1".to_owned(),
-            waited: Duration::from_secs(2),
-        };
+        let error = LockError::timed_out("order:1", Duration::from_secs(2), None);
         let response = error.into_response();
         assert_eq!(response.status(), 409);
         assert_eq!(response.headers()["retry-after"], "1");
@@ -77,27 +69,21 @@ mod tests {
 
     #[test]
     fn an_unavailable_store_is_503() {
-        let source = StoreError::new("io", "gone");
-        let response = LockError::Unavailable { source }.into_response();
+        let response = LockError::unavailable("io", "gone").into_response();
         assert_eq!(response.status(), 503);
-        assert!(!response.headers().contains_key("retry-after"));
+        assert_eq!(response.headers()["retry-after"], "1");
     }
 
     #[test]
     fn a_lost_lease_is_nothing_that_a_proxy_may_repeat() {
-        let error = LockError::Lost {
-            key: "order:1".to_owned(),
-            fence: None,
-        };
-        assert_eq!(error.into_response().status(), 500);
+        let response = LockError::lost("order:1", None).into_response();
+        assert_eq!(response.status(), 500);
+        assert!(!response.headers().contains_key("retry-after"));
     }
 
     #[test]
     fn a_value_that_makes_no_key_is_the_clients_mistake() {
-        let error = LockError::InvalidKey {
-            key: "order:".to_owned(),
-            reason: "the value of `<id>` is empty".to_owned(),
-        };
+        let error = LockError::invalid_key("order:", "the value of `<id>` is empty");
         assert_eq!(error.into_response().status(), 400);
     }
 

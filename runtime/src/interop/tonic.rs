@@ -1,13 +1,17 @@
 //! [`LockError`] as a gRPC status, for tonic.
 
+use std::sync::Arc;
+
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::error::LockError;
 
 /// The status for each error:
 ///
-/// - `ABORTED` for contention, which clients may retry.
-/// - `UNAVAILABLE` if the lock service cannot serve.
+/// - `ABORTED` for contention, which clients may retry. Its details hold a `google.rpc.RetryInfo`
+///   with [`retry_after`](LockError::retry_after), or with 1 s if that is not known.
+/// - `UNAVAILABLE` if the lock service cannot serve, with a `RetryInfo` of 1 s.
 /// - `INVALID_ARGUMENT` for a value that makes no key.
 /// - `UNKNOWN` for a lease that was lost, because the work may have been done in part.
 /// - `INTERNAL` for a program that is set up wrongly.
@@ -24,8 +28,15 @@ use crate::error::LockError;
 /// ```
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
-        let mut status = Self::new(Code::from_i32(error.grpc_code()), error.public_message());
-        status.set_source(std::sync::Arc::new(error));
+        let (code, message) = (Code::from_i32(error.grpc_code()), error.public_message());
+        let mut status = match error.client_delay() {
+            Some(delay) => {
+                let details = ErrorDetails::with_retry_info(Some(delay));
+                Self::with_error_details(code, message, details)
+            }
+            None => Self::new(code, message),
+        };
+        status.set_source(Arc::new(error));
         status
     }
 }
@@ -33,28 +44,34 @@ impl From<LockError> for Status {
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
+    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn each_class_has_its_code_and_keeps_its_source() {
-        let contended = LockError::Contended {
-            key: "order:1".to_owned(),
-            retry_after: None,
-        };
-        let lost = LockError::Lost {
-            key: "order:1".to_owned(),
-            fence: None,
-        };
-        for (error, code) in [
-            (contended, Code::Aborted),
-            (lost, Code::Unknown),
-            (LockError::ShuttingDown, Code::Unavailable),
-            (LockError::NotInstalled, Code::Internal),
+        let short = Duration::from_millis(120);
+        let usual = Duration::from_secs(1);
+        for (error, code, delay) in [
+            (
+                LockError::contended("order:1", short),
+                Code::Aborted,
+                Some(short),
+            ),
+            (
+                LockError::timed_out("order:1", short, None),
+                Code::Aborted,
+                Some(usual),
+            ),
+            (LockError::lost("order:1", None), Code::Unknown, None),
+            (LockError::ShuttingDown, Code::Unavailable, Some(usual)),
+            (LockError::NotInstalled, Code::Internal, None),
         ] {
             let status = Status::from(error.clone());
             assert_eq!(status.code(), code);
             assert!(!status.message().contains("order:1"));
+            let told = status.get_details_retry_info();
+            assert_eq!(told.and_then(|info| info.retry_delay), delay);
             assert_eq!(status.source().unwrap().to_string(), error.to_string());
         }
     }

@@ -18,6 +18,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
+use crate::engine::core::hold_times::UNKNOWN;
 use crate::engine::core::ticket::Acquire;
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
@@ -137,9 +138,11 @@ fn acquire(key: FullKey, pool: &LockPool, plan: &Plan, at: At, budget: Duration)
         key,
         token: pool.token(),
         function: at.function(),
+        site: at.site(),
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
+        hold: plan.hold,
         share: plan.share,
     }
 }
@@ -191,9 +194,10 @@ impl Taking {
             // Individually, the call can wait for a lock that is held, and for a store that is
             // away.
             Err(_) if !self.left().is_zero() => Ok(None),
-            Err(LockError::Contended { key, .. }) => Err(LockError::TimedOut {
+            Err(LockError::Contended { key, retry_after }) => Err(LockError::TimedOut {
                 key,
                 waited: self.waited(),
+                retry_after,
             }),
             Err(error) => Err(error),
         }
@@ -231,20 +235,27 @@ impl Taking {
     ) -> Result<NestedPermit, LockError> {
         let Some(budget) = self.plan.nested_wait else {
             let permit = NestedPermit::wait(holder, pending()).await?;
-            return permit.ok_or_else(|| self.timed_out(want));
+            return permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)));
         };
         holder.cell.check()?;
         if let Some(permit) = NestedPermit::at_once(holder) {
             return Ok(permit);
         }
         if budget.is_zero() {
-            return Err(LockError::Contended {
-                key: want.key.name().to_owned(),
-                retry_after: Some(holder.cell.remaining()),
-            });
+            return Err(LockError::contended(
+                want.key.name(),
+                self.retry_nested(holder),
+            ));
         }
         let permit = NestedPermit::wait(holder, self.end_of(budget)).await?;
-        permit.ok_or_else(|| self.timed_out(want))
+        permit.ok_or_else(|| self.timed_out(want, self.retry_nested(holder)))
+    }
+
+    /// When to try again for a lock that another branch of the enclosing body has entered. It is
+    /// not known how long that branch takes.
+    fn retry_nested(&self, holder: &LeaseRef) -> Duration {
+        let unknown = || holder.cell.remaining().min(UNKNOWN);
+        self.pool.retry_hint().unwrap_or_else(unknown)
     }
 
     /// Ends when the call has waited for `budget`.
@@ -274,7 +285,7 @@ impl Taking {
         let (left, fresh) = (self.left(), self.fresh(before));
         let waits = !self.plan.wait.is_zero();
         if waits && left.is_zero() {
-            return Err(self.timed_out(want));
+            return Err(self.timed_out(want, self.pool.retry_hint()));
         }
         if waits && fresh.is_zero() {
             return Ok(None);
@@ -284,7 +295,7 @@ impl Taking {
         match poll_fn(|cx| lock.poll_taken(cx)).await {
             Ok(()) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
-            Err(LockError::TimedOut { .. }) => Err(self.timed_out(want)),
+            Err(LockError::TimedOut { retry_after, .. }) => Err(self.timed_out(want, retry_after)),
             Err(error) => Err(error),
         }
     }
@@ -319,10 +330,7 @@ impl Taking {
         }
     }
 
-    fn timed_out(&self, want: &Want) -> LockError {
-        LockError::TimedOut {
-            key: want.key.name().to_owned(),
-            waited: self.waited(),
-        }
+    fn timed_out(&self, want: &Want, retry_after: impl Into<Option<Duration>>) -> LockError {
+        LockError::timed_out(want.key.name(), self.waited(), retry_after)
     }
 }

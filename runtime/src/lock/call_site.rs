@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::ptr;
+
+use crate::engine::core::ticket::SiteId;
 
 /// Where an annotated function stands.
 #[derive(Debug)]
@@ -31,6 +34,15 @@ impl At {
             Self::Function(site) => site.function,
             Self::Call(_) => "",
         }
+    }
+
+    /// The place's own number: its address, which no other place has.
+    pub(crate) fn site(self) -> SiteId {
+        let address = match self {
+            Self::Function(site) => ptr::from_ref(site).addr(),
+            Self::Call(location) => ptr::from_ref(location).addr(),
+        };
+        SiteId(address as u64)
     }
 }
 

@@ -73,9 +73,13 @@ impl LockGuard {
     }
 
     /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock;
-    /// `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused, with the time that is
-    /// left in `retry_after`. For a second click that comes after the work is done. Dropping the
-    /// guard releases at once.
+    /// `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused. For a second click that
+    /// comes after the work is done. Dropping the guard releases at once.
+    ///
+    /// The engine knows of this `hold` only from here on, so the
+    /// [`retry_after`](LockError::retry_after) of such a call follows what this place in the program
+    /// kept before. [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute tell it
+    /// exactly.
     ///
     /// Two kinds of lock do not stay longer: a share, and a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).

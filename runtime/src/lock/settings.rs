@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) wait: Duration,
     /// For how long a nested call waits for its permit; none for as long as the lease lasts.
     pub(crate) nested_wait: Option<Duration>,
+    /// How long the lock stays after success.
+    pub(crate) hold: Duration,
     pub(crate) share: Option<Share>,
 }
 
@@ -71,6 +73,7 @@ impl Settings {
             // Trying once is for locks that another call holds. Branches of one body take turns,
             // for as long as it takes if neither the call nor the pool sets a wait.
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
+            hold: self.hold.unwrap_or_default(),
             share: self.share,
         })
     }

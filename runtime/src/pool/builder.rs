@@ -29,6 +29,9 @@ const DEFAULT_MAKE_WAY_AFTER: Duration = Duration::from_secs(1);
 const SHORTEST_MAKE_WAY_AFTER: Duration = Duration::from_millis(10);
 /// As long as the longest ttl.
 const LONGEST_MAKE_WAY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const SHORTEST_RETRY_HINT: Duration = Duration::from_millis(1);
+/// As long as the longest ttl.
+const LONGEST_RETRY_HINT: Duration = Duration::from_secs(24 * 60 * 60);
 /// A server answers so many requests within a few dozen milliseconds.
 const IN_FLIGHT: usize = 4096;
 
@@ -101,6 +104,7 @@ impl Default for LockPoolBuilder {
                 max_passes: DEFAULT_MAX_PASSES,
                 longest_turn: None,
                 make_way_after: DEFAULT_MAKE_WAY_AFTER,
+                retry_hint: None,
                 in_flight: IN_FLIGHT,
             },
             replicas: None,
@@ -317,6 +321,35 @@ impl LockPoolBuilder {
         self
     }
 
+    /// What every call of this pool is told in [`LockError::retry_after`] that is refused because of
+    /// other calls: exactly this. From 1 ms to 24 h. Default: an estimate, see
+    /// [`LockError::retry_after`].
+    ///
+    /// Set it where clients must not come back before a fixed time, whatever they wait for. It
+    /// applies to all locks of the pool, and changes nothing about the locks themselves.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::{LockError, LockPool};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let pool = LockPool::builder()
+    ///     .url("memory://")
+    ///     .retry_hint(Duration::from_secs(3))
+    ///     .connect()
+    ///     .await?;
+    /// let ttl = Duration::from_secs(10);
+    /// let held = pool.lock("order:42").ttl(ttl).acquire().await?;
+    /// let refused = pool.lock("order:42").ttl(ttl).acquire().await.unwrap_err();
+    /// assert_eq!(refused.retry_after_secs(), Some(3)); // the `Retry-After` header
+    /// # held.release().await
+    /// # }
+    /// ```
+    pub fn retry_hint(mut self, retry_hint: Duration) -> Self {
+        self.limits.retry_hint = Some(retry_hint);
+        self
+    }
+
     /// For tests only. Runs the engine as a task of the runtime that calls
     /// [`connect`](Self::connect), instead of on a thread of its own. Leases are counted on that
     /// runtime's clock, so a test that pauses time drives them. `memory://name` is refused: pools
@@ -398,6 +431,7 @@ impl LockPoolBuilder {
                 nonce: Nonce::new(),
                 namespace: self.namespace,
                 wait: self.wait,
+                retry_hint: self.limits.retry_hint,
                 place,
                 target,
                 options,
@@ -410,6 +444,15 @@ impl LockPoolBuilder {
         if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
             return Err(LockError::config(
                 "an `io_timeout` is between 1 ms and 1 h; the default is 1 s",
+            ));
+        }
+        if self
+            .limits
+            .retry_hint
+            .is_some_and(|hint| !(SHORTEST_RETRY_HINT..=LONGEST_RETRY_HINT).contains(&hint))
+        {
+            return Err(LockError::config(
+                "a `retry_hint` is between 1 ms and 24 h; leave it out for an estimate",
             ));
         }
         let after = self.limits.make_way_after;

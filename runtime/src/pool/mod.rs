@@ -67,6 +67,37 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
+///
+/// # Keys on the server
+///
+/// `order:42` stands for any key, and `lock` for the pool's
+/// [namespace](crate::LockPoolBuilder::namespace). If that is empty, its colon is missing too.
+///
+/// | key | what it holds |
+/// |---|---|
+/// | `lock:order:42` | the lock: a string that begins with a random token, and expires with the lease |
+/// | `lock:%leasehold:fence` | the counter of the fences, one for all locks of the namespace |
+/// | `lock:%leasehold:queue:lock:order:42` | the processes that queue for the lock, while it is in use |
+/// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
+/// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
+///
+/// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is one
+/// counter of fences for each slot. A quorum (`redlock://`) has the lock alone, on each node. A
+/// process is told of its turn on the channel `lock:%leasehold:turn:` with a random name behind it.
+/// In an inserted value of a template `%`, `:`, `{`, `}`, white space and control characters are
+/// percent-encoded: see [`encode`](crate::encode).
+///
+/// # Metrics
+///
+/// With the feature `metrics`, through the facade of the crate `metrics`:
+///
+/// | metric | kind | labels |
+/// |---|---|---|
+/// | `leasehold_acquisitions_total` | counter | `outcome`: `granted`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `other` |
+/// | `leasehold_leases_lost_total` | counter | |
+/// | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
+///
+/// Keys are no labels: there are too many of them, and a key can contain what must not be public.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,
@@ -91,6 +122,7 @@ struct Inner {
     nonce: Nonce,
     namespace: String,
     wait: Duration,
+    retry_hint: Option<Duration>,
     /// The store, without its password.
     place: String,
     /// The store that `check` connects to.
@@ -211,6 +243,10 @@ impl LockPool {
 
     pub(crate) fn default_wait(&self) -> Duration {
         self.inner.wait
+    }
+
+    pub(crate) fn retry_hint(&self) -> Option<Duration> {
+        self.inner.retry_hint
     }
 
     /// The key on the server.

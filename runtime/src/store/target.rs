@@ -127,6 +127,8 @@ impl Target {
 
     #[cfg(not(feature = "redis"))]
     fn redis(scheme: &str, _url: &str) -> Result<Self, LockError> {
+        // The feature `tls` includes `redis`.
+        refuse_without_tls(scheme)?;
         Err(LockError::config(format!(
             "`{scheme}://` needs the feature `redis` of the crate `leasehold`, which is off"
         )))
@@ -252,14 +254,23 @@ fn memory_limits(name: Option<&str>) -> String {
     }
 }
 
-#[cfg(feature = "redis")]
 fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
-    if scheme.starts_with("rediss") && cfg!(not(feature = "tls")) {
-        return Err(LockError::config(format!(
-            "`{scheme}://` needs TLS: enable the feature `tls` of the crate `leasehold`"
-        )));
+    if cfg!(feature = "tls") || !scheme.starts_with("rediss") {
+        return Ok(());
     }
-    Ok(())
+    Err(needs_tls(scheme))
+}
+
+fn needs_tls(scheme: &str) -> LockError {
+    LockError::config(format!(
+        "`{scheme}://` needs the feature `tls` of the crate `leasehold`, which is off; in `Cargo.toml` write \
+         `leasehold = {{ version = \"{}\", features = [\"tls\"] }}`",
+        concat!(
+            env!("CARGO_PKG_VERSION_MAJOR"),
+            ".",
+            env!("CARGO_PKG_VERSION_MINOR")
+        )
+    ))
 }
 
 impl fmt::Display for Target {
@@ -300,6 +311,25 @@ mod tests {
             let text = refusal(url);
             assert!(text.contains("redis://"), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    /// Fails if a URL with TLS is refused without the name of the feature that it needs, or is
+    /// refused where that feature is on.
+    #[test]
+    fn tls_is_a_feature() {
+        for (scheme, rest) in [
+            ("rediss", "h/"),
+            ("rediss-sentinel", "h/master"),
+            ("rediss-cluster", "h"),
+        ] {
+            let text = needs_tls(scheme).to_string();
+            assert!(text.contains(&format!("`{scheme}://`")), "{text}");
+            assert!(text.contains("feature `tls`"), "{text}");
+            assert!(text.contains("features = [\"tls\"]"), "{text}");
+            let refusal = Target::parse(&format!("{scheme}://{rest}")).err();
+            let expected = cfg!(not(feature = "tls")).then(|| needs_tls(scheme));
+            assert_eq!(refusal, expected);
         }
     }
 

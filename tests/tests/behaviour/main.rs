@@ -7,6 +7,7 @@ mod bodies;
 mod connections;
 mod deployments;
 mod flash_sale;
+mod grpc;
 mod interop;
 mod kinds;
 mod leases;

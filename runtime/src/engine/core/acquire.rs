@@ -55,10 +55,12 @@ impl Core {
             return full.then(|| LockError::QueueFull {
                 key: acquire.key.name().to_owned(),
                 limit,
+                retry_after: self.retry_by_queue(queue, acquire, now),
             });
         }
+        let contended = || acquire.contended(self.retry_by_queue(queue, acquire, now));
         if queue.holder().is_some() {
-            return Some(acquire.contended(self.holder_left(queue, now)));
+            return Some(contended());
         }
         if acquire.share.is_some() {
             // Only a waiting exclusive request blocks a shared one.
@@ -66,21 +68,12 @@ impl Core {
                 let acquire = self.tickets.get(id).map(Ticket::acquire);
                 acquire.is_some_and(|acquire| acquire.waits() && acquire.share.is_none())
             };
-            let behind = queue.waiting().any(exclusive);
-            return behind.then(|| acquire.contended(queue.held_for(now)));
+            return queue.waiting().any(exclusive).then(contended);
         }
         // While the head asks, the answer to the head serves this call as well.
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
-        let left = queue.held_for(now).filter(|_| !asking)?;
-        Some(acquire.contended(Some(left)))
-    }
-
-    /// What is left of the lease of this process's holder.
-    fn holder_left(&self, queue: &KeyQueue, now: Instant) -> Option<Duration> {
-        let holder = self.tickets.get(queue.holder()?)?;
-        let lease = holder.lease()?;
-        Some(lease.deadline().since(now))
+        (queue.held_for(now).is_some() && !asking).then(contended)
     }
 
     pub(super) fn acquire_replied(
@@ -169,9 +162,10 @@ impl Core {
             let key = key.clone();
             let answer = Answer {
                 share,
-                granted: true,
+                granted: Some(id),
+                left: Some(deadline.since(now)),
             };
-            self.refuse_single_tries(&key, answer, Some(deadline.since(now)), now);
+            self.refuse_single_tries(&key, answer, now);
             if share.is_some() {
                 self.advance(&key, now);
             }
@@ -205,20 +199,15 @@ impl Core {
         }
         let answer = Answer {
             share,
-            granted: false,
+            granted: None,
+            left,
         };
-        self.refuse_single_tries(&key, answer, left, now);
+        self.refuse_single_tries(&key, answer, now);
         self.advance(&key, now);
     }
 
     /// Refuses the calls of this process that try once for the same key: one answer serves all.
-    fn refuse_single_tries(
-        &mut self,
-        key: &FullKey,
-        answer: Answer,
-        left: Option<Duration>,
-        now: Instant,
-    ) {
+    fn refuse_single_tries(&mut self, key: &FullKey, answer: Answer, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
@@ -228,8 +217,10 @@ impl Core {
             _ => Verdict::Refused,
         };
         for id in queue.refuse_single_tries(judge) {
-            if let Some(ticket) = self.tickets.get(id) {
-                let error = ticket.acquire().contended(left);
+            if let Some(refused) = self.tickets.get(id).map(Ticket::acquire) {
+                let holder = answer.granted.and_then(|holder| self.tickets.get(holder));
+                let holder = holder.map_or(refused, Ticket::acquire);
+                let error = refused.contended(self.retry_after(holder, answer.left));
                 self.fail(id, error, now);
             }
         }
@@ -297,6 +288,7 @@ impl Core {
         LockError::TimedOut {
             key: acquire.key.name().to_owned(),
             waited,
+            retry_after: queue.and_then(|queue| self.retry_by_queue(queue, acquire, now)),
         }
     }
 
@@ -312,7 +304,10 @@ impl Core {
 struct Answer {
     /// The kind of share that was asked for.
     share: Option<Share>,
-    granted: bool,
+    /// The call of this process that has the lock by it.
+    granted: Option<TicketId>,
+    /// How long the holder's lease still runs, if that is known.
+    left: Option<Duration>,
 }
 
 impl Answer {
@@ -320,7 +315,7 @@ impl Answer {
     fn refuses(self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,
-            share if self.granted => self.share.is_none() && share.is_some(),
+            share if self.granted.is_some() => self.share.is_none() && share.is_some(),
             share => self.share == share,
         }
     }

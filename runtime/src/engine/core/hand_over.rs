@@ -27,8 +27,11 @@ impl Core {
         let Some(successor) = self.successor(id, now) else {
             return false;
         };
-        let holder = self.tickets.remove(id);
-        let Some((acquire, lease)) = holder.and_then(Ticket::into_held) else {
+        let Some(holder) = self.tickets.remove(id) else {
+            return false;
+        };
+        self.hold_times.note(&holder, now);
+        let Some((acquire, lease)) = holder.into_held() else {
             return false;
         };
         self.releases.count(true);

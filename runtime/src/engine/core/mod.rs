@@ -11,6 +11,7 @@
 //!   the holder may hand the key over, and with which fences.
 //! - [`Requests`] has the requests to be sent, and those without an answer.
 //! - [`Renewals`] has the leases to renew now, and the batches without an answer.
+//! - [`HoldTimes`] has how long the locks of each call site are held, for refused calls.
 //! - [`Drain`] has the shutdowns under way.
 //!
 //! [`Core`] coordinates: it reads a command or an answer, asks the parts, and carries what one part
@@ -26,6 +27,7 @@ mod downgrade;
 pub(crate) mod drain;
 mod fifo;
 mod hand_over;
+pub(crate) mod hold_times;
 mod lease;
 mod queue;
 mod queues;
@@ -45,6 +47,7 @@ mod timers;
 use std::mem;
 
 use self::drain::Drain;
+use self::hold_times::HoldTimes;
 use self::queues::Queues;
 use self::renewals::Renewals;
 use self::requests::{Flight, Requests};
@@ -63,6 +66,7 @@ pub(crate) struct Core {
     queues: Queues,
     requests: Requests,
     renewals: Renewals,
+    hold_times: HoldTimes,
     drain: Option<Drain>,
     jitter: Jitter,
     signals: Vec<Signal>,
@@ -79,6 +83,7 @@ impl Core {
             queues: Queues::default(),
             requests: Requests::new(limits.in_flight),
             renewals: Renewals::new(seed),
+            hold_times: HoldTimes::default(),
             drain: None,
             jitter: Jitter::new(seed),
             signals: Vec::new(),

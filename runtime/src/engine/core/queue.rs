@@ -339,6 +339,11 @@ impl KeyQueue {
         self.tries = 0;
     }
 
+    /// Whether the key is left free for other clients now.
+    pub(super) fn is_left_free(&self, now: Instant) -> bool {
+        now < self.free_until
+    }
+
     /// For how long another process is known to hold the key.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.since(now);

@@ -63,6 +63,7 @@ impl Core {
                 self.advance(&key, now);
             }
             Stage::Held(_) | Stage::Lost => {
+                self.hold_times.note(ticket, now);
                 let makes_way = self.holder_makes_way(id, &key, now);
                 // The removal is sent first; the successor's acquire follows on the same
                 // connection.

@@ -23,6 +23,8 @@ pub(crate) struct Limits {
     /// After how long of unbroken use a key is left free for clients that know no queue; zero for
     /// never.
     pub(crate) make_way_after: Duration,
+    /// What every call is told that is refused because of other calls; none for the estimate.
+    pub(crate) retry_hint: Option<Duration>,
     /// With so many requests under way the core asks for no further lock. Renewals and releases are
     /// not bounded: they must not queue behind a hundred thousand acquires.
     pub(crate) in_flight: usize,
@@ -37,6 +39,7 @@ impl Limits {
             max_passes: 16,
             longest_turn: None,
             make_way_after: Duration::ZERO,
+            retry_hint: None,
             in_flight: 8,
         }
     }

@@ -15,6 +15,11 @@ use crate::store::{Failure, OpId, Reply};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TicketId(pub(crate) u64);
 
+/// The place in the program that asks for locks: an annotated function, or a call of
+/// [`LockPool::lock`](crate::LockPool::lock).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SiteId(pub(crate) u64);
+
 /// How a lease is renewed while it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Watchdog {
@@ -32,10 +37,13 @@ pub(crate) struct Acquire {
     /// The annotated function that asks, which operators see in the key's value. Empty for a lock
     /// that is taken without the attribute.
     pub(crate) function: &'static str,
+    pub(crate) site: SiteId,
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     /// How long to queue; zero is one try.
     pub(crate) wait: Duration,
+    /// How long the lock stays after success, as far as that is known before.
+    pub(crate) hold: Duration,
     /// The kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
 }

@@ -194,9 +194,11 @@ fn acquire(name: &str) -> Acquire {
         key: name.into(),
         token: Token::random(Nonce::new()),
         function: "",
+        site: SiteId(1),
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,
+        hold: Duration::ZERO,
         share: None,
     }
 }

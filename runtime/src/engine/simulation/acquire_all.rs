@@ -6,7 +6,7 @@ use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
 use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
-use crate::engine::core::ticket::{Acquire, TicketId, Watchdog};
+use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
 use crate::store::{Op, Reply};
 
 impl World {
@@ -38,9 +38,11 @@ impl World {
                 key: key.clone(),
                 token,
                 function: "simulation",
+                site: SiteId(1),
                 terms,
                 watchdog,
                 wait: Duration::ZERO,
+                hold: Duration::ZERO,
                 share: None,
             };
             acquires.push((*id, acquire));

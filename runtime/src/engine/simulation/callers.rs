@@ -8,7 +8,7 @@ use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::engine::core::signal::Signal;
-use crate::engine::core::ticket::{Acquire, Share, TicketId, Watchdog};
+use crate::engine::core::ticket::{Acquire, Share, SiteId, TicketId, Watchdog};
 use crate::error::LockError;
 use crate::fence::Fence;
 
@@ -36,9 +36,11 @@ impl World {
             key: key.clone(),
             token,
             function: "simulation",
+            site: SiteId(1),
             terms,
             watchdog,
             wait,
+            hold: Duration::ZERO,
             share: reads.then_some(Share::Reader),
         };
         let node_state = &mut self.nodes[node];

@@ -199,7 +199,7 @@ async fn a_turn_has_a_budget(store: &Store) {
             other => panic!("{other:?}"),
         }
         match short.expect_err("it is another's turn") {
-            LockError::TimedOut { key, waited } => {
+            LockError::TimedOut { key, waited, .. } => {
                 assert_eq!(key, "k");
                 assert!(budget <= waited && waited <= took, "{waited:?} of {took:?}");
             }

@@ -88,7 +88,7 @@ async fn one_budget_for_all(store: &Store) {
     let (ended, ()) = tokio::join!(call, first_is_freed);
     let took = started.elapsed();
     match ended.expect_err("the second is held") {
-        LockError::TimedOut { key, waited } => {
+        LockError::TimedOut { key, waited, .. } => {
             assert_eq!(key, "b");
             assert!(wait <= waited && waited <= took, "{waited:?} of {took:?}");
         }

@@ -2,4 +2,5 @@
 
 mod clients_without_a_queue;
 mod processes;
+mod refusals;
 mod waiting;

@@ -61,7 +61,7 @@ async fn the_budget_is_hard() {
                 let took = started.elapsed();
                 let slack = SLACK + excuse.so_far();
                 match &error {
-                    LockError::TimedOut { key, waited } => {
+                    LockError::TimedOut { key, waited, .. } => {
                         assert_eq!(key, "held");
                         assert!(*waited <= took && *waited + slack > took, "{waited:?}");
                     }
@@ -238,7 +238,7 @@ async fn a_full_queue_refuses() {
         let request = pool.lock("full").ttl(TTL).wait(TTL);
         let error = request.acquire().await.expect_err("twenty wait already");
         assert!(
-            matches!(&error, LockError::QueueFull { key, limit: 20 } if key == "full"),
+            matches!(&error, LockError::QueueFull { key, limit: 20, .. } if key == "full"),
             "{error:?}"
         );
         assert!(error.to_string().contains("max_waiters"), "{error}");

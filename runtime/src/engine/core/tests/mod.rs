@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ticket::{Acquire, Share, TicketId};
+use super::ticket::{Acquire, Share, SiteId, TicketId};
 use super::{Core, Limits, Signal};
 use crate::base::clock::Instant;
 use crate::base::lease_terms::Terms;
@@ -14,6 +14,7 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 mod acquire_all;
 mod gone;
 mod hand_over;
+mod hold_times;
 mod make_way;
 mod probes;
 mod releases;
@@ -35,9 +36,11 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         key: "key".into(),
         token: Token::fixed(number.into()),
         function: "test",
+        site: SiteId(1),
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,
+        hold: Duration::ZERO,
         share: None,
     }
 }

@@ -1,0 +1,352 @@
+//! What a refused call is told: how long locks of this kind are usually held.
+
+use super::super::ticket::Watchdog;
+use super::*;
+
+/// How long each call works.
+const WORK: Duration = Duration::from_millis(120);
+const HOLD: Duration = Duration::from_secs(3);
+const SHORTEST: Duration = Duration::from_millis(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+const CREATE: SiteId = SiteId(7);
+const CANCEL: SiteId = SiteId(8);
+
+/// A call of the function `site`.
+fn call(site: SiteId, number: u64) -> Acquire {
+    Acquire {
+        site,
+        watchdog: Some(Watchdog {
+            interval: TTL / 3,
+            max_hold: None,
+        }),
+        ..acquire(number, ONE_TRY)
+    }
+}
+
+/// One process, whose server grants every acquire that the test does not refuse.
+struct Process {
+    core: Core,
+    now: Instant,
+    number: u64,
+}
+
+impl Process {
+    fn new() -> Self {
+        Self::with_hint(None)
+    }
+
+    fn with_hint(retry_hint: Option<Duration>) -> Self {
+        let limits = Limits {
+            retry_hint,
+            ..Limits::of_tests(IO_TIMEOUT, 1)
+        };
+        Self {
+            core: Core::new(limits, 1).with_bug(None),
+            now: START,
+            number: 0,
+        }
+    }
+
+    fn enter(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> TicketId {
+        self.number += 1;
+        let id = TicketId(self.number);
+        let acquire = acquire(self.number);
+        self.core.acquire(id, acquire, self.now);
+        id
+    }
+
+    /// A call that takes the lock.
+    fn takes(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> TicketId {
+        let id = self.enter(acquire);
+        let op = asked(&mut self.core, self.now);
+        self.core.reply(op, taken(self.number), self.now);
+        let signals = self.core.take_signals();
+        assert!(signals.iter().any(|signal| is_granted(signal, id)));
+        id
+    }
+
+    /// The holder works for `work`, and its release is confirmed.
+    fn works(&mut self, id: TicketId, work: Duration, keep: Option<Duration>) {
+        self.now = self.now + work;
+        self.core.release(id, keep, self.now);
+        for request in self.core.take_requests(self.now) {
+            let reply = Ok(Reply::Released {
+                found: true,
+                ordered: true,
+            });
+            self.core.reply(request.id, reply, self.now);
+        }
+        self.core.take_signals();
+    }
+
+    /// A call of `site` that takes the lock, works for `work` and releases.
+    fn works_as(&mut self, site: SiteId, work: Duration) {
+        let id = self.takes(|number| call(site, number));
+        self.works(id, work, None);
+    }
+
+    /// What a call is told that is refused now.
+    fn refused(&mut self, acquire: impl FnOnce(u64) -> Acquire) -> Option<Duration> {
+        let id = self.enter(acquire);
+        assert_eq!(self.core.take_requests(self.now).len(), 0, "refused here");
+        self.told(id)
+    }
+
+    /// What a call is told that the server refuses: another process holds the lock for `left`.
+    fn refused_by_server(
+        &mut self,
+        acquire: impl FnOnce(u64) -> Acquire,
+        left: Option<Duration>,
+    ) -> Option<Duration> {
+        let id = self.enter(acquire);
+        let op = asked(&mut self.core, self.now);
+        let queued = false;
+        let reply = Ok(Reply::Held { left, queued });
+        self.core.reply(op, reply, self.now);
+        let told = self.told(id);
+        // The next call asks again.
+        self.now = self.now + TTL;
+        told
+    }
+
+    #[track_caller]
+    fn told(&mut self, id: TicketId) -> Option<Duration> {
+        match &self.core.take_signals()[..] {
+            [Signal::Failed(of, error)] if *of == id && error.is_contention() => {
+                error.retry_after()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Fails if the rest of a lease that a watchdog renews is taken for the time until the lock is free.
+#[test]
+fn a_click_is_told_what_clicks_take() {
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    process.takes(|number| call(CREATE, number));
+    let told = process.refused(|number| call(CREATE, number));
+    assert_eq!(told, Some(WORK), "of a lease of {TTL:?}");
+    // Another process holds it.
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+    assert_eq!(told, Some(WORK), "of a lease of {TTL:?}");
+}
+
+/// Fails if a call is told to come back when the lock has long been free.
+#[test]
+fn nothing_longer_than_the_rest_of_the_lease_is_told() {
+    let mut process = Process::new();
+    process.works_as(CREATE, SECOND);
+    for left in [WORK, SECOND, TTL] {
+        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(told, Some(left.min(SECOND)));
+    }
+    // The store does not tell the rest.
+    let told = process.refused_by_server(|number| call(CREATE, number), None);
+    assert_eq!(told, Some(SECOND));
+    let id = process.takes(|number| acquire(number, ONE_TRY));
+    process.now = process.now + TTL - SECOND;
+    let told = process.refused(|number| call(CREATE, number));
+    assert!(told.is_some_and(|told| told < SECOND), "{told:?}");
+    process.works(id, Duration::ZERO, None);
+}
+
+/// Fails if a call is told to come back at once.
+#[test]
+fn there_is_a_least() {
+    let mut process = Process::new();
+    process.works_as(CREATE, Duration::from_micros(50));
+    for left in [Duration::ZERO, TTL] {
+        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(told, Some(SHORTEST));
+    }
+}
+
+/// Fails if the first refusal of a process tells the ttl of a lock with a watchdog, or less than the
+/// lease of a lock without one.
+#[test]
+fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
+    let mut process = Process::new();
+    for left in [WORK, TTL] {
+        let told = process.refused_by_server(|number| call(CREATE, number), Some(left));
+        assert_eq!(told, Some(left.min(SECOND)));
+        let plain = |number| acquire(number, ONE_TRY);
+        assert_eq!(process.refused_by_server(plain, Some(left)), Some(left));
+    }
+    let told = process.refused_by_server(|number| call(CREATE, number), None);
+    assert_eq!(told, Some(SECOND));
+    let told = process.refused_by_server(|number| acquire(number, ONE_TRY), None);
+    assert_eq!(told, None, "nothing is known");
+}
+
+/// Fails if functions have one mean together, or the mean of the refused function is told although
+/// the holder is known.
+#[test]
+fn the_holders_function_counts_where_it_is_known() {
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    process.works_as(CANCEL, 4 * WORK);
+    let told = process.refused_by_server(|number| call(CANCEL, number), Some(TTL));
+    assert_eq!(told, Some(4 * WORK));
+    let holder = process.takes(|number| call(CREATE, number));
+    let told = process.refused(|number| call(CANCEL, number));
+    assert_eq!(told, Some(WORK));
+    process.works(holder, WORK, None);
+    // One answer serves a head that gets the lock and a call that tries once.
+    let head = process.enter(|number| call(CREATE, number));
+    let op = asked(&mut process.core, process.now);
+    let single = process.enter(|number| call(CANCEL, number));
+    let fence = process.number;
+    process.core.reply(op, taken(fence), process.now);
+    let signals = process.core.take_signals();
+    assert!(signals.iter().any(|signal| is_granted(signal, head)));
+    let told = signals.iter().find_map(|signal| match signal {
+        Signal::Failed(of, error) if *of == single => error.retry_after(),
+        _ => None,
+    });
+    assert_eq!(told, Some(WORK), "{signals:?}");
+}
+
+/// Fails if the mean does not follow, or one body that hangs spoils it for long.
+#[test]
+fn the_mean_follows_what_calls_take() {
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    let told = |process: &mut Process| {
+        let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+        told.expect("it is known")
+    };
+    for _ in 0..40 {
+        process.works_as(CREATE, 3 * WORK);
+    }
+    let slow = told(&mut process);
+    assert!(slow > 3 * WORK * 9 / 10 && slow <= 3 * WORK, "{slow:?}");
+    // Longer than its lease, which the watchdog renewed.
+    process.works_as(CREATE, HOUR);
+    let hung = told(&mut process);
+    assert!(hung > slow && hung <= slow + TTL / 8, "{hung:?}");
+    for _ in 0..20 {
+        process.works_as(CREATE, WORK);
+    }
+    let again = told(&mut process);
+    assert!(again < 2 * WORK, "{again:?}");
+}
+
+/// Fails if a click in the time of `hold` is told how long the body takes.
+#[test]
+fn a_lock_that_is_kept_is_told_with_its_hold() {
+    let holding = |number| Acquire {
+        hold: HOLD,
+        ..call(CREATE, number)
+    };
+    let mut process = Process::new();
+    let told = process.refused_by_server(holding, Some(TTL));
+    assert_eq!(told, Some(SECOND + HOLD), "nothing was released yet");
+    let id = process.takes(holding);
+    process.works(id, WORK, Some(HOLD));
+    process.now = process.now + HOLD;
+    let told = process.refused_by_server(holding, Some(TTL));
+    assert_eq!(told, Some(WORK + HOLD), "while the body runs");
+    let told = process.refused_by_server(holding, Some(HOLD / 2));
+    assert_eq!(told, Some(HOLD / 2), "while it is kept");
+
+    // A guard whose holder decides at the end.
+    let mut process = Process::new();
+    let id = process.takes(|number| call(CREATE, number));
+    process.works(id, WORK, Some(HOLD));
+    process.now = process.now + HOLD;
+    let told = process.refused_by_server(|number| call(CREATE, number), Some(TTL));
+    assert_eq!(told, Some(WORK + HOLD));
+}
+
+/// Fails if calls that queue are told nothing.
+#[test]
+fn calls_that_queue_are_told_too() {
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    process.takes(|number| call(CREATE, number));
+    let queue = |number| Acquire {
+        wait: SECOND,
+        ..call(CREATE, number)
+    };
+    let waits = process.enter(queue);
+    let told = process.refused(queue);
+    assert_eq!(told, Some(WORK), "the queue is full");
+    process.now = process.now + SECOND;
+    process.core.tick(process.now);
+    assert_eq!(process.told(waits), Some(WORK), "its time is up");
+}
+
+/// Fails if the pool's hint is mixed with what is known.
+#[test]
+fn a_hint_replaces_the_estimate() {
+    let hint = Duration::from_millis(2_500);
+    let mut process = Process::with_hint(Some(hint));
+    let told = process.refused_by_server(|number| call(CREATE, number), Some(WORK));
+    assert_eq!(told, Some(hint));
+    process.works_as(CREATE, WORK);
+    process.takes(|number| call(CREATE, number));
+    assert_eq!(process.refused(|number| call(CREATE, number)), Some(hint));
+}
+
+/// Fails if a lock that is handed over inside the process does not count.
+#[test]
+fn a_hand_over_counts_as_a_release() {
+    let mut process = Process::new();
+    let first = process.enter(|number| call(CREATE, number));
+    let op = asked(&mut process.core, process.now);
+    let reply = Reply::Acquired {
+        fence: Some(Fence::new(1)),
+        reserved_fences: 8,
+        wanted: Some(false),
+    };
+    process.core.reply(op, Ok(reply), process.now);
+    let next = process.enter(|number| Acquire {
+        wait: HOUR,
+        ..call(CANCEL, number)
+    });
+    process.core.take_signals();
+    process.now = process.now + WORK;
+    process.core.release(first, None, process.now);
+    let signals = process.core.take_signals();
+    assert!(signals.iter().any(|signal| is_granted(signal, next)));
+    assert_eq!(releases(&process.core.take_requests(process.now)), 0);
+    assert_eq!(process.core.hold_times.mean(CREATE), Some(WORK));
+    process.now = process.now + 2 * WORK;
+    process.core.release(next, None, process.now);
+    assert_eq!(process.core.hold_times.mean(CANCEL), Some(2 * WORK));
+}
+
+/// Fails if a call that gives up, fails, or loses its lease counts as a time that a lock was held.
+#[test]
+fn only_releases_count() {
+    let mut process = Process::new();
+    process.works_as(CREATE, WORK);
+    let queue = |number| Acquire {
+        wait: HOUR,
+        ..call(CREATE, number)
+    };
+    process.takes(|number| call(CANCEL, number));
+    let waits = process.enter(queue);
+    process.now = process.now + TTL / 4;
+    process.core.abandon(waits, process.now);
+    let told = process.core.hold_times.mean(CREATE);
+    assert_eq!(told, Some(WORK));
+
+    let mut process = Process::new();
+    let unrenewed = |number| Acquire {
+        site: CREATE,
+        ..acquire(number, ONE_TRY)
+    };
+    let holder = process.takes(unrenewed);
+    process.now = process.now + TTL;
+    process.core.tick(process.now);
+    let signals = process.core.take_signals();
+    assert_eq!(signals, [Signal::Lost(holder)]);
+    process.core.release(holder, None, process.now);
+    assert_eq!(process.core.hold_times.mean(CREATE), None);
+}

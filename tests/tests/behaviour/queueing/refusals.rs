@@ -1,0 +1,173 @@
+//! Refused calls are told how long such locks are usually held, and not how long the lease runs.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::stores::Store;
+use leasehold_tests::variant;
+use tokio::time::sleep;
+
+const TTL: Duration = Duration::from_secs(20);
+/// How long the body of `create` takes at least.
+const WORK: Duration = Duration::from_millis(120);
+/// The shortest time that a call is told.
+const LEAST: Duration = Duration::from_millis(10);
+/// What is told while nothing is known of the holder's body.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
+type Result<T = ()> = std::result::Result<T, LockError>;
+
+#[distributed_lock(key = "order:<id>", ttl = "20s", watchdog, pool = pool)]
+async fn create(pool: &LockPool, id: u64) -> Result {
+    sleep(WORK).await;
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "20s", watchdog, pool = pool)]
+async fn cancel(pool: &LockPool, id: u64) -> Result {
+    Ok(())
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "20s", pool = pool)]
+async fn look_at(pool: &LockPool, id: u64) -> Result {
+    Ok(())
+}
+
+#[track_caller]
+fn told(refused: Result) -> Duration {
+    let error = refused.expect_err("the lock is held");
+    assert!(error.is_contention(), "{error}");
+    error.retry_after().expect("it is estimated")
+}
+
+/// How long a call took that was served.
+async fn timed(call: impl Future<Output = Result>) -> Duration {
+    let started = Instant::now();
+    call.await.expect("free");
+    started.elapsed()
+}
+
+async fn hold(request: LockRequest) -> LockGuard {
+    let request = request.ttl(TTL).watchdog();
+    request.acquire().await.expect("free")
+}
+
+/// Fails if a call is told the rest of a lease that the watchdog renews, or a mean of another
+/// function or pool.
+async fn told_by_function(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let held = hold(other.lock("order:1")).await;
+    assert_eq!(told(create(&pool, 1).await), UNKNOWN);
+    let left = told(look_at(&pool, 1).await);
+    assert!(left > TTL / 2 && left <= TTL, "{left:?}");
+    held.release().await.expect("held");
+
+    let creates = timed(create(&pool, 1)).await;
+    let cancels = timed(cancel(&pool, 1)).await;
+    let held = hold(other.lock("order:1")).await;
+    let told_create = told(create(&pool, 1).await);
+    assert!(
+        WORK <= told_create && told_create <= creates,
+        "{told_create:?} of {creates:?}"
+    );
+    let told_cancel = told(cancel(&pool, 1).await);
+    assert!(
+        told_cancel <= cancels.max(LEAST),
+        "{told_cancel:?} of {cancels:?}"
+    );
+    held.release().await.expect("held");
+
+    // The other pool has seen only what was locked by hand, in one place.
+    let held = hold(pool.lock("order:1")).await;
+    assert_eq!(told(create(&other, 1).await), UNKNOWN);
+    held.release().await.expect("held");
+}
+
+/// Fails if the holder's own function does not count where it is known, or a lock taken by hand has
+/// no place of its own.
+async fn told_by_the_holder(store: &Store) {
+    let pool = store.pool().await;
+    let long = || pool.lock("order:2");
+    let short = || pool.lock("order:2");
+    let started = Instant::now();
+    let guard = hold(long()).await;
+    sleep(WORK).await;
+    guard.release().await.expect("held");
+    let took = started.elapsed();
+    timed(create(&pool, 3)).await;
+
+    let held = hold(long()).await;
+    let of_long = told(cancel(&pool, 2).await);
+    assert!(
+        WORK <= of_long && of_long <= took,
+        "{of_long:?} of {took:?}"
+    );
+    held.release().await.expect("held");
+
+    let started = Instant::now();
+    hold(short()).await.release().await.expect("held");
+    let took = started.elapsed();
+    let held = hold(short()).await;
+    let of_short = told(create(&pool, 2).await);
+    assert!(of_short <= took.max(LEAST), "{of_short:?} of {took:?}");
+    held.release().await.expect("held");
+}
+
+on_both_stores! {
+    told_by_function,
+    told_by_the_holder,
+}
+
+async fn hinted(hint: Duration) -> Result<LockPool> {
+    let pool = LockPool::builder().url("memory://refusals-hint");
+    pool.max_waiters(1).retry_hint(hint).connect().await
+}
+
+/// Fails if one of the refusals by other calls is not told the pool's hint.
+#[tokio::test]
+async fn a_hint_is_told_to_all() {
+    let hint = Duration::from_millis(2_500);
+    let pool = hinted(hint).await.expect("a possible hint");
+    let held = hold(pool.lock("k")).await;
+    let request = |wait| pool.lock("k").ttl(TTL).wait(Duration::from_millis(wait));
+    let contended = request(0).acquire().await.map(drop);
+    let (timed_out, full) = tokio::join!(request(100).acquire(), request(100).acquire());
+    held.release().await.expect("held");
+    let outer = pool.lock("k").ttl(TTL).run(async {
+        let inner = || pool.lock("k").ttl(TTL).reentrant();
+        let first = inner().run(async {
+            // The other branch asks meanwhile.
+            tokio::task::yield_now().await;
+        });
+        let second = inner().wait(Duration::ZERO).acquire();
+        let (first, second) = tokio::join!(first, second);
+        first.expect("it enters");
+        second.map(drop)
+    });
+    let nested = outer.await.expect("free");
+    let refusals = [
+        ("Contended", contended),
+        ("TimedOut", timed_out.map(drop)),
+        ("QueueFull", full.map(drop)),
+        ("Contended", nested),
+    ];
+    for (variant, refused) in refusals {
+        let error = refused.as_ref().expect_err("it is held");
+        assert_eq!(variant::of(error), variant);
+        assert_eq!(told(refused), hint, "{variant}");
+    }
+}
+
+/// Fails if a hint is accepted that no client could be told.
+#[tokio::test]
+async fn a_hint_has_bounds() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    for hint in [Duration::ZERO, day + Duration::from_millis(1)] {
+        let error = hinted(hint).await.expect_err("not possible");
+        assert!(error.to_string().contains("`retry_hint`"), "{error}");
+    }
+    for hint in [Duration::from_millis(1), day] {
+        hinted(hint).await.expect("possible");
+    }
+}
