@@ -31,7 +31,7 @@ use crate::base::full_key::FullKey;
 use crate::base::lease_terms::Terms;
 use crate::base::token::{Nonce, Token};
 use crate::engine::core::signal::Limits;
-use crate::engine::core::ticket::Acquire;
+use crate::engine::core::ticket::{Acquire, SiteId};
 use crate::engine::lease_cell::LeaseCell;
 use crate::testing::fixtures::LONG;
 
