@@ -10,6 +10,7 @@
 //! | `docs/README.md` | the index of all pages |
 //! | `docs/architecture.md` | a call's way through the code, and what each file is for |
 //! | `docs/glossary.md` | the words that the code uses in a sense of its own |
+//! | `docs/notes/compile-time.md` | what compiling the crate and an annotated function costs |
 //! | `docs/notes/delifeq.md` | why locks are not removed by `DELIFEQ` or `DELEX` |
 //! | `docs/notes/performance.md` | what bounded the engines that were tried |
 //! | `docs/notes/questions.md` | twenty questions about the code |

@@ -75,8 +75,11 @@ fn inline_links(text: &str) -> impl Iterator<Item = &str> {
 
 /// The labels that a text defines, each with its target: `[label]: target`.
 fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.lines()
-        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
+    let parts = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
+    // Of a line that begins with `[text][label]: ` the text is no label.
+    parts.filter(|(label, _)| !label.contains(']'))
 }
 
 /// What stands between single backticks.

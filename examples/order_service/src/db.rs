@@ -54,6 +54,19 @@ impl Db {
         Ok(Self { pool })
     }
 
+    /// The stock of an item under a lock. The lock's `fence` is written into the row first, so that
+    /// from here on no writer with an older one changes what is read.
+    pub(crate) async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {
+        sqlx::query_scalar(
+            "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
+        )
+        .bind(fence.as_i64())
+        .bind(sku)
+        .fetch_optional(&self.pool)
+        .await?
+        .ok_or(ApiError::TooLate)
+    }
+
     /// Records a sale and the stock after it, both or neither.
     ///
     /// The `fence` must be that of the lock under which the stock was read. A writer whose lease
@@ -67,13 +80,12 @@ impl Db {
     ) -> Result<Order, ApiError> {
         let fence = fence.as_i64();
         let mut transaction = self.pool.begin().await?;
-        let updated =
-            sqlx::query("UPDATE items SET stock = ?1, fence = ?2 WHERE sku = ?3 AND fence <= ?2")
-                .bind(stock_after)
-                .bind(fence)
-                .bind(sku)
-                .execute(&mut *transaction)
-                .await?;
+        let updated = sqlx::query("UPDATE items SET stock = ?1 WHERE sku = ?2 AND fence = ?3")
+            .bind(stock_after)
+            .bind(sku)
+            .bind(fence)
+            .execute(&mut *transaction)
+            .await?;
         if updated.rows_affected() == 0 {
             return Err(ApiError::TooLate);
         }

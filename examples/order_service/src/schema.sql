@@ -1,7 +1,7 @@
 CREATE TABLE IF NOT EXISTS items (
     sku   TEXT PRIMARY KEY,
     stock INTEGER NOT NULL,
-    fence INTEGER NOT NULL DEFAULT 0      -- of the last lock that wrote this row
+    fence INTEGER NOT NULL DEFAULT 0      -- of the last lock under which this row was read
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS orders (

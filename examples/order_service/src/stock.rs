@@ -14,9 +14,13 @@ use crate::error::ApiError;
 /// been served, the fence in the row is newer than ours, and the database refuses our late write.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
-    let item = look(db, sku).await?;
+    look(db, sku).await?;
     let fence = lock.fence().expect("a single store numbers its locks");
-    db.record_sale(order_id, sku, item.stock - 1, fence).await
+    let stock = db.stock_under(sku, fence).await?;
+    if stock <= 0 {
+        return Err(ApiError::SoldOut(sku.to_owned()));
+    }
+    db.record_sale(order_id, sku, stock - 1, fence).await
 }
 
 /// The item, if there is one left. Outside the lock this is a glance that may be out of date.
