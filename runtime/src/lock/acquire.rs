@@ -34,12 +34,13 @@ pub(crate) enum Begun {
     Wanted(Box<Wanted>),
 }
 
-/// What a call notes on each of its leases.
+/// What a call notes on each of its leases, and for how long it keeps them at least.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseOrigin {
     pool: PoolId,
     at: At,
     shared: bool,
+    at_least: Option<Duration>,
 }
 
 /// A call that has asked for no lock yet.
@@ -66,6 +67,7 @@ pub(crate) fn begin(
         pool: pool.id(),
         at,
         shared: plan.share.is_some(),
+        at_least: plan.at_least,
     };
     let wants = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
@@ -96,7 +98,8 @@ impl Begun {
             Self::Asked(lock, origin) => {
                 let lock = lock.taken().await?;
                 locks.fill([origin.lease(lock.cell())]);
-                Ok(HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))))
+                let held = OneOrMany::One(HeldLock::Held(lock));
+                Ok(origin.held(locks, held))
             }
             Self::Wanted(wanted) => Box::pin(wanted.taken(locks)).await,
         }
@@ -106,6 +109,15 @@ impl Begun {
 impl LeaseOrigin {
     fn lease(self, cell: &Arc<LeaseCell>) -> LeaseRef {
         LeaseRef::new(self.pool, Arc::clone(cell), self.at, self.shared)
+    }
+
+    /// The call has all its locks, and its body begins.
+    fn held(self, locks: Locks, held: OneOrMany<HeldLock>) -> HeldLocks {
+        let held = HeldLocks::new(locks, held);
+        if let Some(at_least) = self.at_least {
+            held.keep_at_least(at_least);
+        }
+        held
     }
 }
 
@@ -118,7 +130,7 @@ impl Wanted {
             Some(holder) => holder.entered(),
             None => self.origin.lease(lock.cell()),
         }));
-        Ok(HeldLocks::new(locks, held))
+        Ok(self.origin.held(locks, held))
     }
 }
 
@@ -186,6 +198,7 @@ fn acquire(
         watchdog: plan.watchdog,
         wait: budget,
         share: plan.share,
+        at_least: plan.at_least,
     }
 }
 

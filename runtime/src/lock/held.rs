@@ -89,6 +89,12 @@ impl HeldLocks {
         Self { locks, held }
     }
 
+    /// The locks that the call has taken itself stay at the store for this long from now, however
+    /// the call ends. Its body begins now: locks that a call gives back before that are not kept.
+    pub(crate) fn keep_at_least(&self, at_least: Duration) {
+        PendingLock::keep_at_least(self.own(), at_least);
+    }
+
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }

@@ -89,7 +89,8 @@ impl Core {
             && (enough || seeded!(self, PassedOnWithoutEnd))
             && ticket.acquire.terms.ttl() == terms.ttl()
             && now < ticket.budget
-            && (holder.kept_until.is_none() || seeded!(self, KeptPassedOn))
+            && ticket.acquire.outlives_the_process(lease.sent, now)
+            && (holder.keep(now).is_none() || seeded!(self, KeptPassedOn))
             && holder.acquire.share.is_none()
             && ticket.acquire.share.is_none()
             && is_settled(holder)
@@ -102,7 +103,7 @@ impl Core {
     /// shared, and not if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(&id);
-        let whole = |ticket: &Ticket| ticket.acquire.share.is_none() && ticket.kept_until.is_none();
+        let whole = |ticket: &Ticket| ticket.acquire.share.is_none() && ticket.keep(now).is_none();
         let queue = self.queues.get(key);
         let queue = queue.filter(|queue| queue.holder == Some(id) && ticket.is_some_and(whole));
         queue.is_some_and(|queue| self.makes_way(queue, now))

@@ -30,6 +30,7 @@ use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
 use crate::base::jitter::Jitter;
+use crate::base::seeded::seeded;
 use crate::store::{Failure, Op, OpId, Reply, Request};
 
 /// The largest capacity of a request or signal list that is kept for reuse.
@@ -103,9 +104,22 @@ impl Core {
             && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
             && ticket.acquire.share.is_none()
         {
-            ticket.kept_until = Some(now + keep);
+            ticket.keep_until(now + keep);
         }
         self.leave(id, true, now);
+    }
+
+    /// The lock stays at the store until `until`, however its caller gives it up. The lease does
+    /// not: it ends as it would without this.
+    pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
+        if seeded!(self, AtLeastForgotten) {
+            return;
+        }
+        if let Some(ticket) = self.tickets.get_mut(&id)
+            && matches!(ticket.stage, Stage::Held(_) | Stage::Lost)
+        {
+            ticket.keep_until(until);
+        }
     }
 
     /// The caller is gone, in whatever stage of the ticket. Not answered.

@@ -116,7 +116,12 @@ impl Core {
             ticket.open.to_vec()
         };
         let op = match share {
-            Some(_) => Op::Part { key, token, after },
+            Some(_) => Op::Part {
+                key,
+                token,
+                keep,
+                after,
+            },
             None => Op::Release {
                 key,
                 token,

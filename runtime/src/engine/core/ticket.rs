@@ -22,6 +22,8 @@ pub(crate) struct Watchdog {
     pub(crate) max_hold: Option<Duration>,
 }
 
+const NANOS_PER_MILLI: u128 = 1_000_000;
+
 /// One batch renews all leases that are due within a 256th of their interval, and within 10 ms.
 /// The bound keeps batches small, because every other client waits while the server runs one.
 const RENEWAL_STEPS: u32 = 256;
@@ -54,6 +56,8 @@ pub(crate) struct Acquire {
     pub(crate) wait: Duration,
     /// The kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
+    /// For how long the lock stays from the body's start on.
+    pub(crate) at_least: Option<Duration>,
 }
 
 /// Which calls share a lock.
@@ -175,6 +179,13 @@ pub(crate) enum Removal {
 }
 
 impl Acquire {
+    /// Whether a lease that is counted from `sent` lasts at the store for as long as this call's
+    /// lock is to stay, even if the process dies. With a watchdog that is not promised.
+    pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
+        let lasts = |at_least| now + at_least <= sent + self.terms.ttl();
+        self.watchdog.is_some() || self.at_least.is_none_or(lasts)
+    }
+
     /// Whether the caller queues for a lock that is held.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
@@ -212,10 +223,18 @@ impl Ticket {
         }
     }
 
-    /// For how long the key is still kept. None for less than the store's unit, a millisecond.
+    /// The key stays after the release until `until` at least.
+    pub(super) fn keep_until(&mut self, until: Instant) {
+        self.kept_until = self.kept_until.max(Some(until));
+    }
+
+    /// For how long the key is still kept; none if it is not. Rounded up to the store's unit, a
+    /// millisecond, so that the key is never free early.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
-        (Duration::from_millis(1) <= left).then_some(left)
+        let millis = left.as_nanos().div_ceil(NANOS_PER_MILLI);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 
     /// The end of the lease as the body sees it.

@@ -8,7 +8,7 @@ use super::entry::{Entry, Limit, Params, State};
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
-use crate::base::token::Token;
+use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
@@ -201,8 +201,15 @@ impl Entries {
         }
     }
 
-    pub(super) fn part(&mut self, key: &FullKey, token: Token, now: Instant) -> bool {
-        if self.release(key, token, None, now) {
+    /// With `keep`, the share ends after that long.
+    pub(super) fn part(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        if self.release(key, token, keep, now) {
             return true;
         }
         let Some(entry) = self.live(key, now) else {
@@ -213,6 +220,10 @@ impl Entries {
         };
         if shares.remove(&token).is_none() {
             return false;
+        }
+        if let Some(keep) = keep {
+            // Under another token, so that no late request of this one finds the share.
+            shares.insert(Token::random(Nonce::new()), now + keep);
         }
         if let Some(last) = shares.values().max() {
             entry.expires = *last;
@@ -371,7 +382,6 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::token::Nonce;
 
     #[test]
     fn expired_entries_are_swept() {
