@@ -50,7 +50,7 @@ fn no_seed_breaks_a_promise() {
     if env::var("LEASEHOLD_SEED").is_err() {
         // A simulation without events would find no bug.
         assert!(total.granted > 50_000, "{total:?}");
-        assert!(total.handed_over > 2_000, "{total:?}");
+        assert!(total.handed_over > 1_500, "{total:?}");
         assert!(total.ways > 400, "{total:?}");
         assert!(total.shared > 1_000, "{total:?}");
         assert!(total.downgraded > 1_000, "{total:?}");
