@@ -198,6 +198,7 @@ fn acquire(name: &str) -> Acquire {
         watchdog: None,
         wait: LONG,
         share: None,
+        at_least: None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::store::{Failure, Op, OpId, Reply, Request, Retry};
 mod acquire_all;
 mod gone;
 mod hand_over;
+mod kept;
 mod make_way;
 mod probes;
 mod releases;
@@ -39,6 +40,7 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         watchdog: None,
         wait,
         share: None,
+        at_least: None,
     }
 }
 
