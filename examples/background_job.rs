@@ -2,7 +2,8 @@
 //!
 //! `watchdog` renews the lease for as long as the job takes. So `ttl` can stay short, and a crashed
 //! instance delays the next run only briefly. `max_hold` ends a job that hangs. The instances that
-//! come second skip the round: that is not an error for them.
+//! come second skip the round: that is not an error for them. `at_least` keeps the lock until the
+//! instance whose clock is late has come, too.
 //!
 //! ```sh
 //! cargo run --example background_job
@@ -18,6 +19,7 @@ use leasehold::{LockError, distributed_lock};
     ttl = "500ms",
     watchdog,
     max_hold = "10m",
+    at_least = "3s",
     guard = lock
 )]
 async fn send_invoices(instance: u32, day: &str) -> Result<u32, LockError> {
@@ -44,6 +46,8 @@ async fn scheduled_run(instance: u32) -> Result<(), LockError> {
 async fn main() -> Result<(), Box<dyn Error>> {
     leasehold::init("memory://").await?; // in production: "redis://127.0.0.1/"
     tokio::try_join!(scheduled_run(1), scheduled_run(2), scheduled_run(3))?;
+    // The job is done, and this instance's clock is late.
+    scheduled_run(4).await?;
     leasehold::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

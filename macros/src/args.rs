@@ -12,13 +12,14 @@ use crate::raw::RawOption;
 use crate::value;
 
 /// Every option, in the order of the documentation.
-pub(crate) const OPTIONS: [&str; 15] = [
+pub(crate) const OPTIONS: [&str; 16] = [
     "key",
     "ttl",
     "watchdog",
     "max_hold",
     "wait",
     "hold",
+    "at_least",
     "shared",
     "permits",
     "reentrant",
@@ -40,6 +41,7 @@ pub(crate) struct Args {
     pub(crate) max_hold: Option<At<Length>>,
     pub(crate) wait: Option<At<Length>>,
     pub(crate) hold: Option<At<Length>>,
+    pub(crate) at_least: Option<At<Length>>,
     pub(crate) shared: Option<Span>,
     pub(crate) permits: Option<At<u32>>,
     pub(crate) reentrant: Option<Span>,
@@ -119,6 +121,7 @@ impl Args {
             "max_hold" => self.max_hold = Some(at(value::length(option)?)),
             "wait" => self.wait = Some(at(value::wait(option)?)),
             "hold" => self.hold = Some(at(value::hold(option)?)),
+            "at_least" => self.at_least = Some(at(value::at_least(option)?)),
             "shared" => self.shared = Some(value::flag(option)?),
             "permits" => self.permits = Some(value::permits(option)?),
             "reentrant" => self.reentrant = Some(value::flag(option)?),

@@ -23,6 +23,7 @@ pub(crate) struct LockSpec {
     pub(crate) max_hold: Option<Length>,
     pub(crate) wait: Option<Length>,
     pub(crate) hold: Option<At<Length>>,
+    pub(crate) at_least: Option<Length>,
     pub(crate) reentrant: bool,
     /// Where the user wrote `detach`.
     pub(crate) detach: Option<Span>,
@@ -46,10 +47,11 @@ pub(crate) fn check(
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
     let runtime = runtime(&args, place, diagnostics);
-    let rules: [Rule; 5] = [
+    let rules: [Rule; 6] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
+        ttl_covers_at_least,
         shared_or_permits,
         hold_is_exclusive,
     ];
@@ -76,6 +78,7 @@ pub(crate) fn check(
         max_hold: args.max_hold.map(value),
         wait: args.wait.map(value),
         hold: args.hold,
+        at_least: args.at_least.map(value),
         reentrant: args.reentrant.is_some(),
         detach: args.detach,
         shared: args.shared.is_some(),
@@ -218,6 +221,33 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
         .help(format!(
             "raise `max_hold`, or write `ttl = \"{limit}\"` without `watchdog` and `max_hold`"
         ));
+        diagnostics.error(span, &message);
+    }
+}
+
+/// Without a watchdog the store has the ttl from the start. So an `at_least` up to the ttl is kept
+/// even if the process dies.
+fn ttl_covers_at_least(args: &Args, diagnostics: &Diagnostics) {
+    let Some(At {
+        value: Length::Millis(ttl),
+        ..
+    }) = args.ttl
+    else {
+        return;
+    };
+    let Some(At {
+        value: Length::Millis(at_least),
+        span,
+    }) = args.at_least
+    else {
+        return;
+    };
+    if ttl < at_least && !args.attempted("watchdog") {
+        let (at_least, ttl) = (duration::display(at_least), duration::display(ttl));
+        let message = Message::new(format!(
+            "an `at_least` of {at_least} is longer than the ttl of {ttl}, which ends the lock of a process that dies"
+        ))
+        .help(format!("write `ttl = \"{at_least}\"`, or add `watchdog`"));
         diagnostics.error(span, &message);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) enum Meaning {
 }
 
 /// Our option, and its names elsewhere without `_` and in small letters.
-const OPTIONS: [(&str, &[&str]); 12] = [
+const OPTIONS: [(&str, &[&str]); 13] = [
     (
         "key",
         &[
@@ -75,15 +75,20 @@ const OPTIONS: [(&str, &[&str]); 12] = [
             "heartbeat",
         ],
     ),
+    ("hold", &["cooldown", "debounce"]),
     (
-        "hold",
+        "at_least",
         &[
             "lockatleastfor",
             "lockatleast",
-            "cooldown",
-            "debounce",
-            "minhold",
             "atleast",
+            "atleastfor",
+            "holdatleast",
+            "minhold",
+            "minholdtime",
+            "minlocktime",
+            "mintime",
+            "throttle",
         ],
     ),
     (

@@ -137,6 +137,7 @@ fn lengths(spec: &LockSpec) -> TokenStream {
         ("max_hold", spec.max_hold.as_ref()),
         ("wait", spec.wait.as_ref()),
         ("hold", hold),
+        ("at_least", spec.at_least.as_ref()),
     ] {
         if let Some(value) = value {
             let (name, value) = (Ident::new(name, here()), length(spec, value));

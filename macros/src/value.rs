@@ -174,6 +174,23 @@ pub(crate) fn hold(option: &RawOption) -> Result<Length, Problem> {
     }
 }
 
+pub(crate) fn at_least(option: &RawOption) -> Result<Length, Problem> {
+    let length = length(option)?;
+    match length {
+        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
+            option.span(),
+            Message::new(format!(
+                "an `at_least` of {} is too long",
+                duration::display(millis)
+            ))
+            .help(
+                "at most 24h; a job that is due less often notes in the database when it last ran",
+            ),
+        )),
+        length => Ok(length),
+    }
+}
+
 /// The flag, or its interval.
 pub(crate) fn watchdog(option: &RawOption) -> Result<Watchdog, Problem> {
     if option.value.is_none() {

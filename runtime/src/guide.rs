@@ -38,6 +38,7 @@ pages! {
     sentinel: "stores/sentinel.md",
     cluster: "stores/cluster.md",
     redlock: "stores/redlock.md",
+    durations: "durations.md",
     production: "production.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",

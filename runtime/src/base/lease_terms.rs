@@ -19,13 +19,14 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest that one renewal or release may take before the engine tries it again.
 const MAX_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Checks how long a lock is to stay after its holder is done.
-pub(crate) fn check_hold(hold: Duration) -> Result<Duration, LockError> {
-    if (Duration::from_millis(1)..=MAX_TTL).contains(&hold) {
-        return Ok(hold);
+/// Checks how long a lock is to stay after its holder is done. `option` is the option's name.
+pub(crate) fn check_stay(option: &str, stay: Duration) -> Result<Duration, LockError> {
+    if (Duration::from_millis(1)..=MAX_TTL).contains(&stay) {
+        return Ok(stay);
     }
     Err(LockError::config(format!(
-        "a `hold` of {hold:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none"
+        "{} `{option}` of {stay:?} is not possible; choose one from 1 ms to 24 h, or leave it out for none",
+        if option.starts_with('a') { "an" } else { "a" }
     )))
 }
 

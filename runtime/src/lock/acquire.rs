@@ -33,6 +33,8 @@ pub(crate) struct Acquisition {
     held: HeldLocks,
     /// How every other call takes its locks, which are then put into `held`.
     others: Option<Taken>,
+    /// For how long the locks stay from when the call has all of them.
+    at_least: Option<Duration>,
 }
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
@@ -50,13 +52,18 @@ pub(crate) fn begin(
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
     let wants: OneOrMany<Want> = wants.collect::<Result<_, _>>()?;
+    let at_least = plan.at_least;
     let others: Option<Taken> = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
             let acquire = acquire(key, &pool, &plan, at, plan.wait);
             let lock = PendingLock::ask(pool, acquire)?;
             locks.fill([lease(&lock, &plan, at)]);
             let held = HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock)));
-            return Ok(Acquisition { held, others: None });
+            return Ok(Acquisition {
+                held,
+                others: None,
+                at_least,
+            });
         }
         wants => {
             let taking = Taking {
@@ -69,20 +76,28 @@ pub(crate) fn begin(
         }
     };
     let held = HeldLocks::new(locks, OneOrMany::default());
-    Ok(Acquisition { held, others })
+    Ok(Acquisition {
+        held,
+        others,
+        at_least,
+    })
 }
 
 impl Acquisition {
     /// Ready when the call has all its locks, or cannot get them.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         match &mut self.others {
-            None => self.held.poll_taken(cx),
+            None => ready!(self.held.poll_taken(cx))?,
             Some(others) => {
                 self.held.add(ready!(others.as_mut().poll(cx))?);
                 self.others = None;
-                Poll::Ready(Ok(()))
             }
         }
+        // The body begins now: locks that the call gave back before are not kept.
+        if let Some(at_least) = self.at_least.take() {
+            self.held.keep_at_least(at_least);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// The locks, once they are all taken.
@@ -144,6 +159,7 @@ fn acquire(key: FullKey, pool: &LockPool, plan: &Plan, at: At, budget: Duration)
         wait: budget,
         hold: plan.hold,
         share: plan.share,
+        at_least: plan.at_least,
     }
 }
 

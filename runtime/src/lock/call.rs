@@ -173,6 +173,13 @@ impl Call {
         LockHandle::new(self.0.section().locks().clone())
     }
 
+    /// `at_least = "30s"`
+    #[must_use]
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.settings().at_least = Some(at_least);
+        self
+    }
+
     /// `hold = "3s"`; with [`run_holding`](Self::run_holding) or
     /// [`run_detached_holding`](Self::run_detached_holding).
     #[must_use]

@@ -45,6 +45,9 @@ impl LockGuard {
     /// s. Without an answer the engine tries the release again in the background until the lock has
     /// expired. That is not an error.
     ///
+    /// With [`at_least`](crate::LockRequest::at_least) the lock stays at the store for the rest of
+    /// that time, after this and after a drop.
+    ///
     /// Cancel safe: a dropped future has released the lock all the same.
     ///
     /// ```
@@ -74,14 +77,15 @@ impl LockGuard {
 
     /// As [`release`](Self::release), and the lock stays for `hold` from now, by the store's clock;
     /// `hold` is from 1 ms to 24 h. A call that tries meanwhile is refused. For a second click that
-    /// comes after the work is done. Dropping the guard releases at once.
+    /// comes after the work is done. Dropping the guard releases at once. With
+    /// [`at_least`](crate::LockRequest::at_least) the later of both ends counts.
     ///
     /// The engine knows of this `hold` only from here on, so the
     /// [`retry_after`](LockError::retry_after) of such a call follows what this place in the program
     /// kept before. [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute tell it
     /// exactly.
     ///
-    /// Two kinds of lock do not stay longer: a share, and a lock that this call has entered as
+    /// Two kinds of lock do not stay for `hold`: a share, and a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).
     ///
     /// ```
@@ -102,7 +106,7 @@ impl LockGuard {
     /// As [`release`](Self::release), and [`LockError::Config`] for a `hold` of less than a
     /// millisecond or more than 24 h. In that case the lock is released at once.
     pub async fn release_after(self, hold: Duration) -> Result<(), LockError> {
-        let keep = lease_terms::check_hold(hold);
+        let keep = lease_terms::check_stay("hold", hold);
         let ended = self.end(keep.as_ref().ok().copied()).await;
         ended.and(keep.map(drop))
     }

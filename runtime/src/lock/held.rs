@@ -104,6 +104,12 @@ impl HeldLocks {
         Poll::Ready(Ok(()))
     }
 
+    /// The locks that the call has taken itself stay at the store for this long from now, however
+    /// the call ends.
+    pub(crate) fn keep_at_least(&self, at_least: Duration) {
+        PendingLock::keep_at_least(self.own(), at_least);
+    }
+
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }

@@ -114,6 +114,19 @@ impl PendingLock {
         Err(self.cell.lost_error())
     }
 
+    /// The locks of one call stay at the store for at least `at_least` from now, however they are
+    /// given up: by a release, or by a drop.
+    pub(crate) fn keep_at_least<'a>(locks: impl Iterator<Item = &'a Self>, at_least: Duration) {
+        let locks: Vec<&Self> = locks.collect();
+        let Some(first) = locks.first() else {
+            return;
+        };
+        let until = first.pool.engine().clock().now() + at_least;
+        let ids = locks.iter().map(|lock| lock.id).collect();
+        // If the engine is gone, the lock expires after its ttl.
+        let _ = first.tell(Command::KeepUntil { ids, until });
+    }
+
     /// Asks for the release, now or after `keep`, without waiting for it.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
         self.cell.close();

@@ -162,6 +162,39 @@ impl LockRequest {
         self
     }
 
+    /// The lock stays at the store for at least this long, counted from when it is taken, however
+    /// its call ends: by `Ok`, `Err`, a panic or a drop. From 1 ms to 24 h. Without a watchdog at
+    /// most the ttl. Default: off, and the lock is free at its call's end.
+    ///
+    /// For a job that several machines start at the same time. The machine whose clock is late
+    /// finds the lock taken, even if the job was done in a moment.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
+    /// # async fn sweep() {}
+    /// let minute = Duration::from_secs(60);
+    /// let swept = pool.lock("job:sweep").ttl(minute).at_least(minute / 2).run(sweep()).await;
+    /// match swept {
+    ///     Err(error) if error.is_contention() => println!("another machine has swept"),
+    ///     other => other?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The lease and the guard end as without this. Calls that come meanwhile are refused, or wait:
+    /// those of this process, too. With several keys, the time begins when the call has all of
+    /// them. A call that gives up before it has them keeps none. Shares and permits stay as well.
+    ///
+    /// With a watchdog this may be longer than the ttl. If the process dies then, the lock is free
+    /// after the ttl. If the lease is lost, the lock stays only if no other holder has it already.
+    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.settings.at_least = Some(at_least);
+        self
+    }
+
     /// Takes a share of the lock: many readers hold it, or one call that takes it without this. A
     /// reader that comes while a writer queues, queues behind the writer. Each reader has a lease
     /// of its own. Default: exclusive.
@@ -283,8 +316,8 @@ impl LockRequest {
     /// - [`LockError::Lost`] if the lease was over before this call saw its grant.
     /// - [`LockError::InvalidKey`] and [`LockError::ShuttingDown`].
     /// - [`LockError::WouldDeadlock`] if this call is nested in a body that holds the key.
-    /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `permits` or number of keys that is
-    ///   not possible.
+    /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `at_least`, `permits` or number of
+    ///   keys that is not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
         let locks = Locks::checked(self.keys)?;
         let taking = begin(self.pool, locks, &self.settings, At::Call(self.at))?;
@@ -325,7 +358,8 @@ impl LockRequest {
     /// one is done. After `Err`, a panic or a loss, and when this future is dropped, the lock is
     /// released at once.
     ///
-    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it.
+    /// A call that enters a lock as [`reentrant`](Self::reentrant) does not keep it. With
+    /// [`at_least`](Self::at_least) the later of both ends counts.
     ///
     /// ```
     /// # use leasehold::LockError;

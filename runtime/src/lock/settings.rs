@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) share: Option<Share>,
     pub(crate) reentrant: bool,
     pub(crate) hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
 }
 
 /// The settings, checked and complete.
@@ -32,6 +33,8 @@ pub(crate) struct Plan {
     /// How long the lock stays after success.
     pub(crate) hold: Duration,
     pub(crate) share: Option<Share>,
+    /// For how long the lock stays at the store, counted from when the call has all its locks.
+    pub(crate) at_least: Option<Duration>,
 }
 
 /// The interval at which a watchdog renews.
@@ -51,7 +54,7 @@ impl Settings {
         let terms = Terms::new(ttl)?;
         if self
             .hold
-            .map(lease_terms::check_hold)
+            .map(|hold| lease_terms::check_stay("hold", hold))
             .transpose()?
             .is_some()
             && self.share.is_some()
@@ -75,7 +78,25 @@ impl Settings {
             nested_wait: self.wait.or((!pools.is_zero()).then_some(pools)),
             hold: self.hold.unwrap_or_default(),
             share: self.share,
+            at_least: self.at_least(terms)?,
         })
+    }
+
+    /// Without a watchdog at most the ttl, and then the lock stays even if the process dies: the
+    /// store has the ttl from the start.
+    fn at_least(&self, terms: Terms) -> Result<Option<Duration>, LockError> {
+        let Some(at_least) = self.at_least else {
+            return Ok(None);
+        };
+        lease_terms::check_stay("at_least", at_least)?;
+        if self.watchdog.is_none() && terms.ttl() < at_least {
+            return Err(LockError::config(format!(
+                "an `at_least` of {at_least:?} is longer than the ttl of {:?}; raise the ttl to it, so that the lock \
+                 stays even if the process dies, or add a watchdog",
+                terms.ttl()
+            )));
+        }
+        Ok(Some(at_least))
     }
 
     fn watchdog(&self, terms: Terms) -> Result<Option<Watchdog>, LockError> {

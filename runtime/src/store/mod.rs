@@ -172,6 +172,9 @@ pub(crate) enum Op {
     Part {
         key: FullKey,
         token: Token,
+        /// Let the share, or the whole lock, end after this long instead of now, whatever was left
+        /// of it. The token does not have it any more.
+        keep: Option<Duration>,
         /// Joins with this token that have no known outcome; see [`Reply::Released::ordered`].
         after: Vec<OpId>,
     },

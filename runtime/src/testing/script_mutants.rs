@@ -76,6 +76,11 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "true",
         )],
         Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
+        Bug::KeptShareStays => &[("'kept:' .. ARGV[1]", "ARGV[1]")],
+        Bug::ShareNotKept => &[(
+            "redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])",
+            "",
+        )],
         Bug::ShareReleasesAll => &[(
             "redis.call('ZREM', KEYS[3], ARGV[1])",
             "redis.call('DEL', KEYS[3])",

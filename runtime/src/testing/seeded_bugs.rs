@@ -154,6 +154,12 @@ bugs! {
     KeptAfterErr,
     /// A lock that is to be kept is handed over inside the process.
     KeptHandedOver,
+    /// A lock is released at its body's end, although its `at_least` is not over.
+    AtLeastForgotten,
+    /// A share that is to be kept still belongs to its token, so that a late renewal prolongs it.
+    KeptShareStays,
+    /// A share that is to be kept is given back at once.
+    ShareNotKept,
     /// A reader that gives up its share removes all other shares.
     ShareReleasesAll,
     /// The answers to renewals that leave together are taken for each other's.
@@ -199,7 +205,7 @@ bugs! {
 #[cfg(test)]
 impl Bug {
     /// The bugs in the core, which the simulation sees.
-    pub(crate) const IN_CORE: [Self; 15] = [
+    pub(crate) const IN_CORE: [Self; 17] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -215,6 +221,8 @@ impl Bug {
         Self::SecondKeyOrphaned,
         Self::MaxHoldForgotten,
         Self::FenceUntold,
+        Self::KeptHandedOver,
+        Self::AtLeastForgotten,
     ];
 }
 

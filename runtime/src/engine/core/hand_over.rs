@@ -83,7 +83,8 @@ impl Core {
             && (enough || seeded!(self, HandedOverWithoutEnd))
             && ticket.acquire().terms.ttl() == terms.ttl()
             && ticket.is_in_time(now)
-            && (!holder.is_kept() || seeded!(self, KeptHandedOver))
+            && ticket.acquire().outlives_the_process(lease.sent(), now)
+            && (!holder.is_kept(now) || seeded!(self, KeptHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()
             && holder.is_settled()
@@ -98,7 +99,7 @@ impl Core {
     /// shared, and not if the key is kept after the release.
     pub(super) fn holder_makes_way(&self, id: TicketId, key: &FullKey, now: Instant) -> bool {
         let ticket = self.tickets.get(id);
-        let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept();
+        let whole = |ticket: &Ticket| ticket.acquire().share.is_none() && !ticket.is_kept(now);
         let queue = self.queues.get(key);
         let queue = queue.filter(|queue| queue.is_held_by(id) && ticket.is_some_and(whole));
         queue.is_some_and(|queue| self.makes_way(queue, now))

@@ -36,6 +36,19 @@ impl Core {
         self.leave(id, true, now);
     }
 
+    /// The lock stays at the store until `until`, however its caller gives it up. The lease does
+    /// not: it ends as it would without this.
+    pub(crate) fn keep_until(&mut self, id: TicketId, until: Instant) {
+        if seeded!(self, AtLeastForgotten) {
+            return;
+        }
+        if let Some(ticket) = self.tickets.get_mut(id)
+            && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
+        {
+            ticket.keep_until(until);
+        }
+    }
+
     /// The caller is gone, in whatever stage of the ticket. Not answered.
     pub(crate) fn abandon(&mut self, id: TicketId, now: Instant) {
         self.leave(id, false, now);
@@ -107,7 +120,12 @@ impl Core {
             ticket.open().to_vec()
         };
         let op = match acquire.share {
-            Some(_) => Op::Part { key, token, after },
+            Some(_) => Op::Part {
+                key,
+                token,
+                keep,
+                after,
+            },
             None => Op::Release {
                 key,
                 token,

@@ -28,6 +28,8 @@ pub(crate) struct Watchdog {
     pub(crate) max_hold: Option<Duration>,
 }
 
+const NANOS_PER_MILLI: u128 = 1_000_000;
+
 /// The parameters of one lock that a caller asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Acquire {
@@ -46,6 +48,8 @@ pub(crate) struct Acquire {
     pub(crate) hold: Duration,
     /// The kind of share; none for an exclusive lock.
     pub(crate) share: Option<Share>,
+    /// For how long the lock stays from the body's start on.
+    pub(crate) at_least: Option<Duration>,
 }
 
 /// Which calls share a lock.
@@ -114,6 +118,13 @@ pub(crate) enum Removal {
 }
 
 impl Acquire {
+    /// Whether a lease that is counted from `sent` lasts at the store for as long as this call's
+    /// lock is to stay, even if the process dies. With a watchdog that is not promised.
+    pub(super) fn outlives_the_process(&self, sent: Instant, now: Instant) -> bool {
+        let lasts = |at_least| now + at_least <= sent + self.terms.ttl();
+        self.watchdog.is_some() || self.at_least.is_none_or(lasts)
+    }
+
     /// Whether the caller queues for a lock that is held.
     pub(super) fn waits(&self) -> bool {
         !self.wait.is_zero()
@@ -280,20 +291,23 @@ impl Ticket {
         self.stage = Stage::Lost;
     }
 
-    /// The key stays after the release until `until`.
+    /// The key stays after the release until `until` at least.
     pub(super) fn keep_until(&mut self, until: Instant) {
-        self.kept_until = Some(until);
+        self.kept_until = self.kept_until.max(Some(until));
     }
 
-    /// Whether the key stays after the release.
-    pub(super) fn is_kept(&self) -> bool {
-        self.kept_until.is_some()
+    /// Whether the key would stay after a release at `now`.
+    pub(super) fn is_kept(&self, now: Instant) -> bool {
+        self.keep(now).is_some()
     }
 
-    /// For how long the key is still kept. None for less than the store's unit, a millisecond.
+    /// For how long the key is still kept; none if it is not. Rounded up to the store's unit, a
+    /// millisecond, so that the key is never free early.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
-        (Duration::from_millis(1) <= left).then_some(left)
+        let millis = left.as_nanos().div_ceil(NANOS_PER_MILLI);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 
     /// The lock is removed from the store from now on. `awaited`: whether the caller waits for

@@ -35,6 +35,11 @@ pub(crate) enum Command {
         keep: Option<Duration>,
     },
     Abandon(TicketId),
+    /// The locks stay at the store until this time, however they are given up.
+    KeepUntil {
+        ids: Vec<TicketId>,
+        until: Instant,
+    },
     Downgrade(TicketId),
     /// Wakes a caller at this time.
     Wake {

@@ -200,6 +200,7 @@ fn acquire(name: &str) -> Acquire {
         wait: LONG,
         hold: Duration::ZERO,
         share: None,
+        at_least: None,
     }
 }
 

@@ -27,6 +27,7 @@ impl World {
         } else {
             wait.min(IO_TIMEOUT)
         };
+        let at_least = self.at_least();
         let first = self.nodes[node].next_ticket;
         self.nodes[node].next_ticket += KEYS;
         let mates: Vec<TicketId> = (first..first + KEYS).map(TicketId).collect();
@@ -44,6 +45,7 @@ impl World {
                 wait: Duration::ZERO,
                 hold: Duration::ZERO,
                 share: None,
+                at_least,
             };
             acquires.push((*id, acquire));
             let caller = Caller {
@@ -56,6 +58,9 @@ impl World {
                 mates: mates.clone(),
                 max_hold: None,
                 give_up_at: None,
+                at_least,
+                stays_until: None,
+                kept_until: None,
                 state: State::Waiting,
             };
             self.nodes[node].callers.insert(*id, caller);

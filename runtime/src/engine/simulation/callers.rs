@@ -31,6 +31,7 @@ impl World {
         };
         let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
         let reads = self.random.one_in(4);
+        let at_least = self.at_least();
         let token = Token::fixed(u128::from(self.random.next()));
         let acquire = Acquire {
             key: key.clone(),
@@ -42,6 +43,7 @@ impl World {
             wait,
             hold: Duration::ZERO,
             share: reads.then_some(Share::Reader),
+            at_least,
         };
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -57,6 +59,9 @@ impl World {
             mates: Vec::new(),
             max_hold: watchdog.and_then(|dog| dog.max_hold),
             give_up_at: None,
+            at_least,
+            stays_until: None,
+            kept_until: None,
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
@@ -79,15 +84,17 @@ impl World {
         };
         match caller.state {
             State::Over(_) => {}
-            State::Inside(_) if awaited => {
+            State::Inside(deadline) if awaited => {
                 caller.state = State::Over(now);
                 core.release(id, keep, now);
                 self.use_ends(node, id);
+                self.note_kept(node, id, keep, deadline);
             }
-            State::Inside(_) => {
+            State::Inside(deadline) => {
                 caller.state = State::Over(now);
                 core.abandon(id, now);
                 self.use_ends(node, id);
+                self.note_kept(node, id, None, deadline);
             }
             State::Waiting => {
                 caller.state = State::Over(now);
@@ -134,13 +141,14 @@ impl World {
             Signal::Lost(ticket) => {
                 self.outcome.lost += 1;
                 if let Some(caller) = self.nodes[node].callers.get_mut(&ticket)
-                    && let State::Inside(_) = caller.state
+                    && let State::Inside(deadline) = caller.state
                 {
                     // The gate drops the body, and `PendingLock` tells the engine.
                     caller.state = State::Over(now);
                     let key = caller.key.clone();
                     self.nodes[node].core.abandon(ticket, now);
                     self.uses.remove(&(node, key));
+                    self.note_kept(node, ticket, None, deadline);
                     self.at(now, Happening::Tick(node));
                 }
             }
@@ -179,6 +187,11 @@ impl World {
         self.outcome.handed_over += usize::from(caller.token != token);
         caller.token = token;
         let (key, reads) = (caller.key.clone(), caller.reads);
+        self.keep_at_least(node, ticket);
+        // A lock that an operator deleted was free before the answer came.
+        if !self.stolen.contains(&token) {
+            self.check_kept(&key, reads);
+        }
         self.at(now + length, Happening::End(node, ticket));
         if downgrades {
             self.at(now + length / 2, Happening::Downgrade(node, ticket));

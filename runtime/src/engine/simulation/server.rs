@@ -32,8 +32,13 @@ impl World {
             Op::Stay(renewals) => {
                 Reply::Renewed(renewals.iter().map(|one| self.serve_stay(one)).collect())
             }
-            Op::Part { key, token, after } => Reply::Released {
-                found: self.serve_part(key, *token),
+            Op::Part {
+                key,
+                token,
+                keep,
+                after,
+            } => Reply::Released {
+                found: self.serve_part(key, *token, *keep),
                 ordered: after.is_empty(),
             },
             Op::Renew(renewals) => {
@@ -63,7 +68,7 @@ impl World {
         let found = held.is_some();
         if let (Some(entry), Some(keep)) = (held, keep) {
             entry.expires = now + on_server(keep);
-            entry.holder = Holder::Kept;
+            entry.holder = Holder::Kept(token);
         } else if found && !self.hand_over(key, None) {
             self.entries.remove(key);
         }
@@ -111,6 +116,7 @@ impl World {
             }
         }
         self.check_free(key, *token, false);
+        self.check_kept(key, false);
         let fence = Fence::new(self.last_fence + 1);
         self.last_fence += 1 + u64::from(*reserved_fences);
         let entry = Entry {
@@ -167,6 +173,7 @@ impl World {
             }
         }
         self.check_free(key, *token, true);
+        self.check_kept(key, true);
         if first == Some(node) {
             self.queues.entry(key.clone()).or_default().pop_front();
         }
@@ -224,10 +231,15 @@ impl World {
         first.map(|(node, _)| *node)
     }
 
-    fn serve_part(&mut self, key: &FullKey, token: Token) -> bool {
-        if self.serve_release(key, token, None) {
+    fn serve_part(&mut self, key: &FullKey, token: Token, keep: Option<Duration>) -> bool {
+        if self.serve_release(key, token, keep) {
             return true;
         }
+        let kept = keep.map(|keep| {
+            let name = Token::fixed(u128::from(self.random.next()));
+            self.kept_shares.insert(name, token);
+            (name, self.now + on_server(keep))
+        });
         let Some(entry) = self.live(key) else {
             return false;
         };
@@ -235,6 +247,8 @@ impl World {
             return false;
         };
         let found = shares.remove(&token).is_some();
+        shares.extend(kept.filter(|_| found));
+        entry.expires = shares.values().max().copied().unwrap_or(entry.expires);
         if found && shares.is_empty() {
             self.entries.remove(key);
             self.hand_over(key, None);
@@ -335,6 +349,6 @@ impl World {
     }
 }
 
-fn on_server(ttl: Duration) -> Duration {
+pub(super) fn on_server(ttl: Duration) -> Duration {
     ttl * SERVER_TTL_PER_MILLE / 1000
 }

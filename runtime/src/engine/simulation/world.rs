@@ -43,6 +43,8 @@ pub(super) struct Outcome {
     pub(super) all_at_once: usize,
     /// Locks of calls that were told to ask individually.
     pub(super) individually: usize,
+    /// Locks that were to stay after their bodies' ends.
+    pub(super) kept: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
     pub(super) cuts: usize,
@@ -96,8 +98,8 @@ pub(super) enum Holder {
     },
     /// Handed over to the node, which has not confirmed.
     Handed,
-    /// Kept by a release with a time to keep the key.
-    Kept,
+    /// Kept by a release with a time to keep the key, by the holder with this token.
+    Kept(Token),
     /// The readers' tokens, and until when each share lasts.
     Shared(HashMap<Token, Instant>),
 }
@@ -106,7 +108,7 @@ impl Entry {
     pub(super) fn token(&self) -> Option<Token> {
         match self.holder {
             Holder::Token { token, .. } => Some(token),
-            Holder::Handed | Holder::Kept | Holder::Shared(_) => None,
+            Holder::Handed | Holder::Kept(_) | Holder::Shared(_) => None,
         }
     }
 
@@ -115,7 +117,7 @@ impl Entry {
         match &self.holder {
             Holder::Token { token: held, .. } => *held == token && now < self.expires,
             Holder::Shared(shares) => shares.get(&token).is_some_and(|end| now < *end),
-            Holder::Handed | Holder::Kept => false,
+            Holder::Handed | Holder::Kept(_) => false,
         }
     }
 }
@@ -133,6 +135,12 @@ pub(super) struct Caller {
     pub(super) max_hold: Option<Duration>,
     /// When `max_hold` ends the lock, whatever was renewed; set at the grant.
     pub(super) give_up_at: Option<Instant>,
+    /// For how long its lock is to stay, counted from the body's start.
+    pub(super) at_least: Option<Duration>,
+    /// Until when that is, once the body has started.
+    pub(super) stays_until: Option<Instant>,
+    /// Until when no other call may get the lock, now that the body has ended.
+    pub(super) kept_until: Option<Instant>,
     pub(super) state: State,
 }
 
@@ -180,6 +188,8 @@ pub(super) struct World {
     /// The tokens of keys that an operator deleted: after that no lock service can exclude a second
     /// holder.
     pub(super) stolen: HashSet<Token>,
+    /// The tokens of shares that are kept, by the names that these have at the server.
+    pub(super) kept_shares: HashMap<Token, Token>,
     pub(super) outcome: Outcome,
 }
 
@@ -216,6 +226,7 @@ impl World {
             fences: KeyMap::default(),
             uses: HashMap::new(),
             stolen: HashSet::new(),
+            kept_shares: HashMap::new(),
             outcome: Outcome::default(),
         };
         world.plan();
@@ -284,8 +295,16 @@ impl World {
             Happening::Steal(key) => {
                 if let Some(entry) = self.entries.remove(&format!("key{key}").into()) {
                     self.stolen.extend(entry.token());
-                    if let Holder::Shared(shares) = entry.holder {
-                        self.stolen.extend(shares.into_keys());
+                    match entry.holder {
+                        Holder::Shared(shares) => {
+                            let kept = shares.keys().filter_map(|name| self.kept_shares.get(name));
+                            self.stolen.extend(kept);
+                            self.stolen.extend(shares.into_keys());
+                        }
+                        Holder::Kept(token) => {
+                            self.stolen.insert(token);
+                        }
+                        Holder::Token { .. } | Holder::Handed => {}
                     }
                 }
                 return;

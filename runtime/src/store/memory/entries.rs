@@ -9,7 +9,7 @@ use super::entry::{Entry, Limit, Params, State};
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
-use crate::base::token::Token;
+use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
@@ -218,8 +218,15 @@ impl Entries {
         }
     }
 
-    pub(super) fn part(&mut self, key: &FullKey, token: Token, now: Instant) -> bool {
-        if self.release(key, token, None, now) {
+    /// With `keep`, the share ends after that long.
+    pub(super) fn part(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        if self.release(key, token, keep, now) {
             return true;
         }
         let Some(entry) = self.live(key, now) else {
@@ -230,6 +237,10 @@ impl Entries {
         };
         if shares.remove(&token).is_none() {
             return false;
+        }
+        if let Some(keep) = keep {
+            // Under another token, so that no late request of this one finds the share.
+            shares.insert(Token::random(Nonce::new()), now + keep);
         }
         if let Some(last) = shares.values().max() {
             entry.expires = *last;
@@ -390,7 +401,6 @@ fn next_fence(reserved_fences: u32) -> Fence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::token::Nonce;
 
     #[test]
     fn expired_entries_are_swept() {

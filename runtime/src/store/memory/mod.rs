@@ -118,8 +118,10 @@ impl MemoryStore {
                     .map(|renewal| entries.stay(renewal, now))
                     .collect(),
             ),
-            Op::Part { key, token, .. } => Reply::Released {
-                found: entries.part(&key, token, now),
+            Op::Part {
+                key, token, keep, ..
+            } => Reply::Released {
+                found: entries.part(&key, token, keep, now),
                 ordered: true,
             },
             Op::Leave { key } => {

@@ -146,10 +146,13 @@ impl QuorumCore {
                 keep,
                 after,
                 ..
-            } => self.release(id, &key, token, keep, !after.is_empty(), now),
-            Op::Part { key, token, after } => {
-                self.release(id, &key, token, None, !after.is_empty(), now);
             }
+            | Op::Part {
+                key,
+                token,
+                keep,
+                after,
+            } => self.release(id, &key, token, keep, !after.is_empty(), now),
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
             Op::Join { .. } => self.tell(id, Err(no_shares())),
             // No single step takes several keys on several nodes.

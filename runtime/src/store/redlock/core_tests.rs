@@ -391,6 +391,7 @@ fn a_downgraded_lock_stays_whole_and_is_removed() {
     let part = Op::Part {
         key: key(),
         token: token(),
+        keep: None,
         after: Vec::new(),
     };
     quorum.submit(3, part);

@@ -14,6 +14,9 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
     an_ended_share_stays_ended(one, two).await;
     a_short_share_shortens_no_other(one, two).await;
     a_lock_becomes_a_share(one, two).await;
+    a_kept_permit_stays_in_use(one, two).await;
+    a_kept_share_keeps_writers_out(one, two).await;
+    a_lock_that_was_to_become_a_share_is_kept(one, two).await;
 }
 
 /// Renews three shares. The store refuses that of `spoiled` once `spoil` has been called.
@@ -84,11 +87,66 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
     is_free(one, &key).await;
 }
 
+/// A permit that is kept is not to be had for that time and no longer, nor by late requests of the
+/// call that had it.
+async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("kept-permit");
+    assert!(one.joins(&key, mine, TTL, 1).await);
+    assert!(one.keeps(&key, mine, SHORT).await);
+    assert!(!one.keeps(&key, mine, TTL).await, "it has none any more");
+    assert!(!one.stays(&key, mine, TTL).await, "renewed");
+    assert!(!one.parts(&key, mine).await, "given back");
+    let Reply::Held { left, .. } = two.ask(join(&key, other, TTL, 1)).await else {
+        panic!("a kept permit was given to another token");
+    };
+    assert!(left.is_some_and(|left| left <= SHORT), "{left:?}");
+    tokio::time::sleep(SHORT * 2).await;
+    assert!(two.joins(&key, other, TTL, 1).await);
+    assert!(two.parts(&key, other).await);
+    is_free(one, &key).await;
+}
+
+/// A share that is kept keeps writers out, lets readers in, and shortens and lengthens none of
+/// theirs.
+async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("kept-share");
+    assert!(one.joins(&key, mine, TTL, 0).await);
+    assert!(one.keeps(&key, mine, SHORT).await);
+    let writer = two.ask(acquire(&key, other, TTL)).await;
+    assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
+    assert!(two.joins(&key, other, TTL, 0).await, "readers may enter");
+    tokio::time::sleep(SHORT * 2).await;
+    let writer = one.ask(acquire(&key, mine, TTL)).await;
+    assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
+    assert!(two.parts(&key, other).await);
+    is_free(one, &key).await;
+}
+
+async fn a_lock_that_was_to_become_a_share_is_kept(one: &mut Client, two: &mut Client) {
+    let (key, mine, other) = scene("kept-before-shared");
+    one.acquire(&key, mine, TTL).await.expect("it is free");
+    assert!(one.keeps(&key, mine, SHORT).await);
+    assert!(!one.stays(&key, mine, TTL).await, "renewed");
+    assert!(!two.joins(&key, other, TTL, 0).await, "it is kept whole");
+    tokio::time::sleep(SHORT * 2).await;
+    is_free(two, &key).await;
+}
+
 async fn is_free(client: &mut Client, key: &FullKey) {
     let token = Token::random(Nonce::new());
     let fence = client.acquire(key, token, TTL).await;
     assert!(fence.is_some(), "{key} is not free");
     assert!(client.release(key, token).await);
+}
+
+fn join(key: &FullKey, token: Token, ttl: Duration, limit: u32) -> Op {
+    Op::Join {
+        key: key.clone(),
+        token,
+        ttl,
+        limit,
+        queue: false,
+    }
 }
 
 fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
@@ -99,14 +157,7 @@ fn renewal(key: &FullKey, token: Token, ttl: Duration) -> Renewal {
 impl Client {
     /// Whether `token` has a share now.
     async fn joins(&mut self, key: &FullKey, token: Token, ttl: Duration, limit: u32) -> bool {
-        let join = Op::Join {
-            key: key.clone(),
-            token,
-            ttl,
-            limit,
-            queue: false,
-        };
-        match self.ask(join).await {
+        match self.ask(join(key, token, ttl, limit)).await {
             Reply::Acquired { .. } => true,
             Reply::Held { .. } => false,
             other => panic!("a join was answered by {other:?}"),
@@ -121,9 +172,19 @@ impl Client {
     }
 
     async fn parts(&mut self, key: &FullKey, token: Token) -> bool {
+        self.part(key, token, None).await
+    }
+
+    /// Gives the share back after `keep`.
+    async fn keeps(&mut self, key: &FullKey, token: Token, keep: Duration) -> bool {
+        self.part(key, token, Some(keep)).await
+    }
+
+    async fn part(&mut self, key: &FullKey, token: Token, keep: Option<Duration>) -> bool {
         let part = Op::Part {
             key: key.clone(),
             token,
+            keep,
             after: Vec::new(),
         };
         match self.ask(part).await {

@@ -28,6 +28,24 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a renewal arrives after the release of a lock that is kept",
     },
     Elsewhere {
+        bug: "KeptShareStays",
+        program: "behaviour",
+        test: "store::conformance::redis",
+        what: "a renewal arrives after the release of a share that is kept",
+    },
+    Elsewhere {
+        bug: "ShareNotKept",
+        program: "behaviour",
+        test: "store::conformance::redis",
+        what: "another call wants a permit that is kept",
+    },
+    Elsewhere {
+        bug: "AtLeastForgotten",
+        program: "behaviour",
+        test: "bodies::at_least::results::redis::whatever_the_result_the_lock_stays",
+        what: "a function with `at_least` ends in each way, and others come",
+    },
+    Elsewhere {
         bug: "RepeatShortened",
         program: "behaviour",
         test: "store::conformance::redis",

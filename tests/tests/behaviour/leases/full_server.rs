@@ -58,6 +58,30 @@ async fn what_is_held_is_renewed_and_released() {
     assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
 }
 
+/// Fails if a lock of any kind that is to stay is free at its release, or stays for good.
+#[tokio::test]
+async fn what_is_to_stay_stays() {
+    let server = start();
+    let probe = server.probe();
+    let pool = connect(&server).await;
+    let mut guards = Vec::new();
+    for request in [
+        pool.lock("alone"),
+        pool.lock("readers").shared(),
+        pool.lock("places").permits(3),
+    ] {
+        guards.push(take(request.at_least(LONG)).await);
+    }
+    fill(&probe);
+    for guard in guards {
+        guard.release().await.expect("still held");
+    }
+    for key in ["lock:alone", "lock:readers", "lock:places"] {
+        let left = probe.ttl(key).expect("it stays, and it expires");
+        assert!(TTL < left && left <= LONG, "{key}: {left:?}");
+    }
+}
+
 /// Fails if a lock does not become a share, or not one that is renewed.
 #[tokio::test]
 async fn a_downgrade() {

@@ -27,6 +27,18 @@ fn a_kept_key_that_is_still_renewed_is_found() {
     fails_with("KeptTokenStays", "store::conformance::redis");
 }
 
+/// Fails if the suite does not see that a late renewal lengthens a share that is kept.
+#[test]
+fn a_kept_share_that_is_still_renewed_is_found() {
+    fails_with("KeptShareStays", "store::conformance::redis");
+}
+
+/// Fails if the suite does not see that a permit is free although it is to be kept.
+#[test]
+fn a_share_that_is_not_kept_is_found() {
+    fails_with("ShareNotKept", "store::conformance::redis");
+}
+
 #[tokio::test]
 async fn redis() {
     let server = Server::start();

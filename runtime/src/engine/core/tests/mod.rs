@@ -15,6 +15,7 @@ mod acquire_all;
 mod gone;
 mod hand_over;
 mod hold_times;
+mod kept;
 mod make_way;
 mod probes;
 mod releases;
@@ -42,6 +43,7 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         wait,
         hold: Duration::ZERO,
         share: None,
+        at_least: None,
     }
 }
 

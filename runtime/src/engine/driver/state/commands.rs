@@ -48,6 +48,11 @@ impl EngineState {
                     .extend(cell.and_then(|cell| cell.forget()));
                 self.core.abandon(id, now);
             }
+            Command::KeepUntil { ids, until } => {
+                for id in ids {
+                    self.core.keep_until(id, until);
+                }
+            }
             Command::Downgrade(id) => self.core.downgrade(id, now),
             Command::Wake { at, caller } => self
                 .notifications

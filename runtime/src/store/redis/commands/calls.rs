@@ -44,7 +44,9 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(names.channels())
             .to_owned(),
         Op::Stay(renewals) => stay(renewals, names, KeyNames::queue),
-        Op::Part { key, token, .. } => part(key, *token, names),
+        Op::Part {
+            key, token, keep, ..
+        } => part(key, *token, *keep, names),
         Op::Leave { key } => call(&LEAVE, 2)
             .arg(&**key)
             .arg(names.queue(key))
@@ -290,14 +292,19 @@ fn turn(released: Token, next: &Op, names: &KeyNames, listening: bool) -> Cmd {
     command
 }
 
-fn part(key: &str, token: Token, names: &KeyNames) -> Cmd {
-    call(&PART, 3)
+fn part(key: &str, token: Token, keep: Option<Duration>, names: &KeyNames) -> Cmd {
+    let mut command = call(&PART, 3);
+    command
         .arg(key)
         .arg(names.queue(key))
         .arg(names.shares(key))
         .arg(&token.digits())
-        .arg(names.channels())
-        .to_owned()
+        .arg(names.channels());
+    match keep {
+        Some(keep) => command.arg(millis(keep)),
+        None => command.arg(""),
+    };
+    command
 }
 
 fn stay(

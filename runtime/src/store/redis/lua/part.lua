@@ -1,19 +1,32 @@
--- Gives a share of a lock back. After the last share, the first process that queues for the lock
--- gets it.
+-- Gives a share of a lock back, or lets it end later. After the last share, the first process that
+-- queues for the lock gets it.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the lock's queue
 -- KEYS[3] its shares
 -- ARGV[1] token
 -- ARGV[2] prefix of the channels
+-- ARGV[3] for how long to keep the share, in ms, or ``
 -- Returns 1 if the token had a share, or the whole lock because it had not become a share yet; else
 -- 0.
 --
--- Guarantees: other shares, and a lock that another token has alone, are not touched.
+-- Guarantees:
+-- - Other shares, and a lock that another token has alone, are not touched.
+-- - The script works when memory is full.
+-- - A share that is kept does not belong to its token any more. So no request that is still on its
+--   way with that token can lengthen the time.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
-  local line = read(KEYS[2])
-  if line == '' or not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
+  local line, now = read(KEYS[2]), milliseconds()
+  if ARGV[3] ~= '' then
+    -- As in `release_queue.lua`.
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    redis.call('SET', KEYS[1], string.rep('0', 32) .. string.sub(value, 33), 'PX', ARGV[3])
+    local pool, listens = first(line, now)
+    if listens then
+      tell(ARGV[2] .. pool, 't' .. KEYS[1])
+    end
+  elseif line == '' or not hand_on(KEYS[1], KEYS[2], line, now, ARGV[2]) then
     redis.call('DEL', KEYS[1])
   end
   return 1
@@ -24,6 +37,10 @@ if found == 0 or type(value) ~= 'string' or not limit_of(value) then
 end
 local now = milliseconds()
 local line = read(KEYS[2])
+if ARGV[3] ~= '' then
+  -- A server with full memory takes this after the write above, which needs none.
+  redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])
+end
 if prune(KEYS[1], KEYS[3], now) == 0 then
   if line ~= '' then
     hand_on(KEYS[1], KEYS[2], line, now, ARGV[2])

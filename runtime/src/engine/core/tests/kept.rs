@@ -1,0 +1,162 @@
+//! Locks that stay until a time that was set while they were held.
+
+use super::*;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// Holds a lock, or a share, that is to stay until `until`.
+fn held_until(share: Option<Share>, until: Instant) -> (Core, TicketId) {
+    let mut core = core();
+    let id = TicketId(1);
+    let acquire = Acquire {
+        share,
+        ..acquire(1, ONE_TRY)
+    };
+    core.acquire(id, acquire, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(7), START);
+    core.keep_until(id, until);
+    core.take_signals();
+    (core, id)
+}
+
+/// A grant that may be handed over.
+#[expect(clippy::unnecessary_wraps, reason = "the core takes outcomes")]
+fn with_reserve() -> Result<Reply, Failure> {
+    Ok(Reply::Acquired {
+        fence: Some(Fence::new(7)),
+        reserved_fences: 1,
+        wanted: Some(false),
+    })
+}
+
+/// For how long the one request that is sent now keeps the lock.
+#[track_caller]
+fn keeps(core: &mut Core, now: Instant) -> Option<Duration> {
+    match &core.take_requests(now)[..] {
+        [request] => match &request.op {
+            Op::Release { keep, .. } | Op::Part { keep, .. } => *keep,
+            other => panic!("a removal was expected: {other:?}"),
+        },
+        other => panic!("one removal was expected: {other:?}"),
+    }
+}
+
+/// Fails if a lock is free too early after a release, a drop or a loss, or stays too long.
+#[test]
+fn however_it_is_given_up_it_stays_for_the_rest() {
+    type End = fn(&mut Core, TicketId, Instant);
+    let released: End = |core, id, now| core.release(id, None, now);
+    let dropped: End = |core, id, now| core.abandon(id, now);
+    let until = START + TTL / 2;
+    for share in [None, Some(Share::Reader), Some(Share::Permit(3))] {
+        for end in [released, dropped] {
+            for (after, rest) in [
+                (Duration::ZERO, Some(TTL / 2)),
+                (TTL / 4, Some(TTL / 4)),
+                ((TTL / 2).saturating_sub(MILLI / 2), Some(MILLI)),
+                (TTL / 2, None),
+            ] {
+                let (mut core, id) = held_until(share, until);
+                end(&mut core, id, START + after);
+                assert_eq!(keeps(&mut core, START + after), rest, "{share:?} {after:?}");
+            }
+        }
+    }
+}
+
+/// Fails if a body that is dropped at the end of its lease leaves the lock free.
+#[test]
+fn a_lost_lock_stays_if_the_store_has_it() {
+    let (mut core, id) = held_until(None, START + 2 * TTL);
+    let end = START + TTL;
+    core.tick(end);
+    assert_eq!(core.take_signals(), [Signal::Lost(id)]);
+    core.abandon(id, end);
+    assert_eq!(keeps(&mut core, end), Some(TTL));
+}
+
+/// Fails if a removal that is repeated keeps the lock for longer, or removes it early.
+#[test]
+fn a_repeated_removal_keeps_the_rest() {
+    let until = START + TTL / 2;
+    let (mut core, id) = held_until(None, until);
+    core.release(id, None, START);
+    assert_eq!(keeps(&mut core, START), Some(TTL / 2));
+    let later = START + 2 * IO_TIMEOUT;
+    core.tick(later);
+    let left = until.since(later);
+    assert_eq!(keeps(&mut core, later), Some(left));
+    core.tick(until);
+    assert_eq!(keeps(&mut core, until), None);
+}
+
+/// Fails if the shorter of two times counts.
+#[test]
+fn the_later_of_two_times_counts() {
+    for (hold, rest) in [(TTL / 4, TTL / 2), (TTL, TTL)] {
+        let (mut core, id) = held_until(None, START + TTL / 2);
+        core.release(id, Some(hold), START);
+        assert_eq!(keeps(&mut core, START), Some(rest));
+    }
+}
+
+/// Fails if a lock that is to stay is handed over inside the process, or one whose time is over is
+/// not.
+#[test]
+fn it_is_handed_over_when_its_time_is_over() {
+    let until = START + TTL / 4;
+    for (now, handed_over) in [(START, false), (until - MILLI, false), (until, true)] {
+        let mut core = core();
+        let first = enter(&mut core, 1, HOUR, START);
+        let second = enter(&mut core, 2, HOUR, START);
+        let op = asked(&mut core, START);
+        core.reply(op, with_reserve(), START);
+        core.keep_until(first, until);
+        core.take_signals();
+        core.abandon(first, now);
+        let signals = core.take_signals();
+        let granted = signals.iter().any(|signal| is_granted(signal, second));
+        assert_eq!(granted, handed_over, "{:?}", now.since(START));
+    }
+}
+
+/// Fails if a call is handed a lock that would not stay for its time if the process died, or is
+/// handed none although the lock would.
+#[test]
+fn an_heir_has_its_whole_time() {
+    for (after, at_least, handed_over) in [
+        (Duration::ZERO, TTL, true),
+        (MILLI, TTL, false),
+        (TTL / 4, TTL / 2, true),
+    ] {
+        let mut core = core();
+        let first = enter(&mut core, 1, HOUR, START);
+        let heir = TicketId(2);
+        let acquire = Acquire {
+            at_least: Some(at_least),
+            ..acquire(2, HOUR)
+        };
+        core.acquire(heir, acquire, START);
+        let op = asked(&mut core, START);
+        core.reply(op, with_reserve(), START);
+        core.take_signals();
+        core.release(first, None, START + after);
+        let signals = core.take_signals();
+        let granted = signals.iter().any(|signal| is_granted(signal, heir));
+        assert_eq!(granted, handed_over, "{after:?} {at_least:?}");
+    }
+}
+
+/// Fails if a call that was never told of its lock keeps it, or one that has given it up.
+#[test]
+fn only_a_held_lock_is_kept() {
+    let mut core = core();
+    let id = enter(&mut core, 1, HOUR, START);
+    core.keep_until(id, START + TTL);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(7), START);
+    core.abandon(id, START);
+    core.keep_until(id, START + TTL);
+    assert_eq!(keeps(&mut core, START), None);
+}

@@ -1,0 +1,74 @@
+//! Checks that a lock stays at the server for as long as `hold` and `at_least` say.
+
+use std::time::Duration;
+
+use super::server::on_server;
+use super::world::{Caller, World};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::engine::core::ticket::TicketId;
+
+impl World {
+    /// For how long the next call's lock is to stay; mostly not at all.
+    pub(super) fn at_least(&mut self) -> Option<Duration> {
+        let stays = self.random.one_in(16);
+        stays.then(|| self.random.millis(1, 600))
+    }
+
+    /// A body begins, and the time for which its lock is to stay at least.
+    pub(super) fn keep_at_least(&mut self, node: usize, id: TicketId) {
+        let state = &mut self.nodes[node];
+        if let Some(caller) = state.callers.get_mut(&id)
+            && let Some(at_least) = caller.at_least
+        {
+            let until = self.now + at_least;
+            caller.stays_until = Some(until);
+            state.core.keep_until(id, until);
+        }
+    }
+
+    /// A body has ended, `deadline` being the end of its lease. Notes until when no other call may
+    /// get its lock.
+    ///
+    /// The request to keep the lock may be lost. Then the lock stays for as long as its lease.
+    pub(super) fn note_kept(
+        &mut self,
+        node: usize,
+        id: TicketId,
+        hold: Option<Duration>,
+        deadline: Instant,
+    ) {
+        let now = self.now;
+        let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
+            return;
+        };
+        // A share is not kept by `hold`.
+        let hold = hold.filter(|_| !caller.reads).map(|hold| now + hold);
+        let Some(until) = caller.stays_until.max(hold).filter(|until| now < *until) else {
+            return;
+        };
+        caller.kept_until = Some((now + on_server(until.since(now))).min(deadline));
+        // The core makes no way with a key that stays. Its use of the key begins anew after that.
+        let key = caller.key.clone();
+        self.uses.remove(&(node, key));
+        self.outcome.kept += 1;
+    }
+
+    /// A call gets the key: no other call's lock on it may be kept now.
+    pub(super) fn check_kept(&mut self, key: &FullKey, to_reader: bool) {
+        let now = self.now;
+        let keeps = |caller: &&Caller| {
+            caller.key == *key
+                && caller.kept_until.is_some_and(|until| now < until)
+                && !(to_reader && caller.reads)
+                && !self.stolen.contains(&caller.token)
+        };
+        let mut callers = self.nodes.iter().flat_map(|node| node.callers.values());
+        if let Some(caller) = callers.find(keeps) {
+            let until = caller.kept_until;
+            self.violation(format!(
+                "{key} was to stay until {until:?} and was given away"
+            ));
+        }
+    }
+}

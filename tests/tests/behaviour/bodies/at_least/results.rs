@@ -1,0 +1,276 @@
+//! Each way out of a body, and what is no body's end.
+
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::on_both_stores;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::server::Server;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::{AT_LEAST, HANG, TTL, comes_free, is_free_early, request, retry_after, taken};
+
+on_both_stores! {
+    whatever_the_result_the_lock_stays,
+    a_body_that_takes_longer_is_released_as_usual,
+    the_later_of_hold_and_at_least_counts,
+    a_call_that_never_began_keeps_nothing,
+    the_lock_stays_when_max_hold_is_over,
+    with_a_watchdog_it_may_be_longer_than_the_ttl,
+    a_caller_that_goes_away_changes_nothing,
+    what_is_not_possible_is_refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ending {
+    Succeeds,
+    Fails,
+    Panics,
+    IsDropped,
+}
+
+#[derive(Debug, PartialEq)]
+enum JobError {
+    Failed,
+    Lock(LockError),
+}
+
+impl From<LockError> for JobError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+#[distributed_lock(key = "job", ttl = "20s", at_least = "800ms", pool = pool)]
+async fn job(pool: &LockPool, ending: Ending, begun: &Notify) -> Result<u32, JobError> {
+    begun.notify_one();
+    tokio::task::yield_now().await;
+    match ending {
+        Ending::Succeeds => Ok(7),
+        Ending::Fails => Err(JobError::Failed),
+        Ending::Panics => panic!("as it should"),
+        Ending::IsDropped => pending().await,
+    }
+}
+
+#[distributed_lock(key = "job", ttl = "20s", at_least = "800ms", pool = pool, on_error = |error| panic!("{error}"))]
+async fn returns_nothing(pool: &LockPool) {
+    tokio::task::yield_now().await;
+}
+
+/// Fails if the lock is free before its time, or if a call gets in or is told another time.
+async fn whatever_the_result_the_lock_stays(store: &Store) {
+    use Ending::{Fails, IsDropped, Panics, Succeeds};
+    let (pool, other) = (store.pool().await, store.pool().await);
+    for ending in [Succeeds, Fails, Panics, IsDropped] {
+        let start = Instant::now();
+        let begun = Notify::new();
+        let call = Box::pin(AssertUnwindSafe(job(&pool, ending, &begun)).catch_unwind());
+        match (ending, select(call, pin!(begun.notified())).await) {
+            // Here the call is dropped.
+            (IsDropped, Either::Right(_)) => {}
+            (_, Either::Right(((), call))) => match (ending, call.await) {
+                (Succeeds, Ok(Ok(7))) | (Fails, Ok(Err(JobError::Failed))) | (Panics, Err(_)) => {}
+                (_, ended) => panic!("{ending:?} ended as {ended:?}"),
+            },
+            (_, Either::Left((ended, _))) => panic!("{ending:?} ended at once as {ended:?}"),
+        }
+        stays(&pool, &other, start).await;
+        comes_free(store, "job", start, AT_LEAST).await;
+    }
+    let start = Instant::now();
+    returns_nothing(&pool).await;
+    stays(&pool, &other, start).await;
+    comes_free(store, "job", start, AT_LEAST).await;
+}
+
+/// Fails if a call of this process or of another gets in. On a busy machine the time may be over.
+async fn stays(pool: &LockPool, other: &LockPool, start: Instant) {
+    for pool in [pool, other] {
+        let again = job(pool, Ending::Succeeds, &Notify::new()).await;
+        if AT_LEAST <= start.elapsed() {
+            return;
+        }
+        match again {
+            Err(JobError::Lock(error)) => {
+                let left = retry_after::<()>(Err(error));
+                assert!(left <= AT_LEAST, "{left:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Fails if `at_least` is counted from the body's end.
+async fn a_body_that_takes_longer_is_released_as_usual(store: &Store) {
+    let pool = store.pool().await;
+    let at_least = Duration::from_millis(100);
+    let request = pool.lock("k").ttl(TTL).at_least(at_least);
+    request.run(sleep(2 * at_least)).await.expect("it is free");
+    assert!(!store.probe.exists("k"), "it stays after the body");
+}
+
+async fn the_later_of_hold_and_at_least_counts(store: &Store) {
+    let pool = store.pool().await;
+    let (short, long) = (AT_LEAST / 4, 2 * AT_LEAST);
+    let start = Instant::now();
+    let done = request(&pool, "k").run_then_hold(short, async { Ok::<_, ()>(()) });
+    assert_eq!(done.await, Ok(Ok(())));
+    comes_free(store, "k", start, AT_LEAST).await;
+
+    let start = Instant::now();
+    let done = request(&pool, "k").run_then_hold(long, async { Ok::<_, ()>(()) });
+    assert_eq!(done.await, Ok(Ok(())));
+    comes_free(store, "k", start, long).await;
+
+    let start = Instant::now();
+    let guard = taken(&pool, "k").await;
+    guard.release_after(short).await.expect("it is held");
+    comes_free(store, "k", start, AT_LEAST).await;
+}
+
+/// Fails if a lock stays although no body ran in it: after a wait in vain, and for a part of the
+/// keys.
+async fn a_call_that_never_began_keeps_nothing(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let long = 2 * HANG;
+    let in_the_way = other.lock("b").ttl(TTL).acquire().await.expect("free");
+    let start = Instant::now();
+    let request = |wait| pool.lock_all(["a", "b"]).ttl(TTL).at_least(long).wait(wait);
+    for wait in [Duration::ZERO, Duration::from_millis(200)] {
+        let refused = request(wait).acquire().await;
+        assert!(
+            refused.is_err_and(|error| error.is_contention()),
+            "{wait:?}"
+        );
+        is_free_early(store, "a", start, long).await;
+    }
+    let waits = pool.lock("b").ttl(TTL).at_least(long).wait(HANG).acquire();
+    let waits = wait::started(waits).await;
+    drop(waits);
+    in_the_way.release().await.expect("it is held");
+    is_free_early(store, "b", start, long).await;
+}
+
+/// Fails if the end of the lease ends `at_least` as well.
+async fn the_lock_stays_when_max_hold_is_over(store: &Store) {
+    let pool = store.pool().await;
+    let (ttl, at_least) = (Duration::from_millis(400), Duration::from_millis(1_500));
+    let start = Instant::now();
+    let request = pool.lock("k").ttl(ttl).watchdog().max_hold(ttl);
+    let hangs = request.at_least(at_least).run(pending::<()>()).await;
+    assert!(matches!(hangs, Err(LockError::Lost { .. })), "{hangs:?}");
+    comes_free(store, "k", start, at_least).await;
+}
+
+/// Fails if a call whose lock was taken away keeps, or touches, the lock of its next holder.
+#[tokio::test]
+async fn a_stolen_lock_is_left_to_its_next_holder() {
+    let store = Store::redis("a_stolen_lock_is_left_to_its_next_holder");
+    let pool = store.pool().await;
+    let ttl = Duration::from_millis(400);
+    let request = pool.lock("k").ttl(ttl).watchdog().at_least(TTL);
+    let probe = &store.probe;
+    let ended = request.run(async {
+        probe.steal("k", TTL);
+        pending::<()>().await;
+    });
+    let ended = wait::within("the loss", HANG, ended).await;
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    pool.shutdown(HANG).await;
+    assert!(probe.untouched("k"));
+}
+
+async fn with_a_watchdog_it_may_be_longer_than_the_ttl(store: &Store) {
+    let pool = store.pool().await;
+    let (ttl, at_least) = (Duration::from_millis(300), Duration::from_millis(1_200));
+    let start = Instant::now();
+    let request = pool.lock("k").ttl(ttl).watchdog().at_least(at_least);
+    request.run(async {}).await.expect("it is free");
+    comes_free(store, "k", start, at_least).await;
+}
+
+/// Fails if the time of a detached body ends with its caller.
+async fn a_caller_that_goes_away_changes_nothing(store: &Store) {
+    let pool = store.pool().await;
+    let start = Instant::now();
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let detached = request(&pool, "k").run_detached(async move {
+        begins.notify_one();
+        sleep(AT_LEAST / 8).await;
+    });
+    let told = pin!(begun.notified());
+    let first = select(Box::pin(detached), told).await;
+    assert!(matches!(first, Either::Right(_)), "the body has begun");
+    drop(first);
+    comes_free(store, "k", start, AT_LEAST).await;
+}
+
+#[distributed_lock(key = "k", ttl = ttl, at_least = at_least, pool = pool)]
+async fn by_expression(
+    pool: &LockPool,
+    ttl: Duration,
+    at_least: Duration,
+) -> Result<(), LockError> {
+    panic!("it does not run");
+}
+
+/// Fails if an impossible time is taken, or refused without the fix.
+async fn what_is_not_possible_is_refused(store: &Store) {
+    let pool = store.pool().await;
+    let day = Duration::from_secs(86_400);
+    for (ttl, at_least, told) in [
+        (TTL, Duration::ZERO, "from 1 ms to 24 h"),
+        (TTL, Duration::from_micros(999), "from 1 ms to 24 h"),
+        (day, day + Duration::from_millis(1), "from 1 ms to 24 h"),
+        (TTL, TTL + Duration::from_millis(1), "raise the ttl"),
+    ] {
+        let by_hand = pool.lock("k").ttl(ttl).at_least(at_least).acquire().await;
+        let by_hand = by_hand.expect_err("it is not possible");
+        let annotated = by_expression(&pool, ttl, at_least).await;
+        let annotated = annotated.expect_err("it is not possible");
+        for error in [by_hand, annotated] {
+            assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        assert!(!store.probe.exists("k"));
+    }
+    let whole = pool.lock("k").ttl(TTL).at_least(TTL).acquire().await;
+    drop(whole.expect("as long as the ttl is possible"));
+}
+
+/// Fails if the tests of this file do not see that a lock does not stay.
+#[test]
+fn a_lock_that_does_not_stay_is_found() {
+    fails_with(
+        "AtLeastForgotten",
+        "bodies::at_least::results::redis::whatever_the_result_the_lock_stays",
+    );
+}
+
+/// Fails if the rest is counted by a timer of this process: the lock must outlive the process.
+#[tokio::test]
+async fn the_server_counts_the_rest() {
+    let server = Server::start();
+    let probe = server.probe().namespace("lock:");
+    let pool = LockPool::connect(&server.url()).await.expect("it connects");
+    let guard = pool.lock("k").ttl(TTL).at_least(TTL / 2).acquire().await;
+    drop(guard.expect("it is free"));
+    let asked = Instant::now();
+    let report = pool.shutdown(HANG).await;
+    assert!(asked.elapsed() < HANG, "it waits for the rest");
+    assert_eq!(report.still_held, 0, "{report:?}");
+    drop(pool);
+    let left = probe.ttl("k").expect("it stays, and it expires");
+    assert!(TTL / 4 < left && left <= TTL / 2, "{left:?}");
+}
