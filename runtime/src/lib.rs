@@ -12,7 +12,7 @@ mod lock;
 mod pool;
 mod replicas;
 #[cfg_attr(
-    not(feature = "redis"),
+    not(feature = "__remote"),
     allow(
         dead_code,
         unused_variables,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 use crate::base::seeded::seeded;
 
 /// 128 random bits, new for every acquisition.
@@ -17,10 +17,10 @@ pub(crate) struct Token(u128);
 /// would take the other's locks for its own. A pool does not survive a `fork`, so each pool asks
 /// the system only once.
 #[derive(Clone, Copy)]
-pub(crate) struct Nonce(#[cfg(feature = "redis")] u128);
+pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
 impl Nonce {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
         // After an error the generator is as it was. It still differs between processes that were
@@ -29,14 +29,14 @@ impl Nonce {
         Self(rand::Rng::next_u64(&mut generator).into())
     }
 
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(feature = "__remote"))]
     pub(crate) fn new() -> Self {
         Self()
     }
 }
 
 impl Token {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn random(nonce: Nonce) -> Self {
         if seeded!(TokensRepeat) {
             return Self(1);
@@ -45,7 +45,7 @@ impl Token {
     }
 
     /// Without a store that processes share, a number that this process uses once is enough.
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(feature = "__remote"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -8,7 +8,7 @@
 //! - `redis` keeps locks on one Redis or Valkey master.
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
-//! - `background` runs a check on a thread of its own.
+//! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its own.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
@@ -33,6 +33,8 @@ pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
 pub(crate) mod target;
+#[cfg(feature = "__remote")]
+mod url_options;
 
 /// Where locks are kept.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::LockError;
 use crate::replicas::Replicas;
-use crate::store::redis::url_options;
+use crate::store::url_options;
 use crate::store::redis::wire::server::Server;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::sentinel::Sentinels;
-use super::url_options;
+use crate::store::url_options;
 use super::wire::connect::OpenedConnection;
 use super::wire::server::Server;
 #[cfg(feature = "tls")]
