@@ -153,6 +153,18 @@ macro_rules! lease_view {
                 self.locks().names()
             }
 
+            /// The key as the store knows it, with its namespace: what `leasehold.verify` and
+            /// `leasehold.guard` in a PostgreSQL database are asked with, and `redis-cli GET`. Of
+            /// several keys, the first in their order.
+            pub fn full_key(&self) -> &str {
+                self.full_keys().next().unwrap_or_default()
+            }
+
+            /// Every key as the store knows it, in the order of [`keys`](Self::keys).
+            pub fn full_keys(&self) -> impl Iterator<Item = &str> {
+                self.locks().full_keys()
+            }
+
             /// The number that this acquisition got; a later holder of the key has a greater one.
             /// It belongs to the acquisition and never changes. `None` if the store promises no
             /// fence. Also `None` for a lock of several keys, each of which has its own:
