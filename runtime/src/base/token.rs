@@ -59,11 +59,17 @@ impl Token {
         Self(number)
     }
 
-    #[cfg(feature = "redis")]
+    /// The bits.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn bits(self) -> u128 {
+        self.0
+    }
+
+    #[cfg(feature = "__remote")]
     pub(crate) const DIGITS: usize = 32;
 
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // Every request needs the digits, and `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
@@ -75,7 +81,7 @@ impl Token {
     }
 
     /// The digits as text.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()
     }
@@ -99,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     fn a_token_is_written_with_32_digits() {
         let token = Token::fixed(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
         assert_eq!(token.hex(), "0123456789abcdef00000000000000ff");
