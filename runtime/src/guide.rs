@@ -37,6 +37,7 @@ pages! {
     sentinel: "stores/sentinel.md",
     cluster: "stores/cluster.md",
     redlock: "stores/redlock.md",
+    postgres: "stores/postgres.md",
     production: "production.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
