@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 use crate::base::reporter;
 
 /// The findings of [`LockPool::check`](crate::LockPool::check). `Display` writes one line for each
@@ -103,7 +103,7 @@ impl CheckReport {
         self.findings.iter().find(|finding| finding.code == code)
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn log(&self) {
         for finding in &self.findings {
             let (server, finding) = (self.store.clone(), finding.clone());
@@ -127,7 +127,7 @@ impl Finding {
         }
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn error(code: &'static str, text: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,

@@ -39,6 +39,7 @@ pages! {
     cluster: "stores/cluster.md",
     redlock: "stores/redlock.md",
     durations: "durations.md",
+    postgres: "stores/postgres.md",
     production: "production.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",

@@ -13,9 +13,12 @@ mod interop;
 mod key;
 mod lock;
 mod pool;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres;
 mod replicas;
 #[cfg_attr(
-    not(feature = "redis"),
+    not(feature = "__remote"),
     allow(
         dead_code,
         unused_variables,
@@ -23,6 +26,10 @@ mod replicas;
         clippy::unused_async,
         reason = "memory:// uses a part of the interface"
     )
+)]
+#[cfg_attr(
+    all(feature = "__remote", not(feature = "redis")),
+    allow(dead_code, reason = "a part of the interface is for Redis")
 )]
 mod store;
 #[cfg(any(test, feature = "__test"))]

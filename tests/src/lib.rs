@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`server_clock`] | the clock of such a process, which a test sets |
+//! | [`postgres`] | a PostgreSQL server, a database for each test, and a look into it |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
@@ -25,6 +26,7 @@
 //! | [`room`] | processors for tests that need some, or all of them for one |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
+//! | [`sql_mutants`] | bugs in the SQL of PostgreSQL's functions |
 //! | [`python`] | an interpreter with redis-py |
 //! | [`clock`], [`wait`], [`random`], [`process`] | time, bounded waiting, seeds, signals |
 
@@ -49,6 +51,7 @@ pub mod earlier_version;
 pub mod lateness;
 pub mod load;
 pub mod oracle;
+pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod proxy;
@@ -62,6 +65,7 @@ pub mod room;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;
+pub mod sql_mutants;
 pub mod stores;
 pub mod tls;
 pub mod transfer;

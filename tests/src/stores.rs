@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use leasehold::LockPool;
 
+use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
 
@@ -61,6 +62,21 @@ impl Store {
         }
     }
 
+    /// A database of its own on a real PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not make it.
+    pub fn postgres(test: &str) -> Self {
+        has_its_own_part("postgres", test);
+        let database = Postgres::shared().migrated();
+        Self {
+            url: database.url(),
+            probe: Arc::new(database.probe(&format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
     /// A pool of its own, as another process would have.
     ///
     /// # Panics
@@ -84,14 +100,18 @@ impl fmt::Debug for Store {
 
 /// Makes a test of each named `async fn(&Store)` for each store, on a runtime with two workers.
 #[macro_export]
-macro_rules! on_both_stores {
+macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
         mod memory {
-            $($crate::on_both_stores!(@test $name memory);)+
+            $($crate::on_every_store!(@test $name memory);)+
         }
 
         mod redis {
-            $($crate::on_both_stores!(@test $name redis);)+
+            $($crate::on_every_store!(@test $name redis);)+
+        }
+
+        mod postgres {
+            $($crate::on_every_store!(@test $name postgres);)+
         }
     };
     (@test $name:ident $store:ident) => {

@@ -4,6 +4,8 @@ pub(crate) mod clock;
 #[cfg(feature = "metrics")]
 pub(crate) mod counts;
 pub(crate) mod full_key;
+#[cfg(feature = "__remote")]
+pub(crate) mod host;
 pub(crate) mod id_map;
 pub(crate) mod jitter;
 pub(crate) mod lease_terms;

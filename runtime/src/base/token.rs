@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 use crate::base::seeded::seeded;
 
 /// 128 random bits, new for every acquisition.
@@ -17,10 +17,10 @@ pub(crate) struct Token(u128);
 /// would take the other's locks for its own. A pool does not survive a `fork`, so each pool asks
 /// the system only once.
 #[derive(Clone, Copy)]
-pub(crate) struct Nonce(#[cfg(feature = "redis")] u128);
+pub(crate) struct Nonce(#[cfg(feature = "__remote")] u128);
 
 impl Nonce {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn new() -> Self {
         let mut generator = rand::rng();
         // After an error the generator is as it was. It still differs between processes that were
@@ -29,14 +29,14 @@ impl Nonce {
         Self(rand::Rng::next_u64(&mut generator).into())
     }
 
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(feature = "__remote"))]
     pub(crate) fn new() -> Self {
         Self()
     }
 }
 
 impl Token {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn random(nonce: Nonce) -> Self {
         if seeded!(TokensRepeat) {
             return Self(1);
@@ -45,7 +45,7 @@ impl Token {
     }
 
     /// Without a store that processes share, a number that this process uses once is enough.
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(feature = "__remote"))]
     pub(crate) fn random(_: Nonce) -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,11 +59,17 @@ impl Token {
         Self(number)
     }
 
-    #[cfg(feature = "redis")]
+    /// The bits.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn bits(self) -> u128 {
+        self.0
+    }
+
+    #[cfg(feature = "__remote")]
     pub(crate) const DIGITS: usize = 32;
 
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // Every request needs the digits, and `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
@@ -75,7 +81,7 @@ impl Token {
     }
 
     /// The digits as text.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()
     }
@@ -99,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     fn a_token_is_written_with_32_digits() {
         let token = Token::fixed(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
         assert_eq!(token.hex(), "0123456789abcdef00000000000000ff");

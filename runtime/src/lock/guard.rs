@@ -253,6 +253,40 @@ macro_rules! lease_view {
                 self.locks().names()
             }
 
+            /// The key as the store knows it, with its namespace: what `leasehold.verify` and
+            /// `leasehold.guard` in a PostgreSQL database are asked with, and `redis-cli GET`. Of
+            /// several keys, the first in their order.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+            /// assert_eq!(guard.full_key(), "lock:order:42");
+            /// # Ok(()) }
+            /// ```
+            pub fn full_key(&self) -> &str {
+                self.full_keys().next().unwrap_or_default()
+            }
+
+            /// Every key as the store knows it, in the order of [`keys`](Self::keys).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # #[tokio::main(flavor = "current_thread")]
+            /// # async fn main() -> Result<(), leasehold::LockError> {
+            /// # let pool = leasehold::LockPool::connect("memory://").await?;
+            /// # let ttl = Duration::from_secs(10);
+            /// let guard = pool.lock_all(["account:7", "account:3"]).ttl(ttl).acquire().await?;
+            /// assert!(guard.full_keys().eq(["lock:account:3", "lock:account:7"]));
+            /// # Ok(()) }
+            /// ```
+            pub fn full_keys(&self) -> impl Iterator<Item = &str> {
+                self.locks().full_keys()
+            }
+
             /// The number that this acquisition got; a later holder of the key has a greater one.
             /// It belongs to the acquisition and never changes. `None` if the store promises no
             /// fence. Also `None` for a lock of several keys, each of which has its own:

@@ -88,6 +88,12 @@ impl Locks {
         &self.0[0].name
     }
 
+    /// The keys as the store knows them; none while the call does not hold them.
+    pub(crate) fn full_keys(&self) -> impl Iterator<Item = &str> {
+        let leases = self.iter().filter_map(Lock::lease);
+        leases.map(|lease| &**lease.cell.key())
+    }
+
     /// The fence of a call that has one key.
     pub(crate) fn fence(&self) -> Option<Fence> {
         match &*self.0 {

@@ -8,7 +8,8 @@
 //! - `redis` keeps locks on one Redis or Valkey master.
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
-//! - `background` runs a check on a thread of its own.
+//! - `postgres` keeps locks in a table of a PostgreSQL database.
+//! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its own.
 
 use std::future::Future;
 use std::io;
@@ -22,17 +23,21 @@ use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
 pub(crate) mod memory;
 pub(crate) mod options;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
 pub(crate) mod target;
+#[cfg(feature = "__remote")]
+mod url_options;
 
 /// Where locks are kept.
 ///
@@ -307,7 +312,7 @@ impl Failure {
     }
 
     /// The store's error, without the text that [`LockError::Unavailable`] puts before it.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     pub(crate) fn text(&self) -> String {
         match &self.error {
             LockError::Unavailable { source } => source.to_string(),

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::base::clock::Clock;
-#[cfg(feature = "redis")]
+#[cfg(feature = "__remote")]
 use crate::error::LockError;
 use crate::replicas::Replicas;
 #[cfg(feature = "tls")]
@@ -51,6 +51,19 @@ impl Options {
         if self.replicas.is_some() {
             return Err(LockError::config(
                 "the nodes of `redlock://` are independent, so `replicas` makes no sense there; leave it out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses the options of stores on Redis.
+    #[cfg(feature = "postgres")]
+    pub(super) fn for_postgres(&self) -> Result<(), LockError> {
+        #[cfg(feature = "tls")]
+        self.tls.refuse()?;
+        if self.replicas.is_some() {
+            return Err(LockError::config(
+                "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",
             ));
         }
         Ok(())

@@ -7,6 +7,8 @@ use super::Connecting;
 use super::cluster;
 use super::memory::MemoryStore;
 use super::options::Options;
+#[cfg(feature = "postgres")]
+use super::postgres;
 #[cfg(feature = "redis")]
 use super::redis::master_address::MasterAddress;
 #[cfg(feature = "redis")]
@@ -21,7 +23,7 @@ use crate::error::LockError;
 use crate::replicas::Replicas;
 
 /// The forms of URL, for error texts.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
@@ -37,6 +39,8 @@ pub(crate) enum Target {
     Cluster(Box<cluster::address::Address>),
     #[cfg(feature = "redis")]
     Redlock(Box<redlock::address::Address>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::address::Address>),
 }
 
 /// `master` with the certificates that the builder was given.
@@ -91,6 +95,7 @@ impl Target {
             }
             "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
             "redlock" => Self::redlock(url),
+            "postgres" | "postgresql" => Self::postgres(url),
             _ => Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
             ))),
@@ -134,9 +139,27 @@ impl Target {
         )))
     }
 
-    /// Whether clients outside this process can hold the store's locks.
+    #[cfg(feature = "postgres")]
+    fn postgres(url: &str) -> Result<Self, LockError> {
+        postgres::address::Address::parse(url).map(|address| Self::Postgres(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn postgres(_url: &str) -> Result<Self, LockError> {
+        Err(LockError::config(
+            "`postgres://` needs the feature `postgres` of the crate `leasehold`, which is off",
+        ))
+    }
+
+    /// Whether clients that know no queue can hold the store's locks.
     pub(crate) fn has_other_clients(&self) -> bool {
-        !matches!(self, Self::Memory(_))
+        match self {
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+            #[cfg(any(feature = "redis", feature = "__test"))]
+            _ => true,
+        }
     }
 
     pub(crate) fn connect(self, options: Options) -> Connecting {
@@ -187,6 +210,12 @@ impl Target {
                 let store = redlock::store::RedlockStore::connect(*address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(address) => Box::pin(async move {
+                options.for_postgres()?;
+                let store = postgres::store::PostgresStore::connect(*address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
         }
     }
 }
@@ -222,6 +251,14 @@ impl Target {
                 options.for_independent_nodes()?;
                 super::background::run(async move {
                     redlock::store::RedlockStore::check(*address, &options).await
+                })
+                .await
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(address) => {
+                options.for_postgres()?;
+                super::background::run(async move {
+                    postgres::store::PostgresStore::check(*address, &options).await
                 })
                 .await
             }
@@ -285,6 +322,8 @@ impl fmt::Display for Target {
             Self::Cluster(address) => address.fmt(f),
             #[cfg(feature = "redis")]
             Self::Redlock(address) => address.fmt(f),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(address) => address.fmt(f),
         }
     }
 }

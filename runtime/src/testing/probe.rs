@@ -80,6 +80,7 @@ pub async fn given_back(
 /// # Panics
 ///
 /// Where the store cannot be reached, or does not say that it renewed the other shares.
+#[cfg(feature = "redis")]
 pub async fn one_share_is_refused(url: &str, key: &str, spoiled: impl FnOnce()) {
     conformance::one_share_is_refused(open(url).await, key, spoiled).await;
 }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::error::LockError;
 use crate::replicas::Replicas;
-use crate::store::redis::url_options;
 use crate::store::redis::wire::server::Server;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;
+use crate::store::url_options;
 
 /// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.
 #[derive(Clone)]

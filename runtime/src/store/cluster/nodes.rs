@@ -227,7 +227,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::store::redis::url_options;
+    use crate::store::url_options;
 
     fn nodes() -> Nodes {
         let (base, options) = url_options::split("redis://127.0.0.1:1");

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::sentinel::Sentinels;
-use super::url_options;
 use super::wire::connect::OpenedConnection;
 use super::wire::server::Server;
 #[cfg(feature = "tls")]
@@ -12,6 +11,7 @@ use super::wire::tls::Tls;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
+use crate::store::url_options;
 
 /// Connects to the master whenever the store wants a connection. `Display` shows no credentials.
 #[derive(Clone)]

@@ -10,7 +10,6 @@
 //!
 //! Beside the rooms:
 //! - [`master_address`] says where the master is: at one address, or where [`sentinel`] finds it.
-//! - [`url_options`] reads the options of a URL.
 //! - [`server_info`] reads what a server says of itself.
 //! - [`replication`] waits for replicas.
 //! - [`check`] looks for what is wrong with a server.
@@ -24,5 +23,4 @@ pub(crate) mod replication;
 mod sentinel;
 pub(crate) mod server_info;
 pub(crate) mod store;
-pub(crate) mod url_options;
 pub(crate) mod wire;

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::commands::failure;
 use super::commands::redirect::Endpoint;
-use super::url_options::{self, UrlOptions};
 use super::wire::connect::OpenedConnection;
 use super::wire::introduction;
 use super::wire::open;
@@ -24,6 +23,7 @@ use super::wire::server::Server;
 #[cfg(feature = "tls")]
 use super::wire::tls::Tls;
 use crate::error::LockError;
+use crate::store::url_options::{self, UrlOptions};
 use crate::store::{Failure, Retry};
 
 const DEFAULT_PORT: u16 = 26_379;
@@ -363,7 +363,7 @@ impl fmt::Display for Sentinels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::url_options;
+    use crate::store::url_options;
 
     fn parse(rest: &str) -> Result<Sentinels, LockError> {
         let (base, query) = url_options::split(rest);

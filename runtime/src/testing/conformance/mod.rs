@@ -21,7 +21,7 @@ mod queue;
 mod shares;
 
 pub(crate) use self::queue::run as run_queue;
-#[cfg(feature = "__test")]
+#[cfg(all(feature = "__test", feature = "redis"))]
 pub(crate) use self::shares::one_share_is_refused;
 
 /// Runs the suite. `connect` gives one more client of the same store.

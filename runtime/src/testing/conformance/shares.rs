@@ -6,7 +6,7 @@ use super::client::{Client, acquire, scene};
 use super::promises::{SHORT, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
-#[cfg(feature = "__test")]
+#[cfg(all(feature = "__test", feature = "redis"))]
 use crate::store::LockStore;
 use crate::store::{Op, Renewal, Reply};
 
@@ -24,7 +24,7 @@ pub(super) async fn run(one: &mut Client, two: &mut Client) {
 /// # Panics
 ///
 /// Where the store does not say that it renewed the other shares.
-#[cfg(feature = "__test")]
+#[cfg(all(feature = "__test", feature = "redis"))]
 pub(crate) async fn one_share_is_refused(
     store: Box<dyn LockStore>,
     spoiled: &str,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use tokio::runtime::Runtime;
@@ -243,7 +243,7 @@ async fn a_shutdown_waits(store: &Store) {
     assert_eq!((order.done(), report.still_held), (7, 0), "{report:?}");
 }
 
-on_both_stores! {
+on_every_store! {
     the_body_outlives_its_caller,
     the_caller_gets_the_result,
     dropped_while_waiting_nothing_runs,

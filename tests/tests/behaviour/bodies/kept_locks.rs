@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -251,7 +251,7 @@ async fn several_keys_detached_and_nested(store: &Store) {
     assert!(started.elapsed() >= Duration::from_millis(300));
 }
 
-on_both_stores! {
+on_every_store! {
     a_late_double_click_is_refused,
     after_a_failure_the_retry_gets_in,
     who_waits_gets_in_when_the_hold_ends,

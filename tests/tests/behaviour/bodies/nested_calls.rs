@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold::{Fence, LockError, LockGuard, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
@@ -442,7 +442,7 @@ async fn a_lost_lease_drops_the_inner_body(store: &Store) {
     assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
 }
 
-on_both_stores! {
+on_every_store! {
     a_recursive_call_enters,
     only_the_outermost_call_releases,
     through_trait_objects_and_awaits,

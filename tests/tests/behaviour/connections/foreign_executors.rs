@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 type Acquire = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
-on_both_stores!(
+on_every_store!(
     a_guard_that_a_thread_keeps_to_its_very_end_is_released,
     a_waker_that_panics_harms_nobody_else,
 );

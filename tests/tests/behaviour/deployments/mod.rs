@@ -1,6 +1,7 @@
-//! More than one plain server: Sentinels, replicas, clusters, quorums, TLS and users.
+//! More than one plain server: Sentinels, replicas, clusters, quorums, TLS and users. And databases.
 
 mod cluster;
+mod postgres;
 mod redlock;
 mod replicas;
 mod sentinel;

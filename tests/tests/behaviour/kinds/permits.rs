@@ -1,11 +1,11 @@
-//! `permits`: at most so many holders, in both stores.
+//! `permits`: at most so many holders, in every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 
-on_both_stores!(
+on_every_store!(
     so_many_are_inside_together,
     never_more_than_so_many,
     the_smaller_number_is_an_error,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Fence, LockError, LockPool, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::probe::Probe as _;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
@@ -205,6 +205,7 @@ async fn old_leases_are_taken_anew(store: &Store) {
 async fn a_watchdog_keeps_what_is_held(store: &Store) {
     let pool = store.pool().await;
     let ttl = Duration::from_millis(400);
+    let excuse = Excuse::begin();
     assert!(store.probe.take("b", TTL));
     let call = pool
         .lock_all(["a", "b"])
@@ -219,7 +220,11 @@ async fn a_watchdog_keeps_what_is_held(store: &Store) {
         kept
     };
     let (guard, kept) = tokio::join!(call, others);
-    assert!(kept, "the first key was let go");
+    // A machine that puts threads aside for long does so with the server's, too.
+    assert!(
+        kept || ttl / 8 < excuse.longest(),
+        "the first key was let go"
+    );
     guard.expect("it came free").check().expect("all are held");
 }
 
@@ -295,7 +300,7 @@ async fn a_nested_call_takes_the_rest(store: &Store) {
     expect_free(store).await;
 }
 
-on_both_stores! {
+on_every_store! {
     all_or_nothing,
     one_budget_for_all,
     keys_and_fences,

@@ -1,4 +1,4 @@
-//! `shared`: many readers or one writer, in both stores.
+//! `shared`: many readers or one writer, in every store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 
-on_both_stores!(
+on_every_store!(
     readers_are_inside_together,
     a_writer_is_alone,
     a_waiting_writer_stops_new_readers,

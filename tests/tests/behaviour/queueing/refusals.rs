@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::variant;
 use tokio::time::sleep;
@@ -114,7 +114,7 @@ async fn told_by_the_holder(store: &Store) {
     held.release().await.expect("held");
 }
 
-on_both_stores! {
+on_every_store! {
     told_by_function,
     told_by_the_holder,
 }

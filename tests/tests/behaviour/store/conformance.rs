@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::__test::{conformance, conformance_of_queues};
+use leasehold::__test::{conformance, conformance_of_queues, interleave};
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 
@@ -50,4 +53,28 @@ async fn redis() {
     conformance(&server.url()).await;
     conformance_of_queues(&server.url()).await;
     assert_eq!(probe.keys("*"), [FENCES], "nothing is left");
+}
+
+/// How many rows there are.
+const ROWS: &str = "SELECT (SELECT count(*) FROM leasehold.locks) + (SELECT count(*) FROM leasehold.shares) + (SELECT count(*) FROM leasehold.waiters)";
+
+#[tokio::test]
+async fn postgres() {
+    let database = Postgres::shared().migrated();
+    let url = database.url();
+    let probe = database.probe("lock:");
+    conformance(&url).await;
+    // Ahead of the server's clock, as after a step back: then nothing but the tables keep fences apart.
+    probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
+    conformance_of_queues(&url).await;
+    let seed = Random::seeded("interleaved in PostgreSQL").next_u64();
+    let compared = interleave(&url, seed, 5_000).await;
+    compared.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+    probe.value("UPDATE leasehold.locks SET fence = 5000000000000000, expires_at = clock_timestamp() - interval '1 s'");
+    probe.value("SELECT leasehold.sweep('0 s', 10000)");
+    assert_eq!(probe.value(ROWS), "0", "nothing is left");
+    // The sweep has removed the keys' own counters.
+    assert!(probe.take("swept", Duration::from_secs(60)));
+    let fence = "SELECT fence > 5000000000000000 FROM leasehold.locks WHERE key = 'lock:swept'";
+    assert_eq!(probe.value(fence), "t", "its fence went back");
 }

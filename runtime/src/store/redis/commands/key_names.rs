@@ -8,6 +8,7 @@ use redis::{RedisWrite, ToRedisArgs};
 
 use super::hash_slot;
 use super::reply::Scripts;
+use crate::base::host::host;
 use crate::base::token::{Nonce, Token};
 use crate::key::RESERVED;
 use crate::store::options::Options;
@@ -220,19 +221,6 @@ impl fmt::Debug for KeyNames {
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
-}
-
-#[cfg(unix)]
-pub(crate) fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-#[cfg(not(unix))]
-pub(crate) fn host() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_owned())
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, RedisConnectionInfo, cmd};
 
-use crate::store::redis::commands::key_names;
+use crate::base::host::host;
 
 /// What the server shows as the library and its version (`CLIENT SETINFO`, Redis 7.2).
 const LIBRARY: (&str, &str) = ("leasehold", env!("CARGO_PKG_VERSION"));
 
 /// `leasehold:host:pid`: the process that a lock's value names, too.
 static NAME: LazyLock<String> = LazyLock::new(|| {
-    let host: String = key_names::host().chars().map(shown).collect();
+    let host: String = host().chars().map(shown).collect();
     format!("leasehold:{host}:{}", std::process::id())
 });
 

@@ -9,7 +9,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use super::tls::{self, Tls};
 use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
-use crate::store::redis::url_options::UrlOptions;
+use crate::store::url_options::UrlOptions;
 
 /// A server's address and credentials. `Display` shows no credentials.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, NEARLY, TTL, comes_free, request, retry_after, taken};
 
-on_both_stores! {
+on_every_store! {
     all_of_several_keys_stay,
     several_keys_are_counted_from_the_last,
     a_share_keeps_writers_out,

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
 use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, NEARLY, TTL, is_free_early, request, taken};
 
-on_both_stores! {
+on_every_store! {
     who_waits_waits_on,
     it_is_not_handed_over_early,
     a_nested_call_keeps_nothing,

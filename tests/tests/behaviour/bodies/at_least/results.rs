@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_both_stores;
+use leasehold_tests::on_every_store;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, TTL, comes_free, is_free_early, request, retry_after, taken};
 
-on_both_stores! {
+on_every_store! {
     whatever_the_result_the_lock_stays,
     a_body_that_takes_longer_is_released_as_usual,
     the_later_of_hold_and_at_least_counts,

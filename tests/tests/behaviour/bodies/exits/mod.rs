@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 mod endings;
 mod memory;
+mod postgres;
 mod redis;
 mod ways;
 pub(crate) use endings::{runtime_dropped, workers_blocked};

@@ -1,0 +1,33 @@
+//! What applications that keep their locks in PostgreSQL use beside the pool.
+
+/// The tables and functions of a pool on `postgres://…`, for PostgreSQL 13 and later. Run it once,
+/// as a migration of your own, or let the pool do so with `?migrate=1` at the end of its URL.
+///
+/// The functions for your own transactions:
+///
+/// - `leasehold.verify(key, fence)` fails with [`LEASE_OVER`] unless the lock of `key`
+///   ([`full_key`](crate::LockHandle::full_key)) is still that of `fence`. After it no other
+///   acquisition gets the lock before the transaction has ended.
+/// - `leasehold.guard(key, fence)` fails with [`STALE_FENCE`] if a later fence of `key` has been
+///   there. It is for locks that are kept elsewhere.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// // Write the migration, for the tool that runs those of the application.
+/// std::fs::write("migrations/0001_leasehold.sql", leasehold::postgres::SCHEMA)
+/// # }
+/// ```
+pub const SCHEMA: &str = concat!(
+    include_str!("store/postgres/sql/tables.sql"),
+    include_str!("store/postgres/sql/rows.sql"),
+    include_str!("store/postgres/sql/take.sql"),
+    include_str!("store/postgres/sql/give.sql"),
+    include_str!("store/postgres/sql/applications.sql"),
+);
+
+/// The SQLSTATE of `leasehold.verify` for a lease that is over. Roll back, and repeat the whole
+/// operation under a new lock.
+pub const LEASE_OVER: &str = "LH001";
+
+/// The SQLSTATE of `leasehold.guard` for a fence that came too late.
+pub const STALE_FENCE: &str = "LH002";

@@ -1,0 +1,382 @@
+//! Which requests leave as one call of a function.
+//!
+//! A call is one transaction. Requests that need the disk and requests that do not are never in one
+//! call, so a release is not held up by an acquire's commit. Renewals are in calls of their own: an
+//! acquire that has to wait for a row, and may fail by that, costs no lease. Requests on the same
+//! key keep their order: a later one goes into the same call or into a later one.
+
+use std::time::Duration;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::{failure, replies};
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::token::Token;
+use crate::error::LockError;
+use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
+
+/// A call with so many keys takes no further request.
+pub(super) const MOST: usize = 64;
+
+/// A sweep removes so many rows at most, as other requests wait behind it.
+const MOST_SWEPT: i32 = 1_000;
+
+/// The prepared statements of one connection.
+#[derive(Debug, Clone)]
+pub(super) struct Statements {
+    take: Statement,
+    take_all: Statement,
+    give: Statement,
+    sweep: Statement,
+}
+
+impl Statements {
+    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
+        Ok(Self {
+            take: client
+                .prepare("SELECT * FROM leasehold.take($1, $2, $3, $4, $5, $6, $7, $8)")
+                .await?,
+            take_all: client
+                .prepare("SELECT * FROM leasehold.take_all($1, $2, $3, $4, $5)")
+                .await?,
+            give: client
+                .prepare("SELECT * FROM leasehold.give($1, $2, $3, $4, $5)")
+                .await?,
+            sweep: client
+                .prepare("SELECT leasehold.sweep('1 minute', $1) AS removed")
+                .await?,
+        })
+    }
+
+    /// Removes rows that are idle; whether there may be more of them. It also shows that the
+    /// connection works.
+    pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
+        let row = client.query_one(&self.sweep, &[&MOST_SWEPT]).await?;
+        let removed: i32 = row.try_get("removed")?;
+        Ok(removed == MOST_SWEPT)
+    }
+}
+
+/// A request in a call.
+#[derive(Debug)]
+struct Asked {
+    id: OpId,
+    op: Op,
+    /// See [`Reply::Released::ordered`].
+    ordered: bool,
+}
+
+/// Requests that leave as one call of a function.
+#[derive(Debug)]
+pub(super) struct Call {
+    work: Work,
+    asked: Vec<Asked>,
+    /// How long the most impatient of the requests waits for an answer.
+    pub(super) patience: Duration,
+}
+
+/// The arguments of the function, with a line for each key.
+#[derive(Debug)]
+enum Work {
+    /// Acquires and joins.
+    Take(Take),
+    /// Renewals of locks and of shares.
+    Keep(Take),
+    TakeAll,
+    Give(Give),
+}
+
+#[derive(Debug, Default)]
+struct Take {
+    verbs: Vec<&'static str>,
+    keys: Vec<FullKey>,
+    tokens: Vec<Token>,
+    ttls: Vec<i32>,
+    numbers: Vec<i32>,
+    queues: Vec<bool>,
+    functions: Vec<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Give {
+    verbs: Vec<&'static str>,
+    keys: Vec<FullKey>,
+    tokens: Vec<Option<Token>>,
+    keeps: Vec<Option<i32>>,
+}
+
+/// Puts requests into calls.
+#[derive(Debug, Default)]
+pub(super) struct Packer {
+    calls: Vec<Call>,
+    /// The last call that has the key.
+    last: KeyMap<usize>,
+}
+
+impl Packer {
+    /// Adds a request. For the removal of an acquire, `ordered` says whether that acquire went
+    /// before it on the same connection.
+    pub(super) fn add(&mut self, request: Request, ordered: bool) {
+        let Request { id, op, patience } = request;
+        let mut first = 0;
+        for_each_key(&op, |key| {
+            first = first.max(self.last.get(key).copied().unwrap_or(0));
+        });
+        let fits = |call: &Call| call.has_room_for(&op);
+        let found = self.calls[first.min(self.calls.len())..].iter();
+        let at = found.clone().position(fits).map(|at| first + at);
+        let at = at.unwrap_or_else(|| {
+            self.calls.push(Call::for_op(&op, patience));
+            self.calls.len() - 1
+        });
+        for_each_key(&op, |key| {
+            self.last.insert(key.clone(), at);
+        });
+        self.calls[at].push(Asked { id, op, ordered }, patience);
+    }
+
+    /// The calls, in the order in which they are to leave.
+    pub(super) fn finish(self) -> Vec<Call> {
+        self.calls
+    }
+}
+
+impl Call {
+    fn for_op(op: &Op, patience: Duration) -> Self {
+        let work = match op {
+            Op::Acquire { .. } | Op::Join { .. } => Work::Take(Take::default()),
+            Op::Renew(_) | Op::Stay(_) => Work::Keep(Take::default()),
+            Op::AcquireAll { .. } => Work::TakeAll,
+            Op::Release { .. } | Op::Part { .. } | Op::Leave { .. } => Work::Give(Give::default()),
+        };
+        Self {
+            work,
+            asked: Vec::new(),
+            patience,
+        }
+    }
+
+    /// Whether `op` can go into this call. All keys of an `AcquireAll` are a call of their own.
+    fn has_room_for(&self, op: &Op) -> bool {
+        match (&self.work, op) {
+            (Work::Take(take), Op::Acquire { .. } | Op::Join { .. })
+            | (Work::Keep(take), Op::Renew(_) | Op::Stay(_)) => take.keys.len() < MOST,
+            (Work::Give(give), Op::Release { .. } | Op::Part { .. } | Op::Leave { .. }) => {
+                give.keys.len() < MOST
+            }
+            _ => false,
+        }
+    }
+
+    fn push(&mut self, asked: Asked, patience: Duration) {
+        self.patience = self.patience.min(patience);
+        match (&mut self.work, &asked.op) {
+            (Work::Take(take) | Work::Keep(take), op) => take.push(op),
+            (Work::Give(give), op) => give.push(op),
+            (Work::TakeAll, _) => {}
+        }
+        self.asked.push(asked);
+    }
+
+    /// Calls the function.
+    pub(super) async fn run(
+        &self,
+        client: &Client,
+        statements: &Statements,
+        process: Token,
+    ) -> Result<Vec<Row>, Error> {
+        match &self.work {
+            Work::Take(take) | Work::Keep(take) => {
+                take.run(client, &statements.take, process).await
+            }
+            Work::Give(give) => give.run(client, &statements.give, process).await,
+            Work::TakeAll => self.run_all(client, &statements.take_all, process).await,
+        }
+    }
+
+    async fn run_all(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        process: Token,
+    ) -> Result<Vec<Row>, Error> {
+        let Some(Op::AcquireAll {
+            keys,
+            ttl,
+            function,
+        }) = self.asked.first().map(|asked| &asked.op)
+        else {
+            return Ok(Vec::new());
+        };
+        let (keys, tokens): (Vec<_>, Vec<_>) = keys.iter().cloned().unzip();
+        let ttl = millis(*ttl);
+        let arguments: [&(dyn ToSql + Sync); 5] = [&process, &keys, &tokens, &ttl, function];
+        client.query(statement, &arguments).await
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = OpId> {
+        self.asked.iter().map(|asked| asked.id)
+    }
+
+    /// What the rows say of each request.
+    pub(super) fn replies(self, rows: &[Row]) -> Vec<(OpId, Result<Reply, Failure>)> {
+        let mut rows = rows.iter();
+        let mut replies = Vec::with_capacity(self.asked.len());
+        for Asked { id, op, ordered } in self.asked {
+            let reply = replies::read(&op, ordered, &mut rows);
+            replies.push((id, reply.map_err(|error| failure::broken(&error))));
+        }
+        replies
+    }
+}
+
+impl Take {
+    async fn run(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        process: Token,
+    ) -> Result<Vec<Row>, Error> {
+        let arguments: [&(dyn ToSql + Sync); 8] = [
+            &process,
+            &self.verbs,
+            &self.keys,
+            &self.tokens,
+            &self.ttls,
+            &self.numbers,
+            &self.queues,
+            &self.functions,
+        ];
+        client.query(statement, &arguments).await
+    }
+
+    fn push(&mut self, op: &Op) {
+        match op {
+            Op::Acquire {
+                key,
+                token,
+                ttl,
+                function,
+                queue,
+                reserved_fences,
+            } => self.line(
+                "acquire",
+                (key, *token, *ttl),
+                *reserved_fences,
+                *queue,
+                function,
+            ),
+            Op::Join {
+                key,
+                token,
+                ttl,
+                limit,
+                queue,
+            } => self.line("join", (key, *token, *ttl), *limit, *queue, ""),
+            Op::Renew(renewals) => self.renewals("renew", renewals),
+            Op::Stay(renewals) => self.renewals("stay", renewals),
+            _ => {}
+        }
+    }
+
+    fn renewals(&mut self, verb: &'static str, renewals: &[Renewal]) {
+        for Renewal { key, token, ttl } in renewals {
+            self.line(verb, (key, *token, *ttl), 0, false, "");
+        }
+    }
+
+    fn line(
+        &mut self,
+        verb: &'static str,
+        (key, token, ttl): (&FullKey, Token, Duration),
+        number: u32,
+        queues: bool,
+        function: &'static str,
+    ) {
+        self.verbs.push(verb);
+        self.keys.push(key.clone());
+        self.tokens.push(token);
+        self.ttls.push(millis(ttl));
+        self.numbers.push(i32::try_from(number).unwrap_or(i32::MAX));
+        self.queues.push(queues);
+        self.functions.push(function);
+    }
+}
+
+impl Give {
+    async fn run(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        process: Token,
+    ) -> Result<Vec<Row>, Error> {
+        let arguments: [&(dyn ToSql + Sync); 5] =
+            [&process, &self.verbs, &self.keys, &self.tokens, &self.keeps];
+        client.query(statement, &arguments).await
+    }
+
+    fn push(&mut self, op: &Op) {
+        let (verb, key, token, keep) = match op {
+            Op::Release {
+                key, token, keep, ..
+            } => ("release", key, Some(*token), keep.map(millis)),
+            Op::Part {
+                key, token, keep, ..
+            } => ("part", key, Some(*token), keep.map(millis)),
+            Op::Leave { key } => ("leave", key, None, None),
+            _ => return,
+        };
+        self.verbs.push(verb);
+        self.keys.push(key.clone());
+        self.tokens.push(token);
+        self.keeps.push(keep);
+    }
+}
+
+fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
+    match op {
+        Op::Acquire { key, .. }
+        | Op::Release { key, .. }
+        | Op::Join { key, .. }
+        | Op::Part { key, .. }
+        | Op::Leave { key } => act(key),
+        Op::AcquireAll { keys, .. } => {
+            for (key, _) in keys {
+                act(key);
+            }
+        }
+        Op::Renew(renewals) | Op::Stay(renewals) => {
+            for renewal in renewals {
+                act(&renewal.key);
+            }
+        }
+    }
+}
+
+/// Why the request cannot be sent: no `text` has a NUL character. In a call it would fail the
+/// requests beside it.
+pub(super) fn refusal(op: &Op) -> Option<Failure> {
+    let mut refused = None;
+    for_each_key(op, |key| {
+        if key.contains('\0') {
+            refused = Some(key.clone());
+        }
+    });
+    let key = refused?;
+    Some(Failure {
+        error: LockError::InvalidKey {
+            key: key.name().chars().take(64).collect(),
+            reason: "PostgreSQL has no keys with a NUL character; leave it out".to_owned(),
+        },
+        retry: Retry::Never,
+        executed: false,
+    })
+}
+
+/// Whole milliseconds, rounded up: a lease may last longer on the server than the holder counts,
+/// and never shorter.
+fn millis(span: Duration) -> i32 {
+    let up = span.as_nanos().div_ceil(1_000_000);
+    i32::try_from(up).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,178 @@
+//! Looks for what is wrong with a database, or would go wrong later.
+//!
+//! The check tries the functions on a key of its own, and reads what the server says of itself. It
+//! runs when a pool connects, which logs the findings, and for `LockPool::check`.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::address::Address;
+use super::calls::Packer;
+use super::connection::Opened;
+use super::failure;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::check_report::{CheckReport, Finding};
+use crate::error::LockError;
+use crate::key::RESERVED;
+use crate::store::options::Options;
+use crate::store::{Failure, Op, OpId, Renewal, Request};
+
+/// The ttl of the trial lock.
+const TTL: Duration = Duration::from_secs(1);
+
+/// The oldest version whose `synchronous_commit`, partitions and functions were tried.
+const OLDEST: i32 = 130_000;
+
+/// So many dead rows are more than a sound vacuum leaves.
+const MANY_DEAD_ROWS: i64 = 20_000;
+
+const FACTS: &str = "
+SELECT current_setting('server_version_num')::integer AS version,
+       current_setting('server_version') AS version_text,
+       pg_is_in_recovery() AS is_standby,
+       current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AS is_durable,
+       (SELECT c.relpersistence = 'u' FROM pg_class c WHERE c.oid = 'leasehold.locks'::regclass) AS is_unlogged,
+       current_setting('synchronous_standby_names') <> '' AS has_synchronous_standbys,
+       (SELECT count(*) FROM pg_stat_replication) AS standbys,
+       coalesce((SELECT s.n_dead_tup FROM pg_stat_all_tables s WHERE s.relid = 'leasehold.locks'::regclass), 0) AS dead_rows
+";
+
+/// All findings on the database of `opened`.
+pub(super) async fn examine(
+    opened: &mut Opened,
+    address: &Address,
+    options: &Options,
+) -> Result<CheckReport, Failure> {
+    let limit = options.io_timeout;
+    let row = opened
+        .ask(limit, |client| client.query_one(FACTS, &[]))
+        .await?;
+    let mut findings = said(&row).map_err(|error| failure::of(&error))?;
+    let is_standby = findings.iter().any(|finding| finding.code == "role");
+    if !is_standby && let Err(failure) = try_out(opened, options).await {
+        findings.push(broken(&failure));
+    }
+    findings.extend(plain_text(address));
+    Ok(CheckReport::new(address.to_string(), findings))
+}
+
+/// The report on a database that no lock can be kept in.
+pub(super) fn unreachable(address: &Address, failure: Failure) -> Result<CheckReport, LockError> {
+    match failure.error {
+        LockError::Config { reason } => {
+            let finding = Finding::error("schema", reason);
+            Ok(CheckReport::new(address.to_string(), vec![finding]))
+        }
+        error => Err(error),
+    }
+}
+
+/// A lock's whole life, with another token that finds it held.
+async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> {
+    let (process, token) = (Token::random(Nonce::new()), Token::random(Nonce::new()));
+    let name = format!("{RESERVED}:trial:{}", process.hex());
+    let key = FullKey::new(&options.namespace, &name);
+    let acquire = |token| Op::Acquire {
+        key: key.clone(),
+        token,
+        ttl: TTL,
+        function: "check",
+        queue: false,
+        reserved_fences: 0,
+    };
+    let renewal = Renewal {
+        key: key.clone(),
+        token,
+        ttl: TTL,
+    };
+    let ops = [
+        acquire(token),
+        acquire(Token::random(Nonce::new())),
+        Op::Renew(vec![renewal]),
+        Op::Release {
+            key: key.clone(),
+            token,
+            keep: None,
+            makes_way: false,
+            after: Vec::new(),
+        },
+        Op::Leave { key: key.clone() },
+    ];
+    let mut packer = Packer::default();
+    for (id, op) in (0..).zip(ops) {
+        let request = Request {
+            id: OpId(id),
+            op,
+            patience: options.io_timeout,
+        };
+        packer.add(request, true);
+    }
+    for call in packer.finish() {
+        let rows = opened.run(&call, process, options.io_timeout).await?;
+        for (_, reply) in call.replies(&rows) {
+            reply?;
+        }
+    }
+    Ok(())
+}
+
+fn broken(failure: &Failure) -> Finding {
+    let code = match failure.code() {
+        "42501" => "permission",
+        "25006" => "role",
+        code => code,
+    };
+    let text = format!("locks do not work on this server: {}", failure.text());
+    Finding::error(code, text)
+}
+
+/// The findings from what the server says of itself.
+fn said(row: &Row) -> Result<Vec<Finding>, tokio_postgres::Error> {
+    let mut findings = Vec::new();
+    let version: i32 = row.try_get("version")?;
+    if version < OLDEST {
+        let text: String = row.try_get("version_text")?;
+        findings.push(Finding::error(
+            "version",
+            format!("the server has the version {text}; locks need PostgreSQL 13 or later"),
+        ));
+    }
+    if row.try_get("is_standby")? {
+        findings.push(Finding::error(
+            "role",
+            "the server is a standby, and locks must be on the primary; point the URL there, or name all hosts in it",
+        ));
+    }
+    let is_unlogged: Option<bool> = row.try_get("is_unlogged")?;
+    if !row.try_get::<_, bool>("is_durable")? || is_unlogged == Some(true) {
+        findings.push(Finding::warning(
+            "persistence",
+            "the server answers before what it did is on disk, so a crash forgets locks that are held; set fsync and synchronous_commit to on for this role, and leave leasehold.locks a logged table",
+        ));
+    }
+    if row.try_get::<_, i64>("standbys")? > 0 && !row.try_get("has_synchronous_standbys")? {
+        findings.push(Finding::warning(
+            "replicas",
+            "the server has standbys and waits for none of them, so a fail-over forgets the latest locks; set synchronous_standby_names",
+        ));
+    }
+    if row.try_get::<_, i64>("dead_rows")? > MANY_DEAD_ROWS {
+        findings.push(Finding::warning(
+            "bloat",
+            "the table of the locks has many dead rows, which make each lock slower; look for transactions that are open for long, and for replication slots that nothing reads",
+        ));
+    }
+    Ok(findings)
+}
+
+fn plain_text(address: &Address) -> Option<Finding> {
+    let host = address.readable()?;
+    Some(Finding::warning(
+        "plain-text",
+        format!(
+            "what is sent to {host} is not encrypted; keep the server on a network that no other party can read"
+        ),
+    ))
+}

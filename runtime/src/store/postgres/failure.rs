@@ -1,0 +1,174 @@
+//! What the errors of a server and of a connection mean.
+
+use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
+
+use super::replies::Problem;
+use super::schema;
+use crate::error::{LockError, StoreError};
+use crate::store::{Failure, Retry};
+
+/// What the server's error codes mean for us: the code, whether to try again, and what to do.
+const CODES: &[(&str, Retry, &str)] = &[
+    (
+        "40001",
+        Retry::Now,
+        "the request met another transaction; it is repeated",
+    ),
+    (
+        "40P01",
+        Retry::Now,
+        "the request waited in a circle with another transaction; it is repeated",
+    ),
+    (
+        "55P03",
+        Retry::Later,
+        "another transaction keeps rows of leasehold.locks locked; use verify() in transactions of your own, and no FOR UPDATE",
+    ),
+    (
+        "57014",
+        Retry::Later,
+        "the request was cancelled on the server",
+    ),
+    ("57P01", Retry::Later, "the server ends the connection"),
+    ("57P02", Retry::Later, "another server process has crashed"),
+    (
+        "57P03",
+        Retry::Later,
+        "the server is starting or stopping; it will serve when that is done",
+    ),
+    (
+        "53100",
+        Retry::Later,
+        "the server's disk is full; make room there",
+    ),
+    ("53200", Retry::Later, "the server is out of memory"),
+    (
+        "53300",
+        Retry::Later,
+        "the server has as many connections as it allows; raise its max_connections",
+    ),
+    (
+        "25006",
+        Retry::Later,
+        "the server is read-only, as a standby is; point the URL at the primary, or name all hosts in it",
+    ),
+    (
+        "28P01",
+        Retry::Never,
+        "the server refused the user or the password of the URL; correct them",
+    ),
+    (
+        "28000",
+        Retry::Never,
+        "the server refused the user of the URL; correct it, or the server's pg_hba.conf",
+    ),
+    (
+        "3D000",
+        Retry::Never,
+        "the server has no such database; correct the end of the URL",
+    ),
+    (
+        "42501",
+        Retry::Never,
+        "the role may not use leasehold's tables or functions; the page docs/stores/postgres.md has the rights that it needs",
+    ),
+    ("3F000", Retry::Never, schema::ADVICE),
+    ("42P01", Retry::Never, schema::ADVICE),
+    ("42883", Retry::Never, schema::ADVICE),
+];
+
+/// An error that the server answered with, or a connection that broke or could not be made.
+pub(super) fn of(error: &Error) -> Failure {
+    match error.as_db_error() {
+        Some(error) => server_error(error),
+        None => disconnected(error),
+    }
+}
+
+/// A server error rolls the transaction back. One that ends the connection may come from a commit.
+fn server_error(error: &DbError) -> Failure {
+    let found = error.code().code();
+    let known = CODES.iter().find(|(code, _, _)| *code == found);
+    let (code, retry, advice) = known.copied().unwrap_or((
+        "ERR",
+        Retry::Later,
+        "the server could not carry out the request",
+    ));
+    let ends = matches!(error.severity(), "FATAL" | "PANIC") || found.starts_with("57P");
+    let said = first_line(error.message());
+    failure(code, format!("{advice} ({found}: {said})"), retry, ends)
+}
+
+fn disconnected(error: &Error) -> Failure {
+    let said = first_line(&error.to_string());
+    let text =
+        format!("the connection failed: {said}; check that the server is up and the URL is right");
+    failure("io", text, Retry::Later, true)
+}
+
+pub(super) fn ended() -> Failure {
+    failure(
+        "io",
+        "the server closed the connection; check that it is up".to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+pub(super) fn silent() -> Failure {
+    failure(
+        "timeout",
+        "the server did not answer in time; check that it is up and reachable".to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+/// An answer that cannot be read.
+pub(super) fn broken(problem: &Problem) -> Failure {
+    let text = format!(
+        "the server's answer is not that of leasehold's functions ({problem}); {}",
+        schema::ADVICE
+    );
+    failure("protocol", text, Retry::Never, true)
+}
+
+pub(super) fn failure(
+    code: &'static str,
+    message: String,
+    retry: Retry,
+    executed: bool,
+) -> Failure {
+    Failure {
+        error: LockError::Unavailable {
+            source: StoreError::new(code, message),
+        },
+        retry,
+        executed,
+    }
+}
+
+/// A database that locks cannot be kept in.
+pub(super) fn unfit(reason: String) -> Failure {
+    Failure {
+        error: LockError::config(reason),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
+/// `failure`, which ended a connection or an attempt to make one, as the answer to a request that
+/// never left.
+pub(super) fn not_sent(failure: Failure) -> Failure {
+    Failure {
+        executed: false,
+        ..failure
+    }
+}
+
+/// The text of a server, cut to one line and 120 characters.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(120).collect()
+}

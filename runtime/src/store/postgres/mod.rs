@@ -1,0 +1,23 @@
+//! Locks in a table of a PostgreSQL database.
+//!
+//! `sql/` has the tables and the functions that work them; its `README.md` lists the files.
+//! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
+//!   order. [`upkeep`] replaces the connection.
+//! - [`calls`] says which requests leave as one call of a function, [`replies`] what the rows mean.
+//! - [`connection`] opens a connection and moves its bytes.
+//! - [`address`] reads the URL, [`schema`] makes and checks the tables.
+//! - [`failure`] says what the server's errors mean, and [`check`] looks for what is wrong with it.
+//! - [`values`] writes keys and tokens as the server reads them.
+
+pub(crate) mod address;
+mod calls;
+#[cfg(test)]
+mod calls_tests;
+mod check;
+mod connection;
+mod failure;
+mod replies;
+pub(crate) mod schema;
+pub(crate) mod store;
+mod upkeep;
+mod values;

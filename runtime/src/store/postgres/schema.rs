@@ -1,0 +1,69 @@
+//! The tables and functions in the database.
+
+use tokio_postgres::{Client, Error};
+
+use super::failure;
+use crate::postgres::SCHEMA;
+use crate::store::Failure;
+
+/// What to do where they are missing.
+pub(super) const ADVICE: &str = "the database has no tables of leasehold: run `leasehold::postgres::SCHEMA` as a migration, or write `?migrate=1` at the end of the URL once";
+
+/// The version that this crate works with. A later version of the schema works with it, too.
+const VERSION: i32 = 1;
+
+/// Keeps two processes from making the tables at the same time: `leas`, and a number of ours.
+const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1818583923, 2)";
+
+/// Makes the tables, unless they are there.
+pub(super) async fn migrate(client: &Client) -> Result<(), Failure> {
+    check_encoding(client).await?;
+    make(client).await.map_err(|error| failure::of(&error))
+}
+
+async fn make(client: &Client) -> Result<(), Error> {
+    client.batch_execute("BEGIN").await?;
+    client.batch_execute(MIGRATING).await?;
+    if !is_there(client).await? {
+        client.batch_execute(SCHEMA).await?;
+    }
+    client.batch_execute("COMMIT").await
+}
+
+/// Whether the tables are there, as far as this role can see.
+async fn is_there(client: &Client) -> Result<bool, Error> {
+    let look = "SELECT to_regclass('leasehold.meta') IS NOT NULL AS there";
+    client.query_one(look, &[]).await?.try_get("there")
+}
+
+/// Refuses a database without the tables, or with older ones.
+pub(super) async fn check(client: &Client) -> Result<(), Failure> {
+    let of = |error: Error| failure::of(&error);
+    check_encoding(client).await?;
+    if !is_there(client).await.map_err(of)? {
+        return Err(failure::unfit(ADVICE.to_owned()));
+    }
+    let look = client.query_one("SELECT version FROM leasehold.meta", &[]);
+    let version = look.await.and_then(|row| row.try_get("version"));
+    let version: i32 = version.map_err(of)?;
+    if version < VERSION {
+        return Err(failure::unfit(format!(
+            "the tables of leasehold in the database have the version {version}, and this program needs {VERSION}; run the migration of this release"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a database in which some keys cannot be written.
+async fn check_encoding(client: &Client) -> Result<(), Failure> {
+    let look = "SELECT current_setting('server_encoding') AS name";
+    let row = client.query_one(look, &[]).await;
+    let name = row.and_then(|row| row.try_get("name"));
+    let name: String = name.map_err(|error| failure::of(&error))?;
+    if name == "UTF8" {
+        return Ok(());
+    }
+    Err(failure::unfit(format!(
+        "the database has the encoding {name}, in which some keys cannot be written; keep locks in a database with the encoding UTF8"
+    )))
+}

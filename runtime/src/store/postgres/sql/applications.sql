@@ -1,0 +1,34 @@
+
+-- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
+-- with the fence `f` has the lock, or was the last to have it without a release. After it, no other
+-- acquisition gets the lock before the transaction has ended, whatever the clocks say. The caller
+-- needs no rights on the tables.
+CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM FROM leasehold.locks l
+    WHERE l.key = k AND l.state = 'held' AND f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE;
+  IF FOUND THEN RETURN; END IF;
+  -- First the pin, then the look at the share: the other way round, a writer could come in between.
+  PERFORM FROM leasehold.locks l WHERE l.key = k AND l.state = 'shared' FOR KEY SHARE;
+  IF FOUND THEN
+    PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f;
+    IF FOUND THEN RETURN; END IF;
+  END IF;
+  RAISE EXCEPTION 'the lease on % with the fence % is over', k, f USING ERRCODE = 'LH001',
+    HINT = 'Another holder may have the lock. Roll back, and repeat the whole operation under a new lock.';
+END $$;
+
+-- The same for locks that are kept elsewhere, in Redis for example. Raises LH002 if a later fence
+-- has been here. After it, no earlier fence gets in, and no fence at all before the transaction has
+-- ended.
+CREATE FUNCTION leasehold.guard(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO leasehold.guards AS g (key, fence, used_at) VALUES (k, f, clock_timestamp())
+    ON CONFLICT (key) DO UPDATE SET fence = excluded.fence, used_at = excluded.used_at WHERE g.fence <= excluded.fence;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'a later holder of % was here before the fence %', k, f USING ERRCODE = 'LH002',
+      HINT = 'Another holder has written. Roll back, and repeat the whole operation under a new lock.';
+  END IF;
+END $$;

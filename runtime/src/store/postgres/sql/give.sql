@@ -1,0 +1,108 @@
+
+CREATE FUNCTION leasehold._release(k text, t uuid, keep integer) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+BEGIN
+  IF keep IS NULL THEN
+    UPDATE leasehold.locks r SET state = 'free', token = NULL, process = NULL, expires_at = clock_timestamp()
+      WHERE r.key = k AND r.token = t AND r.state = 'held' AND r.expires_at > clock_timestamp() AND NOT r.queued;
+    IF FOUND THEN RETURN true; END IF;
+  END IF;
+  SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
+  IF NOT FOUND OR l.state <> 'held' OR l.token <> t OR l.expires_at <= clock_timestamp() THEN RETURN false; END IF;
+  IF keep IS NULL THEN
+    PERFORM leasehold._hand_on(k);
+    RETURN true;
+  END IF;
+  UPDATE leasehold.locks r SET state = 'kept', token = NULL, process = NULL, expires_at = leasehold._after(keep)
+    WHERE r.key = k;
+  IF l.queued THEN PERFORM leasehold._invite(k); END IF;
+  RETURN true;
+END $$;
+
+-- Gives a share back, or the lock where it has not become a share yet. A share that is kept does not
+-- belong to its token any more, so no late renewal can lengthen it.
+CREATE FUNCTION leasehold._part(k text, t uuid, keep integer) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+  ends timestamptz;
+  had boolean;
+BEGIN
+  SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
+  IF l.state IS DISTINCT FROM 'shared' THEN RETURN leasehold._release(k, t, keep); END IF;
+  IF keep IS NULL THEN
+    DELETE FROM leasehold.shares s WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp();
+  ELSE
+    UPDATE leasehold.shares s SET token = gen_random_uuid(), fence = 0, expires_at = leasehold._after(keep)
+      WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp();
+  END IF;
+  had := FOUND;
+  SELECT max(s.expires_at) INTO ends FROM leasehold.shares s WHERE s.key = k AND s.expires_at > clock_timestamp();
+  IF ends IS NULL THEN
+    PERFORM leasehold._hand_on(k);
+  ELSIF had THEN
+    UPDATE leasehold.locks r SET expires_at = ends WHERE r.key = k;
+    IF l.queued THEN PERFORM leasehold._invite(k); END IF;
+  END IF;
+  RETURN had;
+END $$;
+
+-- Takes `me` out of the queue; a lock that was handed to it goes to the next.
+CREATE FUNCTION leasehold._leave(me uuid, k text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+  waited boolean;
+BEGIN
+  SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
+  waited := leasehold._leave_queue(me, k);
+  IF l.state = 'handed' AND l.process = me AND l.expires_at > clock_timestamp() THEN
+    PERFORM leasehold._hand_on(k);
+  ELSIF l.queued AND NOT waited THEN
+    UPDATE leasehold.locks r SET queued = false WHERE r.key = k;
+  END IF;
+END $$;
+
+-- Releases, shares given back and places in queues given up, in this order. One row for each:
+-- whether the token had it. A release need not be on disk before it is answered: lost in a crash,
+-- it lets the lock last its ttl. A hold must be.
+CREATE FUNCTION leasehold.give(me uuid, verbs text[], keys text[], tokens uuid[], keeps integer[])
+RETURNS TABLE (had boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  IF array_remove(keeps, NULL) = '{}' THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  IF cardinality(keys) > 1 THEN PERFORM leasehold._lock(keys, false); END IF;
+  FOR i IN 1 .. cardinality(keys) LOOP
+    CASE verbs[i]
+      WHEN 'release' THEN had := leasehold._release(keys[i], tokens[i], keeps[i]);
+      WHEN 'part' THEN had := leasehold._part(keys[i], tokens[i], keeps[i]);
+      WHEN 'leave' THEN PERFORM leasehold._leave(me, keys[i]); had := false;
+    END CASE;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- Removes at most `at_most` rows that were not used for as long as `idle`, and says how many. Pools
+-- call it now and then.
+CREATE FUNCTION leasehold.sweep(idle interval DEFAULT '1 minute', at_most integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  removed integer;
+  last bigint;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(1818583923, 1) THEN RETURN 0; END IF;
+  PERFORM set_config('synchronous_commit', 'off', true), set_config('enable_seqscan', 'on', true);
+  WITH idlers AS (
+    SELECT l.key FROM leasehold.locks l
+    WHERE l.expires_at < clock_timestamp() - idle
+      AND NOT EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = l.key AND w.seen_at > clock_timestamp() - idle)
+    LIMIT at_most FOR UPDATE SKIP LOCKED
+  ), gone AS (
+    DELETE FROM leasehold.locks l USING idlers i WHERE l.key = i.key RETURNING l.key, l.fence + l.reserved AS last
+  ), waiters AS (
+    DELETE FROM leasehold.waiters w USING gone g WHERE w.key = g.key
+  ), shares AS (
+    DELETE FROM leasehold.shares s USING gone g WHERE s.key = g.key
+  )
+  SELECT count(*), max(g.last) INTO removed, last FROM gone g;
+  IF removed > 0 THEN UPDATE leasehold.meta m SET floor = greatest(m.floor, last); END IF;
+  RETURN removed;
+END $$;

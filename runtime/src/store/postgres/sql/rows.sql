@@ -1,0 +1,179 @@
+
+-- When a lease of so many milliseconds that begins now ends.
+CREATE FUNCTION leasehold._after(ms bigint) RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN clock_timestamp() + ms * interval '1 millisecond';
+END $$;
+
+-- The milliseconds until then, rounded up.
+CREATE FUNCTION leasehold._left(until timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN greatest(ceil(extract(epoch FROM until - clock_timestamp()) * 1000), 0)::bigint;
+END $$;
+
+CREATE FUNCTION leasehold._tell(p uuid, message text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify('leasehold_' || replace(p::text, '-', ''), message);
+END $$;
+
+-- The process that has waited longest for `k`. Processes that have not asked for 3 seconds are
+-- forgotten.
+CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+  p uuid;
+BEGIN
+  DELETE FROM leasehold.waiters w WHERE w.key = k AND w.seen_at < clock_timestamp() - interval '3 seconds';
+  SELECT w.process INTO p FROM leasehold.waiters w WHERE w.key = k ORDER BY w.place LIMIT 1;
+  RETURN p;
+END $$;
+
+-- Hands `k` to the process that has waited longest, for a second, or frees it. The row is locked.
+CREATE FUNCTION leasehold._hand_on(k text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  p uuid := leasehold._first(k);
+BEGIN
+  DELETE FROM leasehold.shares s WHERE s.key = k;
+  IF p IS NULL THEN
+    UPDATE leasehold.locks l SET state = 'free', token = NULL, process = NULL, queued = false,
+        expires_at = clock_timestamp()
+      WHERE l.key = k;
+    RETURN;
+  END IF;
+  DELETE FROM leasehold.waiters w WHERE w.key = k AND w.process = p;
+  UPDATE leasehold.locks l SET state = 'handed', token = NULL, process = p, expires_at = leasehold._after(1000),
+      queued = EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = k)
+    WHERE l.key = k;
+  PERFORM leasehold._tell(p, 't' || k);
+END $$;
+
+-- Tells the process that has waited longest to ask again. It keeps its place.
+CREATE FUNCTION leasehold._invite(k text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  p uuid := leasehold._first(k);
+BEGIN
+  IF p IS NOT NULL THEN PERFORM leasehold._tell(p, 't' || k); END IF;
+END $$;
+
+-- Gives `me` a place in the queue of `k`, or notes that it has asked again, and tells the holder.
+CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO leasehold.waiters AS w (key, process, seen_at) VALUES (k, me, clock_timestamp())
+    ON CONFLICT (key, process) DO UPDATE SET seen_at = excluded.seen_at;
+  UPDATE leasehold.locks l SET queued = true WHERE l.key = k AND NOT l.queued;
+  IF holder <> me THEN PERFORM leasehold._tell(holder, 'w' || k); END IF;
+END $$;
+
+-- Takes `me` out of the queue of `k`; whether any process is left in it.
+CREATE FUNCTION leasehold._leave_queue(me uuid, k text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM leasehold.waiters w WHERE w.key = k AND w.process = me;
+  RETURN EXISTS (SELECT FROM leasehold.waiters w WHERE w.key = k);
+END $$;
+
+-- Makes the rows that are missing, and locks the rows of these keys: the only waits of a call with
+-- several keys.
+CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF makes THEN
+    INSERT INTO leasehold.locks (key)
+      SELECT k FROM unnest(keys) AS k WHERE NOT EXISTS (SELECT FROM leasehold.locks l WHERE l.key = k)
+      GROUP BY k ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING;
+  END IF;
+  PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE;
+END $$;
+
+-- The row of `k`, made where it is missing, locked, and as it is now: what has ended is free, and
+-- what is free is handed to the process that waits first, unless that is `me`. `pinned`: no token
+-- may be given the lock now. The row is null if another call is just at it; that happens only
+-- without `waits`.
+CREATE FUNCTION leasehold._row(me uuid, k text, waits boolean, OUT l leasehold.locks, OUT pinned boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  p uuid;
+BEGIN
+  LOOP
+    SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;
+    pinned := NOT FOUND;
+    EXIT WHEN FOUND;
+    IF NOT waits THEN
+      SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE SKIP LOCKED;
+      EXIT;
+    END IF;
+    INSERT INTO leasehold.locks (key) VALUES (k) ON CONFLICT DO NOTHING;
+    -- Waits for other calls, which are short, and not for pins.
+    SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
+    CONTINUE WHEN NOT FOUND;
+    PERFORM FROM leasehold.locks r WHERE r.key = k FOR UPDATE SKIP LOCKED;
+    pinned := NOT FOUND;
+    EXIT;
+  END LOOP;
+  IF l.key IS NULL THEN RETURN; END IF;
+  IF l.state <> 'free' AND l.expires_at <= clock_timestamp() THEN
+    IF l.state = 'shared' THEN DELETE FROM leasehold.shares s WHERE s.key = k; END IF;
+    l.state := 'free';
+    l.token := NULL;
+  ELSIF l.state = 'shared' THEN
+    DELETE FROM leasehold.shares s WHERE s.key = k AND s.expires_at <= clock_timestamp();
+  END IF;
+  IF l.state = 'free' AND l.queued AND NOT pinned THEN
+    p := leasehold._first(k);
+    IF p IS NULL THEN
+      l.queued := false;
+    ELSIF p <> me THEN
+      PERFORM leasehold._hand_on(k);
+      SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k;
+    END IF;
+  END IF;
+END $$;
+
+-- Whether `me` may have the lock alone.
+CREATE FUNCTION leasehold._is_open(me uuid, l leasehold.locks) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN l.state = 'free' OR l.state = 'handed' AND l.process = me;
+END $$;
+
+-- How long, in milliseconds, until another try makes sense. Nothing tells of the end of a pin, so
+-- that is looked for.
+CREATE FUNCTION leasehold._refusal(me uuid, l leasehold.locks, pinned boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  IF l.key IS NULL THEN RETURN NULL; END IF;
+  IF pinned AND leasehold._is_open(me, l) THEN RETURN 100; END IF;
+  IF l.state = 'shared' AND l.most > 0 THEN
+    RETURN leasehold._left((SELECT min(s.expires_at) FROM leasehold.shares s WHERE s.key = l.key));
+  END IF;
+  RETURN leasehold._left(l.expires_at);
+END $$;
+
+-- Refuses `me` the lock, and queues it if it `queues`. The process that a pinned lock was handed to
+-- keeps its claim.
+CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF l.state = 'handed' AND l.process = me THEN
+    UPDATE leasehold.locks r SET expires_at = leasehold._after(1000) WHERE r.key = l.key;
+  ELSIF queues AND l.key IS NOT NULL THEN
+    PERFORM leasehold._enter(me, l.key, CASE WHEN l.state IN ('held', 'shared') THEN l.process END);
+  END IF;
+  RETURN leasehold._refusal(me, l, pinned);
+END $$;
+
+-- The first fence of the next acquisition. The floor is read after the row was made: a sweep that
+-- removed an earlier row of the key has ended by then.
+CREATE FUNCTION leasehold._next_fence(l leasehold.locks) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN greatest(
+    CASE l.fence WHEN 0 THEN (SELECT m.floor + 1 FROM leasehold.meta m) ELSE l.fence + l.reserved + 1 END,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+END $$;
+
+-- Gives the lock to `t`. It is open and not pinned.
+CREATE FUNCTION leasehold._give(me uuid, INOUT l leasehold.locks, t uuid, ttl integer, spare integer, fn text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  l.fence := leasehold._next_fence(l);
+  l.queued := l.queued AND leasehold._leave_queue(me, l.key);
+  UPDATE leasehold.locks r SET state = 'held', token = t, process = me, fence = l.fence, reserved = spare,
+      queued = l.queued, function = fn, expires_at = leasehold._after(ttl)
+    WHERE r.key = l.key;
+  l.reserved := spare;
+END $$;

@@ -1,0 +1,77 @@
+-- leasehold on PostgreSQL 13 and later. Run it once, in one transaction: as a migration, or by
+-- `?migrate=1`.
+--
+-- Every function is one transaction of its own on the pool's connection, under READ COMMITTED. Only
+-- `verify` and `guard` are for the transactions of an application.
+--
+-- Times are `clock_timestamp()`. `now()` is the start of the transaction: a renewal that had to
+-- wait would compare the end of its lease with a time that is over.
+--
+-- How locks on rows are used:
+-- * `verify` takes FOR KEY SHARE on the lock's row and keeps it to the end of its transaction: the
+--   lock is pinned.
+-- * A renewal and a release change no key column, so they take FOR NO KEY UPDATE, which a pin does
+--   not hold up.
+-- * What gives a lock to another token asks for FOR UPDATE first, with SKIP LOCKED. A pin refuses
+--   that without a wait.
+-- * A call with several keys waits while it makes rows, in the order of the keys, and then while it
+--   locks rows, in the same order, and afterwards for no row. So calls wait in no circle. No call
+--   waits for an application.
+
+CREATE SCHEMA IF NOT EXISTS leasehold;
+
+CREATE TABLE leasehold.meta (
+  single  boolean PRIMARY KEY DEFAULT true CHECK (single),
+  version integer NOT NULL,
+  floor   bigint  NOT NULL                       -- no fence of a row that is made from now on is as low as this
+);
+INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
+
+CREATE TYPE leasehold.state AS ENUM (
+  'free',
+  'held',                                        -- by `token`, for `process`
+  'handed',                                      -- to `process`, which has not confirmed yet
+  'kept',                                        -- by `hold`, after its section
+  'shared'                                       -- by the tokens in `shares`
+);
+
+-- A row for each key that was locked lately. The row of a free key stays for a while, as its fence
+-- is the key's counter. There is no second index and no key column changes, so updates stay on
+-- their page (HOT).
+CREATE TABLE leasehold.locks (
+  key        text COLLATE "C" PRIMARY KEY,
+  state      leasehold.state NOT NULL DEFAULT 'free',
+  token      uuid,                               -- held: the holder's; shared: of the lock that became a share
+  fence      bigint      NOT NULL DEFAULT 0,     -- of the latest acquisition; 0 in a row that was just made
+  reserved   integer     NOT NULL DEFAULT 0,     -- fences after it that belong to it
+  process    uuid,                               -- whose it is, or to whom it was handed
+  most       integer     NOT NULL DEFAULT 0,     -- shared: by so many at most, 0 for no bound
+  queued     boolean     NOT NULL DEFAULT false, -- whether processes wait
+  expires_at timestamptz NOT NULL DEFAULT 'epoch',
+  function   text                                -- which asked last, for operators
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- A row for each process that waits for a key. Changed only while the key's row is locked.
+CREATE TABLE leasehold.waiters (
+  key     text COLLATE "C",
+  process uuid,
+  place   bigint GENERATED ALWAYS AS IDENTITY,   -- first come, first served
+  seen_at timestamptz NOT NULL,                  -- when it asked last
+  PRIMARY KEY (key, process)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Changed only while the key's row is locked.
+CREATE TABLE leasehold.shares (
+  key        text COLLATE "C",
+  token      uuid,
+  fence      bigint      NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (key, token)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- The highest fence that `guard` has let in.
+CREATE TABLE leasehold.guards (
+  key     text COLLATE "C" PRIMARY KEY,
+  fence   bigint      NOT NULL,
+  used_at timestamptz NOT NULL
+) WITH (fillfactor = 50);

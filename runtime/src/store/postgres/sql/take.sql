@@ -1,0 +1,182 @@
+
+CREATE FUNCTION leasehold._acquire(me uuid, k text, t uuid, ttl integer, spare integer, queues boolean, fn text,
+  waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+  pinned boolean;
+  r record;
+BEGIN
+  taken := false;
+  IF NOT queues THEN
+    -- A single try that is refused locks and writes nothing.
+    SELECT x.* INTO l FROM leasehold.locks x WHERE x.key = k;
+    IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
+       AND NOT leasehold._is_open(me, l) THEN
+      left_ms := leasehold._refusal(me, l, false);
+      RETURN;
+    END IF;
+  END IF;
+  SELECT * INTO r FROM leasehold._row(me, k, waits);
+  l := r.l;
+  pinned := r.pinned;
+  IF l.state = 'held' AND l.token = t THEN
+    UPDATE leasehold.locks x SET expires_at = leasehold._after(ttl) WHERE x.key = k;
+    taken := true;
+  ELSIF NOT pinned AND leasehold._is_open(me, l) THEN
+    l := leasehold._give(me, l, t, ttl, spare, fn);
+    taken := true;
+  ELSE
+    left_ms := leasehold._refuse(me, l, pinned, queues);
+    RETURN;
+  END IF;
+  fence := l.fence;
+  number := l.reserved;
+  wanted := l.queued;
+END $$;
+
+-- A share. `limit_` is 0 for no bound. `number` is the limit of the present shares, if that is
+-- higher.
+CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, waits boolean,
+  OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+  pinned boolean;
+  r record;
+  p uuid;
+  taken_shares integer := 0;
+  again boolean := false;
+  room boolean;
+BEGIN
+  taken := false;
+  SELECT * INTO r FROM leasehold._row(me, k, waits);
+  l := r.l;
+  pinned := r.pinned;
+  IF l.queued THEN p := leasehold._first(k); END IF;
+  IF l.state = 'shared' THEN
+    SELECT count(*), coalesce(bool_or(s.token = t), false) INTO taken_shares, again FROM leasehold.shares s WHERE s.key = k;
+    IF NOT again AND limit_ > 0 AND limit_ < l.most THEN
+      number := l.most;
+      RETURN;
+    END IF;
+    -- A lock that became a share lets readers in once the transactions that verified it have ended.
+    room := again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
+      AND (limit_ = 0 OR taken_shares < greatest(limit_, l.most));
+  ELSE
+    room := NOT pinned AND leasehold._is_open(me, l);
+  END IF;
+  IF room IS NOT TRUE THEN
+    left_ms := leasehold._refuse(me, l, pinned, queues);
+    RETURN;
+  END IF;
+  taken := true;
+  wanted := l.queued AND leasehold._leave_queue(me, k);
+  IF again THEN
+    UPDATE leasehold.shares s SET expires_at = leasehold._after(ttl) WHERE s.key = k AND s.token = t
+      RETURNING s.fence INTO fence;
+  ELSE
+    fence := leasehold._next_fence(l);
+    INSERT INTO leasehold.shares (key, token, fence, expires_at) VALUES (k, t, _join.fence, leasehold._after(ttl));
+  END IF;
+  UPDATE leasehold.locks x SET state = 'shared', process = me, reserved = 0, queued = wanted,
+      token = CASE WHEN again THEN l.token END,
+      fence = greatest(l.fence + l.reserved, _join.fence),
+      most = CASE l.state WHEN 'shared' THEN greatest(limit_, l.most) ELSE limit_ END,
+      expires_at = (SELECT max(s.expires_at) FROM leasehold.shares s WHERE s.key = k)
+    WHERE x.key = k;
+  IF wanted AND NOT again THEN PERFORM leasehold._invite(k); END IF;
+END $$;
+
+-- Renews a share, or makes one of a lock that `t` has alone.
+CREATE FUNCTION leasehold._stay(k text, t uuid, ttl integer) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+BEGIN
+  SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
+  IF l.state = 'held' AND l.token = t AND l.expires_at > clock_timestamp() THEN
+    INSERT INTO leasehold.shares (key, token, fence, expires_at) VALUES (k, t, l.fence, leasehold._after(ttl));
+    UPDATE leasehold.locks r SET state = 'shared', most = 0, expires_at = leasehold._after(ttl) WHERE r.key = k;
+    IF l.queued THEN PERFORM leasehold._invite(k); END IF;
+    RETURN true;
+  END IF;
+  IF l.state IS DISTINCT FROM 'shared' THEN RETURN false; END IF;
+  UPDATE leasehold.shares s SET expires_at = leasehold._after(ttl)
+    WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp();
+  IF NOT FOUND THEN RETURN false; END IF;
+  UPDATE leasehold.locks r SET expires_at = (SELECT max(s.expires_at) FROM leasehold.shares s WHERE s.key = k)
+    WHERE r.key = k;
+  RETURN true;
+END $$;
+
+-- Acquires, joins, renewals of both, in this order; each as if it were alone. One row for each.
+-- `numbers`: how many fences an acquire reserves, or the limit of a join. `number` in the answer
+-- likewise.
+CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
+  queues boolean[], functions text[])
+RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  alone boolean := cardinality(keys) = 1;
+  any_taken boolean := false;
+  touched text[];
+BEGIN
+  IF NOT alone THEN
+    touched := ARRAY(
+      SELECT a.key FROM unnest(verbs, keys, tokens, queues) AS a(verb, key, token, queues)
+      LEFT JOIN leasehold.locks l ON l.key = a.key
+      WHERE a.verb <> 'acquire' OR a.queues OR l.key IS NULL OR l.state = 'free' OR l.token = a.token
+        OR l.expires_at <= clock_timestamp() OR l.state = 'handed' AND l.process = me);
+    PERFORM leasehold._lock(touched, verbs && ARRAY['acquire', 'join']);
+  END IF;
+  FOR i IN 1 .. cardinality(keys) LOOP
+    fence := NULL; number := NULL; wanted := NULL; left_ms := NULL;
+    CASE verbs[i]
+      WHEN 'acquire' THEN
+        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
+          FROM leasehold._acquire(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
+      WHEN 'join' THEN
+        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
+          FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], alone) a;
+      WHEN 'renew' THEN
+        UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
+          WHERE l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held' AND l.expires_at > clock_timestamp();
+        taken := FOUND;
+      WHEN 'stay' THEN
+        taken := leasehold._stay(keys[i], tokens[i], ttls[i]);
+    END CASE;
+    any_taken := any_taken OR taken;
+    RETURN NEXT;
+  END LOOP;
+  -- A place in a queue need not be on disk.
+  IF NOT any_taken THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+END $$;
+
+-- All of these keys or none. One row for each if all were taken; else one row, whose `refused` says
+-- which one, from 0.
+CREATE FUNCTION leasehold.take_all(me uuid, keys text[], tokens uuid[], ttl integer, fn text)
+RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  l leasehold.locks;
+  pinned boolean;
+  r record;
+BEGIN
+  PERFORM leasehold._lock(keys, true);
+  FOR i IN 1 .. cardinality(keys) LOOP
+    SELECT * INTO r FROM leasehold._row(me, keys[i], false);
+    l := r.l;
+    pinned := r.pinned;
+    CONTINUE WHEN l.state = 'held' AND l.token = tokens[i];
+    IF pinned OR NOT leasehold._is_open(me, l) THEN
+      PERFORM set_config('synchronous_commit', 'off', true);
+      refused := i - 1;
+      left_ms := leasehold._refusal(me, l, pinned);
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END LOOP;
+  FOR i IN 1 .. cardinality(keys) LOOP
+    SELECT a.fence, a.number, a.wanted INTO fence, number, wanted
+      FROM leasehold._acquire(me, keys[i], tokens[i], ttl, 0, false, fn, false) a;
+    RETURN NEXT;
+  END LOOP;
+END $$;

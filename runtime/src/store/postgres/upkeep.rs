@@ -1,0 +1,98 @@
+//! How the store replaces its connection.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::{self, Connection, Generation, Opened};
+use super::failure;
+use super::store::PostgresStore;
+use crate::base::reporter;
+use crate::store::{Failure, StoreEvent};
+
+/// The pause after the first failure to connect; it doubles with each failure.
+const FIRST_RETRY: Duration = Duration::from_millis(25);
+
+/// The longest pause in the first seconds of an outage, so that leases survive a short one.
+const SHORT_RETRY: Duration = Duration::from_millis(200);
+
+/// The longest pause in a long outage. A server that comes back must not drown in connections.
+const LONG_RETRY: Duration = Duration::from_secs(1);
+const SHORT_RETRIES: u32 = 30;
+
+/// How long an attempt to connect again may take, however long requests may take.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+impl PostgresStore {
+    /// Uses `opened` from now on.
+    pub(super) fn adopt(&mut self, opened: Opened) {
+        self.last_generation += 1;
+        self.reconnect_at = None;
+        self.connection = Some(Connection::new(self.last_generation, opened));
+        if std::mem::take(&mut self.out) {
+            let server = self.address.to_string();
+            reporter::log(move || tracing::info!(server, "connected again"));
+            self.events.push_back(StoreEvent::Connected);
+        }
+    }
+
+    /// A connection has ended, or is given up. The calls on it fail at the next poll.
+    pub(super) fn lost(&mut self, generation: Generation, failure: Failure) {
+        let current = self.connection.as_ref();
+        if current.is_none_or(|connection| connection.generation != generation) {
+            return;
+        }
+        self.connection = None;
+        self.acquires.clear();
+        self.out = true;
+        self.reason = failure::not_sent(failure);
+        self.replace();
+    }
+
+    /// Gets a new connection, unless that is under way: at once, but after a pause if the last
+    /// attempts were of no use.
+    pub(super) fn replace(&mut self) {
+        if self.reconnect_at.is_none() && self.connecting.is_none() {
+            let pause = if self.attempts == 0 {
+                Duration::ZERO
+            } else {
+                self.pause()
+            };
+            self.reconnect_at = Some(Instant::now() + pause);
+        }
+    }
+
+    pub(super) fn attempt(&mut self) {
+        self.reconnect_at = None;
+        self.attempts = self.attempts.saturating_add(1);
+        let limit = self.io_timeout.min(LONGEST_ATTEMPT);
+        let opening = connection::open(self.address.clone(), self.process, limit);
+        self.connecting = Some(Box::pin(opening));
+    }
+
+    pub(super) fn connected(&mut self, result: Result<Opened, Failure>) {
+        match result {
+            Ok(opened) => self.adopt(opened),
+            Err(failure) => {
+                if self.attempts == 1 {
+                    let (server, error) = (self.address.to_string(), failure.error.clone());
+                    reporter::log(
+                        move || tracing::warn!(server, %error, "cannot connect; trying again"),
+                    );
+                }
+                self.reason = failure::not_sent(failure);
+                self.replace();
+            }
+        }
+    }
+
+    fn pause(&mut self) -> Duration {
+        let longest = if self.attempts < SHORT_RETRIES {
+            SHORT_RETRY
+        } else {
+            LONG_RETRY
+        };
+        let pause = FIRST_RETRY.saturating_mul(1 << self.attempts.min(10));
+        self.jitter.around(pause.min(longest))
+    }
+}

@@ -1,0 +1,363 @@
+//! Real PostgreSQL servers: one for all tests of a program, with a database for each, or one of a
+//! test's own.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use tokio_postgres::{Client, NoTls};
+
+use crate::process::Leashed;
+use crate::server::{Folder, free_port};
+use crate::sql_mutants;
+use crate::wait;
+
+mod probe;
+pub use self::probe::PostgresProbe;
+
+/// How long a server may take from its start to its first answer.
+const START: Duration = Duration::from_secs(60);
+
+/// The system's user that runs the server where the tests run as root, which the server refuses.
+const USER: &str = "postgres";
+
+/// The database's user of every test.
+const ROLE: &str = "leasehold";
+
+/// The user that needs a password.
+pub const WITH_PASSWORD: &str = "guest";
+
+/// The server that tests share.
+static SHARED: LazyLock<Postgres> =
+    LazyLock::new(|| Postgres::inherited().unwrap_or_else(Postgres::start));
+
+/// The port and the folder of the server that a test run again shares with the present program.
+const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
+
+/// A running server. Dropping it kills its processes and removes its folder.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Option<Leashed>,
+    port: u16,
+    durable: bool,
+    databases: AtomicU32,
+    path: PathBuf,
+    /// Removed with the server; none for a server of another process.
+    _folder: Option<Folder>,
+}
+
+/// A database of a test's own.
+#[derive(Debug)]
+pub struct Database {
+    port: u16,
+    name: String,
+    folder: PathBuf,
+}
+
+impl Postgres {
+    /// The server of this program.
+    pub fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    /// What [`inherited`](Self::inherited) is to read.
+    pub(crate) fn bequest(&self) -> (&'static str, String) {
+        (INHERITED, format!("{} {}", self.port, self.path.display()))
+    }
+
+    /// The server of the program that runs this one.
+    fn inherited() -> Option<Self> {
+        let given = std::env::var(INHERITED).ok()?;
+        let (port, path) = given.split_once(' ')?;
+        Some(Self {
+            process: None,
+            port: port.parse().ok()?,
+            durable: false,
+            databases: AtomicU32::new(0),
+            path: path.into(),
+            _folder: None,
+        })
+    }
+
+    /// A server of a test's own, which a crash of its machine would not survive.
+    pub fn start() -> Self {
+        Self::start_as(false)
+    }
+
+    /// The same, with everything on disk before it is answered.
+    pub fn durable() -> Self {
+        Self::start_as(true)
+    }
+
+    fn start_as(durable: bool) -> Self {
+        let folder = Folder::new();
+        if let Some((user, group)) = other_user() {
+            let owned = chown(folder.path(), Some(user), Some(group));
+            owned.expect("a folder can be given away");
+        }
+        let data = folder.path().join("data");
+        let made = program("initdb")
+            .arg("-D")
+            .arg(&data)
+            .args(["-U", ROLE, "-A", "trust", "-E", "UTF8", "--locale=C", "-N"])
+            .output();
+        let made = made.unwrap_or_else(|error| missing(&error));
+        succeeded("initdb", &made);
+        let hosts = format!(
+            "host all {WITH_PASSWORD} all scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n"
+        );
+        fs::write(data.join("pg_hba.conf"), hosts).expect("a file can be written");
+        let mut server = Self {
+            process: None,
+            port: free_port(),
+            durable,
+            databases: AtomicU32::new(0),
+            path: folder.path().to_owned(),
+            _folder: Some(folder),
+        };
+        server.restart();
+        server
+    }
+
+    /// A fresh database, without the tables.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not make it.
+    pub fn database(&self) -> Database {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let database = Database {
+            port: self.port,
+            name: format!("test_{}_{number}", std::process::id()),
+            folder: self.path.clone(),
+        };
+        let create = format!("CREATE DATABASE {}", database.name);
+        let made = self.psql(&create).output().expect("psql starts");
+        succeeded("psql", &made);
+        database
+    }
+
+    /// A fresh database with the tables.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not make them.
+    pub fn migrated(&self) -> Database {
+        let database = self.database();
+        let mut psql = self.psql(&sql_mutants::schema());
+        let made = psql.args(["-d", &database.name]).output();
+        succeeded("psql", &made.expect("psql starts"));
+        database
+    }
+
+    fn psql(&self, sql: &str) -> Command {
+        let mut psql = Command::new(bin().join("psql"));
+        psql.args(["-h", "127.0.0.1", "-U", ROLE, "-d", "postgres", "-qAt"])
+            .args(["-p", &self.port.to_string(), "-c", sql])
+            .stdin(Stdio::null());
+        psql
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops all its processes where they are (SIGSTOP). Connections stay open and nothing answers.
+    pub fn pause(&self) {
+        // The first process goes first: it makes no further ones then.
+        self.running().pause();
+        self.signal_children(Signal::STOP);
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) {
+        self.signal_children(Signal::CONT);
+        self.running().resume();
+    }
+
+    /// Kills all its processes (SIGKILL).
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.pause();
+            let children = children(process.id());
+            process.kill();
+            for child in &children {
+                // It may have ended by itself.
+                let _ = kill_process(*child, Signal::KILL);
+            }
+            wait::until("all its processes end", START, || {
+                let ended = |child: &Pid| {
+                    let path = format!("/proc/{}/stat", child.as_raw_nonzero());
+                    fs::read_to_string(path).map_or(true, |stat| stat.contains(") Z "))
+                };
+                children.iter().all(ended)
+            });
+        }
+    }
+
+    /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        let log = fs::File::create(self.path.join("log")).expect("a log can be made");
+        let fsync = format!("fsync={}", if self.durable { "on" } else { "off" });
+        let child = program("postgres")
+            .arg("-D")
+            .arg(self.path.join("data"))
+            .arg("-k")
+            .arg(&self.path)
+            .args(["-p", &self.port.to_string()])
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", &fsync])
+            .args(["-c", "max_connections=300", "-c", "shared_buffers=32MB"])
+            // Shorter than any wait of a pool, so that each circle is counted.
+            .args(["-c", "deadlock_timeout=50ms"])
+            .stderr(log.try_clone().expect("a file can be shared"))
+            .stdout(log)
+            .spawn()
+            .unwrap_or_else(|error| missing(&error));
+        self.process = Some(Leashed::new(child, Some(&self.path)));
+        wait::until("PostgreSQL answers", START, || {
+            let answer = self.psql("SELECT 1").stderr(Stdio::null()).output();
+            answer.is_ok_and(|answer| answer.status.success())
+        });
+    }
+
+    fn signal_children(&self, signal: Signal) {
+        for child in children(self.running().id()) {
+            // It may have ended by itself.
+            let _ = kill_process(child, signal);
+        }
+    }
+
+    fn running(&self) -> &Leashed {
+        self.process.as_ref().expect("the server is running")
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Database {
+    /// The URL of a pool that makes the tables.
+    pub fn migrating_url(&self) -> String {
+        format!("{}?migrate=1", self.url())
+    }
+
+    /// The URL of a pool that does not.
+    pub fn url(&self) -> String {
+        self.url_of(ROLE)
+    }
+
+    /// The URL of a pool of this user, which may have a password behind a colon.
+    pub fn url_of(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
+    }
+
+    /// The URL over the server's Unix socket.
+    pub fn socket_url(&self) -> String {
+        let (name, port) = (&self.name, self.port);
+        let folder = self.folder.display().to_string().replace('/', "%2F");
+        format!("postgres://{ROLE}@{folder}:{port}/{name}")
+    }
+
+    /// A client as an application has one.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub async fn client(&self) -> Client {
+        let connected = tokio_postgres::connect(&self.url(), NoTls).await;
+        let (client, connection) = connected.expect("the server answers");
+        tokio::spawn(connection);
+        client
+    }
+
+    /// A look at the locks, apart from the code under test. The tables must be there.
+    pub fn probe(&self, prefix: &str) -> PostgresProbe {
+        PostgresProbe::new(self.url(), prefix)
+    }
+}
+
+/// The user and the group that the server runs as, where the tests run as root.
+fn other_user() -> Option<(u32, u32)> {
+    if !getuid().is_root() {
+        return None;
+    }
+    let id = |what: &str| {
+        let told = Command::new("id").args([what, USER]).output().ok()?;
+        String::from_utf8(told.stdout).ok()?.trim().parse().ok()
+    };
+    let ids = id("-u").zip(id("-g"));
+    Some(ids.unwrap_or_else(|| panic!("there is no user `{USER}`; {INSTALL}")))
+}
+
+/// A program of PostgreSQL, as a user that it accepts.
+fn program(name: &str) -> Command {
+    let path = bin().join(name);
+    let Some((user, group)) = other_user() else {
+        return quiet(Command::new(path));
+    };
+    let mut program = Command::new("setpriv");
+    program
+        .arg(format!("--reuid={user}"))
+        .arg(format!("--regid={group}"))
+        .arg("--clear-groups")
+        .arg(path);
+    quiet(program)
+}
+
+fn quiet(mut program: Command) -> Command {
+    program.current_dir("/").stdin(Stdio::null());
+    program
+}
+
+/// The folder of PostgreSQL's programs: `LEASEHOLD_TEST_POSTGRES`, the newest of Debian's, or none
+/// for those on the path.
+fn bin() -> PathBuf {
+    if let Some(given) = std::env::var_os("LEASEHOLD_TEST_POSTGRES") {
+        return given.into();
+    }
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let number = |path: &Path| {
+        path.file_name()
+            .and_then(OsStr::to_str)?
+            .parse::<u32>()
+            .ok()
+    };
+    let versions = versions.flatten().map(|entry| entry.path());
+    let newest = versions.max_by_key(|path| number(path));
+    newest.map(|path| path.join("bin")).unwrap_or_default()
+}
+
+/// The processes that the process has started.
+fn children(process: u32) -> Vec<Pid> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let ids = text.split_whitespace();
+    ids.filter_map(|id| Pid::from_raw(id.parse().ok()?))
+        .collect()
+}
+
+const INSTALL: &str = "install PostgreSQL with `apt-get install postgresql`, `dnf install postgresql-server`, `apk add postgresql` or `brew install postgresql`";
+
+fn missing(error: &std::io::Error) -> ! {
+    panic!("the behaviour tests need the programs of PostgreSQL ({error}): {INSTALL}")
+}
+
+fn succeeded(what: &str, output: &Output) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {told}");
+}

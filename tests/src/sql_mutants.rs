@@ -1,0 +1,112 @@
+//! Bugs in the SQL of the PostgreSQL store, which tests switch on to see that they are found.
+
+use std::env;
+
+use leasehold::postgres::SCHEMA;
+
+use crate::postgres::Postgres;
+use crate::rerun;
+
+/// Names the bug of the tables that this process makes.
+const VARIABLE: &str = "LEASEHOLD_SQL_MUTANT";
+
+/// A bug: its name, a text of the schema, and what stands there instead.
+type Mutant = (&'static str, &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    (
+        "VerifyKeepsNothing",
+        "f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE",
+        "f BETWEEN l.fence AND l.fence + l.reserved",
+    ),
+    (
+        "VerifyHoldsRenewalsUp",
+        "f BETWEEN l.fence AND l.fence + l.reserved FOR KEY SHARE",
+        "f BETWEEN l.fence AND l.fence + l.reserved FOR SHARE",
+    ),
+    (
+        "EarlierFencesVerify",
+        "f BETWEEN l.fence AND l.fence + l.reserved",
+        "f <= l.fence + l.reserved",
+    ),
+    (
+        "ReadersKeepNothing",
+        "l.state = 'shared' FOR KEY SHARE",
+        "l.state = 'shared'",
+    ),
+    (
+        "PinsAreNotSeen",
+        "    pinned := NOT FOUND;\n    EXIT;",
+        "    pinned := false;\n    EXIT;",
+    ),
+    (
+        "ReadersComeInBeforeTheCommit",
+        "(l.token IS NULL OR NOT pinned)",
+        "true",
+    ),
+    (
+        // And slowly, so that calls meet.
+        "RowsAreLockedInAnyOrder",
+        "PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key",
+        "PERFORM pg_sleep(0.0005) FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY md5(l.key || pg_backend_pid())",
+    ),
+    (
+        "ReleasesNeedNoToken",
+        "r.key = k AND r.token = t AND r.state = 'held'",
+        "r.key = k AND r.state = 'held'",
+    ),
+    (
+        "RenewalsNeedNoToken",
+        "l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held'",
+        "l.key = keys[i] AND l.state = 'held'",
+    ),
+    (
+        "SweepsForgetFences",
+        "floor = greatest(m.floor, last)",
+        "floor = m.floor",
+    ),
+    (
+        "ReservesAreGivenAway",
+        "ELSE l.fence + l.reserved + 1 END",
+        "ELSE l.fence + 1 END",
+    ),
+    (
+        "TheQueueIsOvertaken",
+        "l.state = 'free' AND l.queued AND NOT pinned",
+        "false",
+    ),
+    (
+        "GuardLetsEarlierFencesIn",
+        "WHERE g.fence <= excluded.fence",
+        "",
+    ),
+];
+
+/// The schema, with the bug of this process, if it has one.
+///
+/// # Panics
+///
+/// When there is no such bug, or its text is not in the schema once.
+pub(crate) fn schema() -> String {
+    let Ok(wanted) = env::var(VARIABLE) else {
+        return SCHEMA.to_owned();
+    };
+    let mutant = MUTANTS.iter().find(|(name, ..)| *name == wanted);
+    let (_, text, instead) = mutant.unwrap_or_else(|| panic!("there is no mutant `{wanted}`"));
+    assert_eq!(SCHEMA.matches(text).count(), 1, "{wanted}: {text}");
+    SCHEMA.replace(text, instead)
+}
+
+/// Fails if `test` of this program does not fail with the bug.
+///
+/// # Panics
+///
+/// When the test passes, or there is none of this name.
+pub fn fails_with(mutant: &str, test: &str) {
+    assert!(
+        MUTANTS.iter().any(|(name, ..)| *name == mutant),
+        "there is no mutant `{mutant}`"
+    );
+    let server = Postgres::shared().bequest();
+    rerun::fails_in(&[(VARIABLE, mutant), (server.0, &server.1)], test);
+}

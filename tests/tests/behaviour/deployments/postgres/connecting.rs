@@ -1,0 +1,241 @@
+//! The tables, the rights, the URL, and what a check says of the server.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use leasehold::postgres::SCHEMA;
+use leasehold::{LockError, LockPool, Replicas};
+use leasehold_tests::postgres::{Database, Postgres, WITH_PASSWORD};
+use tokio::task::JoinSet;
+
+use super::{LONG, TTL, connect, works};
+
+/// What the page on PostgreSQL says that a role needs.
+const RIGHTS: &str = include_str!("../../../../../docs/stores/postgres.md");
+
+async fn refusal(url: &str) -> LockError {
+    // The password's proof takes long without optimization.
+    let pool = LockPool::builder().url(url).io_timeout(LONG);
+    pool.connect().await.map(drop).expect_err(url)
+}
+
+fn code(error: &LockError) -> &'static str {
+    match error {
+        LockError::Unavailable { source } => source.code(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The SQL of the page, for a role of this name.
+fn grants(role: &str) -> String {
+    let (_, rest) = RIGHTS.split_once("```sql\nGRANT").expect("the rights");
+    let (grants, _) = rest.split_once("```").expect("the end of the rights");
+    format!(
+        "GRANT{}",
+        grants.replace(" TO locks", &format!(" TO {role}"))
+    )
+}
+
+/// Fails if a database without the tables is found out by the first lock.
+#[tokio::test]
+async fn a_database_without_the_tables() {
+    let database = Postgres::shared().database();
+    let error = refusal(&database.url()).await;
+    assert!(matches!(error, LockError::Config { .. }), "{error}");
+    assert!(error.to_string().contains("?migrate=1"), "{error}");
+    let client = database.client().await;
+    client.batch_execute(SCHEMA).await.expect("a migration");
+    let pool = LockPool::connect(&database.url()).await;
+    let pool = pool.expect("the tables are there");
+    works(&pool, "migrated").await;
+
+    let drop = "DROP SCHEMA leasehold CASCADE";
+    client.batch_execute(drop).await.expect("an owner may");
+    let error = pool.lock("gone").ttl(TTL).acquire().await;
+    let error = error.map(std::mem::drop).expect_err("no table");
+    assert!(error.is_unavailable(), "{error}");
+    assert!(error.to_string().contains("?migrate=1"), "{error}");
+    let report = pool.check().await.expect("the server answers");
+    assert!(
+        !report.is_ready() && report.find("schema").is_some(),
+        "{report}"
+    );
+}
+
+/// Fails if two processes make the tables at the same time.
+#[tokio::test]
+async fn all_processes_migrate_at_once() {
+    let database = Postgres::shared().database();
+    let mut pools = JoinSet::new();
+    for _ in 0..12 {
+        pools.spawn(LockPool::builder().url(database.migrating_url()).connect());
+    }
+    while let Some(pool) = pools.join_next().await {
+        let pool = pool
+            .expect("no panic")
+            .unwrap_or_else(|error| panic!("{error}"));
+        works(&pool, "migrated").await;
+    }
+}
+
+/// Fails if tables of an earlier version are used.
+#[tokio::test]
+async fn older_tables_are_refused_and_newer_ones_are_not() {
+    let (database, _pool) = super::fresh().await;
+    let client = database.client().await;
+    for (version, fits) in [(0, false), (1, true), (2, true)] {
+        let set = format!("UPDATE leasehold.meta SET version = {version}");
+        client.batch_execute(&set).await.expect("an owner may");
+        let connected = LockPool::connect(&database.url()).await;
+        match connected {
+            Ok(_) => assert!(fits, "{version}"),
+            Err(LockError::Config { reason }) => assert!(!fits, "{version}: {reason}"),
+            Err(error) => panic!("{version}: {error}"),
+        }
+    }
+}
+
+/// Fails if a password is shown, or if a wrong one is tried again and again.
+#[tokio::test]
+async fn passwords() {
+    let (database, _pool) = super::fresh().await;
+    let owner = database.client().await;
+    let role = format!(
+        "CREATE ROLE {WITH_PASSWORD} LOGIN PASSWORD 'hunter2'; {}",
+        grants(WITH_PASSWORD)
+    );
+    owner.batch_execute(&role).await.expect("an owner may");
+    let wrong = refusal(&database.url_of(&format!("{WITH_PASSWORD}:Hunter3"))).await;
+    assert_eq!(code(&wrong), "28P01", "{wrong}");
+    assert!(!wrong.to_string().contains("Hunter3"), "{wrong}");
+    let none = refusal(&database.url_of(WITH_PASSWORD)).await;
+    assert!(none.is_unavailable(), "{none}");
+    let unknown = refusal(&database.url_of("nobody")).await;
+    assert_eq!(code(&unknown), "28000", "{unknown}");
+
+    // The rights of the page are enough for every kind of lock, and for the check.
+    let right = database.url_of(&format!("{WITH_PASSWORD}:hunter2"));
+    let pool = LockPool::builder().url(&*right).io_timeout(LONG);
+    let pool = pool.connect().await.expect("it is right");
+    assert!(!format!("{pool:?}").contains("hunter2"), "{pool:?}");
+    works(&pool, "allowed").await;
+    let readers = pool.lock("read").ttl(TTL).shared().acquire().await;
+    drop(readers.expect("free"));
+    let all = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
+    drop(all.expect("free"));
+    let report = pool.check().await.expect("the server answers");
+    assert!(report.is_ready(), "{report}");
+
+    let revoke = format!("REVOKE UPDATE ON leasehold.locks FROM {WITH_PASSWORD}");
+    owner.batch_execute(&revoke).await.expect("an owner may");
+    let report = pool.check().await.expect("the server answers");
+    assert!(report.find("permission").is_some(), "{report}");
+    let refused = pool.lock("denied").ttl(TTL).acquire().await;
+    let refused = refused.map(drop).expect_err("it may not");
+    assert_eq!(code(&refused), "42501", "{refused}");
+}
+
+/// Fails if what the engine cannot do is ignored.
+#[tokio::test]
+async fn what_it_cannot_do_is_refused() {
+    let database = Postgres::shared().database();
+    let plain = database.url();
+    for option in ["sslmode=require", "pooler=1", "replicas=1", "migrate=yes"] {
+        let error = refusal(&format!("{plain}?{option}")).await;
+        assert!(
+            matches!(error, LockError::Config { .. }),
+            "{option}: {error}"
+        );
+    }
+    let replicas = LockPool::builder().url(database.url());
+    let replicas = replicas.replicas(Replicas::AtLeast(1)).connect().await;
+    let error = replicas.map(drop).expect_err("replicas are of Redis");
+    assert!(
+        error.to_string().contains("synchronous_standby_names"),
+        "{error}"
+    );
+
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = closed.local_addr().expect("it is bound");
+    drop(closed);
+    let nobody = format!("postgres://u:hunter2@{address}/d");
+    let error = refusal(&nobody).await;
+    assert!(error.is_unavailable(), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    let error = refusal(&plain.replace("/test_", "/none_")).await;
+    assert_eq!(code(&error), "3D000", "{error}");
+    let create = "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0";
+    let client = database.client().await;
+    client.batch_execute(create).await.expect("an owner may");
+    let (server, _) = plain.rsplit_once('/').expect("a database");
+    let error = refusal(&format!("{server}/latin?migrate=1")).await;
+    assert!(error.to_string().contains("UTF8"), "{error}");
+}
+
+/// Fails if defaults of the role change what the functions count on.
+#[tokio::test]
+async fn defaults_of_the_role_do_not_matter() {
+    let (database, _pool) = super::fresh().await;
+    let client = database.client().await;
+    let role = "CREATE ROLE strange LOGIN;
+        ALTER ROLE strange SET default_transaction_isolation = 'serializable';
+        ALTER ROLE strange SET default_transaction_read_only = 'on';
+        ALTER ROLE strange SET statement_timeout = '1ms';
+        ALTER ROLE strange SET search_path = 'nowhere'";
+    client.batch_execute(role).await.expect("an owner may");
+    client
+        .batch_execute(&grants("strange"))
+        .await
+        .expect("an owner may");
+    let mut pools = Vec::new();
+    for _ in 0..3 {
+        let pool = LockPool::connect(&database.url_of("strange")).await;
+        pools.push(pool.expect("its defaults do not matter"));
+    }
+    let mut tasks = JoinSet::new();
+    for pool in pools {
+        for _ in 0..4 {
+            let pool = pool.clone();
+            tasks.spawn(async move {
+                for _ in 0..30 {
+                    works(&pool, "contended").await;
+                }
+            });
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("every call is served");
+    }
+}
+
+/// Fails if a Unix socket is not a way to the server.
+#[tokio::test]
+async fn over_a_unix_socket() {
+    let database = Postgres::shared().migrated();
+    let pool = LockPool::connect(&database.socket_url()).await;
+    let pool = pool.expect("the server listens there");
+    works(&pool, "socket").await;
+}
+
+/// Fails if a sound server has findings, or if one that forgets has none.
+#[tokio::test]
+async fn checks() {
+    let server = Postgres::durable();
+    let database: Database = server.migrated();
+    let pool = connect(&database).await;
+    let report = pool.check().await.expect("the server answers");
+    assert!(report.findings.is_empty(), "{report}");
+    assert!(!report.store.contains('@'), "{report}");
+    let client = database.client().await;
+    let unlogged = "ALTER TABLE leasehold.locks SET UNLOGGED";
+    client.batch_execute(unlogged).await.expect("an owner may");
+    let report = pool.check().await.expect("the server answers");
+    assert!(
+        report.is_ready() && report.find("persistence").is_some(),
+        "{report}"
+    );
+    drop(server);
+    let gone = tokio::time::timeout(Duration::from_secs(10), pool.check()).await;
+    let error = gone.expect("it gives up").expect_err("there is no server");
+    assert!(error.is_unavailable(), "{error}");
+}

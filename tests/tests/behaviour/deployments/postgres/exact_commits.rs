@@ -1,0 +1,176 @@
+//! A transaction that has verified its lease commits before another holder gets the lock, or not at
+//! all, although leases end in the middle of transactions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::postgres::LEASE_OVER;
+use leasehold::{Fence, LockError, LockGuard, LockPool};
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::random::Random;
+use leasehold_tests::room;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, Error, IsolationLevel};
+
+use super::connect;
+
+/// The shortest ttl; transactions last up to twice as long.
+const TTL: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(200);
+const PROCESSES: u32 = 3;
+const TASKS: u32 = 4;
+const KEYS: u64 = 2;
+const LENGTH: Duration = Duration::from_secs(8);
+
+/// When a transaction asks `leasehold.verify`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verify {
+    Never,
+    /// First or last, as it comes.
+    Once,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    committed: AtomicI64,
+    /// Transactions that were rolled back because the lease was over.
+    refused: AtomicI64,
+    /// Transactions that were committed after their lease had ended.
+    late: AtomicI64,
+}
+
+/// Fails if an update is lost: a transaction read before another holder's commit and wrote after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_update_is_lost() {
+    for isolation in [
+        IsolationLevel::ReadCommitted,
+        IsolationLevel::RepeatableRead,
+        IsolationLevel::Serializable,
+    ] {
+        let (lost, counts) = load(Verify::Once, isolation).await;
+        println!("{isolation:?}: {lost} lost, {counts:?}");
+        assert_eq!(lost, 0, "{isolation:?}: {counts:?}");
+        for count in [&counts.committed, &counts.refused, &counts.late] {
+            assert!(0 < count.load(Ordering::Relaxed), "{counts:?}");
+        }
+    }
+}
+
+/// The same load without `verify`. Fails if the test above would see nothing lost in any case.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_verify_updates_are_lost() {
+    let (lost, counts) = load(Verify::Never, IsolationLevel::ReadCommitted).await;
+    println!("without verify: {lost} lost, {counts:?}");
+    assert!(0 < lost, "{counts:?}");
+}
+
+/// How many of the committed additions are not in the sum.
+async fn load(verify: Verify, isolation: IsolationLevel) -> (i64, Counts) {
+    let _room = room::enter();
+    let mut random = Random::seeded("exact commits");
+    let database = Arc::new(Postgres::shared().migrated());
+    let counts = Arc::new(Counts::default());
+    let mut tasks = JoinSet::new();
+    let until = Instant::now() + LENGTH;
+    let client = database.client().await;
+    let table = format!(
+        "CREATE TABLE counters AS SELECT key, 0::bigint AS value FROM generate_series(0, {KEYS} - 1) AS key"
+    );
+    client.batch_execute(&table).await.expect("a new table");
+    for _ in 0..PROCESSES {
+        let pool = connect(&database).await;
+        for _ in 0..TASKS {
+            let task = Task {
+                pool: pool.clone(),
+                database: Arc::clone(&database),
+                counts: Arc::clone(&counts),
+                random: random.fork(),
+                verify,
+                isolation,
+            };
+            tasks.spawn(task.run(until));
+        }
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    let sum = "SELECT sum(value)::bigint FROM counters";
+    let sum: i64 = client.query_one(sum, &[]).await.expect("a sum").get(0);
+    let counts = Arc::into_inner(counts).expect("all tasks have ended");
+    (counts.committed.load(Ordering::Relaxed) - sum, counts)
+}
+
+struct Task {
+    pool: LockPool,
+    database: Arc<Database>,
+    counts: Arc<Counts>,
+    random: Random,
+    verify: Verify,
+    isolation: IsolationLevel,
+}
+
+impl Task {
+    async fn run(mut self, until: Instant) {
+        let mut client = self.database.client().await;
+        while Instant::now() < until {
+            let key = i64::try_from(self.random.below(KEYS)).expect("a small number");
+            let request = self.pool.lock(format!("counter:{key}")).ttl(TTL);
+            match request.wait(Duration::from_secs(1)).acquire().await {
+                Ok(guard) => self.add(&mut client, &guard, key).await,
+                Err(error) => assert!(is_expected(&error), "{error}"),
+            }
+        }
+    }
+
+    async fn add(&mut self, client: &mut Client, guard: &LockGuard, key: i64) {
+        let ended = self.transaction(client, guard, key).await;
+        let count = match &ended {
+            Ok(()) if guard.check().is_err() => {
+                self.counts.late.fetch_add(1, Ordering::Relaxed);
+                &self.counts.committed
+            }
+            Ok(()) => &self.counts.committed,
+            Err(error) => {
+                let code = error.code().map(tokio_postgres::error::SqlState::code);
+                let refused = [LEASE_OVER, "40001"].map(Some).contains(&code);
+                assert!(refused, "{error:?}");
+                &self.counts.refused
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reads, waits, and writes what it has read with one added.
+    async fn transaction(
+        &mut self,
+        client: &mut Client,
+        guard: &LockGuard,
+        key: i64,
+    ) -> Result<(), Error> {
+        let builder = client.build_transaction().isolation_level(self.isolation);
+        let transaction = builder.start().await?;
+        let fence = guard.fence().map_or(0, Fence::get);
+        let fence = i64::try_from(fence).expect("a fence fits a bigint");
+        let verify = "SELECT leasehold.verify($1, $2)";
+        let is_first = self.random.below(2) == 0;
+        if self.verify == Verify::Once && is_first {
+            let lock = guard.full_key();
+            transaction.query(verify, &[&lock, &fence]).await?;
+        }
+        let read = "SELECT value FROM counters WHERE key = $1::bigint";
+        let value: i64 = transaction.query_one(read, &[&key]).await?.get(0);
+        tokio::time::sleep(self.random.duration(LONGEST)).await;
+        let write = "UPDATE counters SET value = $2 WHERE key = $1::bigint";
+        transaction.execute(write, &[&key, &(value + 1)]).await?;
+        if self.verify == Verify::Once && !is_first {
+            let lock = guard.full_key();
+            transaction.query(verify, &[&lock, &fence]).await?;
+        }
+        transaction.commit().await
+    }
+}
+
+fn is_expected(error: &LockError) -> bool {
+    error.is_contention() || error.is_unavailable() || error.is_lost()
+}

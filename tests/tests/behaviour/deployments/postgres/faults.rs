@@ -1,0 +1,187 @@
+//! The pool comes back by itself, with what it held, whatever the server has gone through.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::wait;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::{LONG, connect, fresh, works};
+
+const TTL: Duration = Duration::from_secs(2);
+
+#[distributed_lock(key = "<key>", ttl = "2s", watchdog, guard = lock, pool = pool)]
+async fn held(
+    pool: LockPool,
+    key: String,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits for it");
+    leave.await.expect("the test tells when");
+    lock.check()
+}
+
+/// A lock that is held, with a watchdog, until told.
+struct Holder {
+    leave: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), LockError>>,
+}
+
+impl Holder {
+    async fn enter(pool: &LockPool, key: &str) -> Self {
+        let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
+        let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
+        seen.await.expect("the body begins");
+        Self { leave, task }
+    }
+
+    /// Fails if the lease was lost.
+    async fn leave(self, what: &str) {
+        let told = self.leave.send(());
+        let ended = self.task.await.expect("no panic");
+        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
+    }
+}
+
+/// Ends every connection of a pool to the database; how many there were.
+async fn end_connections(database: &Database) -> i64 {
+    let client = database.client().await;
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+    client
+        .query_one(end, &[])
+        .await
+        .expect("an owner may")
+        .get(0)
+}
+
+/// Fails if a connection that has ended is kept, or if a call fails that has time to try again.
+#[tokio::test]
+async fn ended_connections_are_replaced() {
+    let (database, pool) = fresh().await;
+    let holder = Holder::enter(&pool, "held").await;
+    for number in 0..20 {
+        // The one before may not have ended yet.
+        assert!(
+            0 < end_connections(&database).await,
+            "the pool is connected"
+        );
+        works(&pool, &format!("ended-{number}")).await;
+    }
+    holder.leave("ended connections").await;
+}
+
+/// Fails if the pool needs to be made anew after a crash of the server, or loses a lease by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_server_is_found_again() {
+    let mut server = Postgres::start();
+    let database = server.migrated();
+    let pool = connect(&database).await;
+    let request = pool.lock("kept").ttl(LONG).watchdog();
+    let kept = request.acquire().await.expect("it is free");
+    for number in 0..3 {
+        server.restart();
+        works(&pool, &format!("restarted-{number}")).await;
+        let probe = database.probe("lock:");
+        assert!(probe.exists("kept"), "the table survives a crash");
+        assert!(!probe.take("kept", TTL), "it is held");
+    }
+    kept.release().await.expect("its lease was kept");
+    server.kill();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let down = pool.lock("down").ttl(TTL).acquire().await;
+    let error = down.map(drop).expect_err("it is down");
+    assert!(error.is_unavailable(), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(2) + excuse.so_far());
+    server.restart();
+    works(&pool, "up-again").await;
+}
+
+/// Fails if a stopped server blocks callers beyond their budget, or leaves what they gave up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_server_costs_the_budget_and_no_more() {
+    let server = Postgres::start();
+    let database = server.migrated();
+    let pool = connect(&database).await;
+    works(&pool, "before").await;
+    let probe = database.probe("lock:");
+    assert!(!probe.exists("stopped"));
+    for round in 0..3 {
+        server.pause();
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let request = pool.lock("stopped").ttl(LONG);
+        let request = request.wait(Duration::from_millis(600)).acquire();
+        let error = request.await.map(drop).expect_err("no answer comes");
+        let took = started.elapsed();
+        server.resume();
+        assert!(error.is_unavailable(), "{error}");
+        let most = Duration::from_millis(850) + excuse.so_far();
+        assert!(took < most, "{took:?}");
+        works(&pool, &format!("after-{round}")).await;
+        // The ttl is far longer.
+        let gone = || !probe.exists("stopped");
+        wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
+    }
+}
+
+/// Fails if a lease is given up because of a short stop, or believed in after a long one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_and_stops() {
+    let server = Postgres::start();
+    let pool = connect(&server.migrated()).await;
+    for round in 0..3 {
+        let holder = Holder::enter(&pool, &format!("short-{round}")).await;
+        let excuse = Excuse::begin();
+        server.pause();
+        tokio::time::sleep(TTL / 4).await;
+        server.resume();
+        // Long enough that a lost lease would show.
+        tokio::time::sleep(TTL * 2).await;
+        if excuse.longest() < TTL / 10 {
+            holder.leave("a short stop").await;
+        }
+    }
+    let holder = Holder::enter(&pool, "long").await;
+    server.pause();
+    let ended = wait::within("the loss is told", TTL * 3, holder.task).await;
+    server.resume();
+    let ended = ended.expect("no panic");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    works(&pool, "long").await;
+}
+
+/// Fails if the table grows with every key that was ever locked, or if a held lock is swept away.
+#[tokio::test]
+async fn idle_rows_are_removed() {
+    let database = Postgres::shared().migrated();
+    let pool = LockPool::builder().url(database.url());
+    let pool = wait::connected(pool.on_current_runtime()).await;
+    let held = pool.lock("held").ttl(LONG).acquire().await;
+    let held = held.expect("it is free");
+    let client = database.client().await;
+    let insert = "INSERT INTO leasehold.locks (key, fence) SELECT 'idle:' || n, n FROM generate_series(1, 2500) n";
+    client.batch_execute(insert).await.expect("an owner may");
+    // A sweep is due by then; it takes several, which follow each other at once.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    let swept = async {
+        let count = "SELECT count(*) FROM leasehold.locks WHERE key LIKE 'idle:%'";
+        while client
+            .query_one(count, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    wait::within("all are removed", Duration::from_secs(15), swept).await;
+    assert!(!database.probe("lock:").take("held", TTL), "it is held");
+    held.release().await.expect("still held");
+}

@@ -1,0 +1,41 @@
+//! Locks in a table of a PostgreSQL database.
+
+use std::time::Duration;
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::wait;
+
+mod connecting;
+mod deadlocks;
+mod exact_commits;
+mod faults;
+mod mutants;
+mod orphans;
+mod processes;
+mod verifying;
+
+const TTL: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
+
+async fn connect(database: &Database) -> LockPool {
+    wait::connected(LockPool::builder().url(database.url())).await
+}
+
+/// A fresh database with the tables, and a pool on it.
+async fn fresh() -> (Database, LockPool) {
+    let database = Postgres::shared().migrated();
+    let pool = connect(&database).await;
+    (database, pool)
+}
+
+async fn take(pool: &LockPool, key: &str) -> LockGuard {
+    let acquired = pool.lock(key).ttl(TTL).wait(LONG).acquire().await;
+    acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+/// Takes and releases a lock; the pool may need a moment to come back.
+async fn works(pool: &LockPool, key: &str) {
+    let released = take(pool, key).await.release().await;
+    released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}

@@ -1,0 +1,89 @@
+//! Bugs in the SQL, each found by the test that is there for it.
+
+use leasehold_tests::sql_mutants::fails_with;
+
+const CONFORMANCE: &str = "store::conformance::postgres";
+
+/// A test of this folder.
+fn of(test: &str) -> String {
+    format!("deployments::postgres::{test}")
+}
+
+#[test]
+fn verify_keeps_nothing() {
+    let test = of("verifying::a_verified_lock_waits_for_the_transaction");
+    fails_with("VerifyKeepsNothing", &test);
+}
+
+#[test]
+fn verify_keeps_nothing_under_load() {
+    let test = of("exact_commits::no_update_is_lost");
+    fails_with("VerifyKeepsNothing", &test);
+}
+
+#[test]
+fn verify_holds_renewals_up() {
+    let test = of("verifying::a_pinned_lease_is_renewed");
+    fails_with("VerifyHoldsRenewalsUp", &test);
+}
+
+#[test]
+fn earlier_fences_verify() {
+    let test = of("verifying::only_the_latest_holder_verifies");
+    fails_with("EarlierFencesVerify", &test);
+}
+
+#[test]
+fn readers_keep_nothing() {
+    let test = of("verifying::readers_pin_against_writers_only");
+    fails_with("ReadersKeepNothing", &test);
+}
+
+#[test]
+fn pins_are_not_seen() {
+    let test = of("verifying::a_verified_lock_waits_for_the_transaction");
+    fails_with("PinsAreNotSeen", &test);
+}
+
+#[test]
+fn readers_come_in_before_the_commit() {
+    let test = of("verifying::a_downgrade_lets_readers_in_after_the_commit");
+    fails_with("ReadersComeInBeforeTheCommit", &test);
+}
+
+#[test]
+fn rows_are_locked_in_any_order() {
+    let test = of("deadlocks::batches_in_any_order");
+    fails_with("RowsAreLockedInAnyOrder", &test);
+}
+
+#[test]
+fn releases_need_no_token() {
+    fails_with("ReleasesNeedNoToken", CONFORMANCE);
+}
+
+#[test]
+fn renewals_need_no_token() {
+    fails_with("RenewalsNeedNoToken", CONFORMANCE);
+}
+
+#[test]
+fn sweeps_forget_fences() {
+    fails_with("SweepsForgetFences", CONFORMANCE);
+}
+
+#[test]
+fn reserves_are_given_away() {
+    fails_with("ReservesAreGivenAway", CONFORMANCE);
+}
+
+#[test]
+fn the_queue_is_overtaken() {
+    fails_with("TheQueueIsOvertaken", CONFORMANCE);
+}
+
+#[test]
+fn guard_lets_earlier_fences_in() {
+    let test = of("verifying::guard_lets_no_earlier_fence_in");
+    fails_with("GuardLetsEarlierFencesIn", &test);
+}

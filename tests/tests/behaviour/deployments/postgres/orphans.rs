@@ -1,0 +1,97 @@
+//! An acquisition that was given up leaves no lock behind, whenever its connection ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::postgres::Database;
+use leasehold_tests::random::Random;
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+
+use super::fresh;
+
+const TASKS: u32 = 8;
+const TIMES: u32 = 60;
+
+/// The locks would last far longer.
+const SOON: Duration = Duration::from_secs(20);
+
+#[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", pool = pool)]
+async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+#[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", shared, pool = pool)]
+async fn never_read(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+/// How many locks, shares and places there are.
+async fn left(database: &Database) -> i64 {
+    let count = "SELECT (SELECT count(*) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp())
+        + (SELECT count(*) FROM leasehold.shares WHERE expires_at > clock_timestamp())";
+    let client = database.client().await;
+    client.query_one(count, &[]).await.expect("a count").get(0)
+}
+
+/// Fails if an acquisition that was dropped is forgotten, or if its release overtakes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_at_random_moments() {
+    dropped(false).await;
+}
+
+/// Fails if an acquisition whose answer was lost with its connection is taken for none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_while_connections_end() {
+    dropped(true).await;
+}
+
+async fn dropped(ends: bool) {
+    let mut random = Random::seeded("dropped");
+    let (database, pool) = fresh().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let (client, ending) = (database.client().await, Arc::clone(&over));
+    let mut pauses = random.fork();
+    let terminator = tokio::spawn(async move {
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+        let mut ended = 0;
+        while ends && !ending.load(Ordering::Relaxed) {
+            tokio::time::sleep(pauses.duration(Duration::from_millis(60))).await;
+            ended += client.query(end, &[]).await.expect("an owner may").len();
+        }
+        ended
+    });
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (pool, mut random) = (pool.clone(), random.fork());
+        tasks.spawn(async move {
+            for number in 0..TIMES {
+                let key = format!("dropped-{}-{}", task % 4, number % 8);
+                let patience = random.duration(Duration::from_millis(12));
+                let ended = if random.below(3) == 0 {
+                    tokio::time::timeout(patience, never_read(&pool, &key)).await
+                } else {
+                    tokio::time::timeout(patience, never_ends(&pool, &key)).await
+                };
+                if let Ok(Err(error)) = ended {
+                    assert!(error.is_unavailable() || error.is_contention(), "{error}");
+                }
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no panic");
+    }
+    over.store(true, Ordering::Relaxed);
+    let ended = terminator.await.expect("no panic");
+    println!("{ended} connections ended");
+    assert_eq!(ends, 0 < ended, "{ended} connections ended");
+    let gone = async {
+        while left(&database).await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    wait::within("nothing is left", SOON, gone).await;
+}

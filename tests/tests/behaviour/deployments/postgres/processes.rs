@@ -1,0 +1,125 @@
+//! Processes that share a database: one at a time, in order, and past those that are gone.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use tokio::task::JoinSet;
+
+use super::{LONG, TTL, connect, fresh, take, works};
+
+/// For so long the store keeps a key for a process that it was handed to.
+const CLAIM: Duration = Duration::from_secs(1);
+
+fn job(url: String, key: &str, scenario: Scenario) -> Job {
+    Job {
+        url,
+        key: key.to_owned(),
+        ttl_ms: 1_000,
+        wait_ms: 60_000,
+        watchdog: true,
+        scenario,
+    }
+}
+
+/// Fails if two processes are inside at the same time: an addition to the number would be lost.
+#[test]
+fn a_number_in_a_file() {
+    const PROCESSES: u32 = 4;
+    const TIMES: u32 = 60;
+    let database = Postgres::shared().migrated();
+    let file = std::env::temp_dir().join(format!("leasehold-{}-postgres", std::process::id()));
+    std::fs::write(&file, "0").expect("a file can be written");
+    let scenario = Scenario::Count {
+        file: file.display().to_string(),
+        times: TIMES,
+        pause_us: 300,
+    };
+    let job = job(database.url(), "counted", scenario);
+    let worker = || Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    let workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
+    for mut worker in workers {
+        let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
+        let ended = worker.wait_for("all additions", LONG * 2, ended);
+        assert_eq!(ended, Event::Done);
+    }
+    let number = std::fs::read_to_string(&file).expect("the file");
+    std::fs::remove_file(&file).expect("the file");
+    assert_eq!(number, (PROCESSES * TIMES).to_string());
+}
+
+/// Fails if a killed process keeps its lock for longer than its ttl, or its turn for good.
+#[tokio::test]
+async fn killed_processes_are_passed_over() {
+    let (database, pool) = fresh().await;
+    let spawn = || {
+        let job = job(database.url(), "killed", Scenario::Hold);
+        Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job)
+    };
+    let mut holder = spawn();
+    holder.wait_entered(LONG);
+    let mut waiting = spawn();
+    waiting.wait_for("it is ready", LONG, |event| *event == Event::Ready);
+    let client = database.client().await;
+    let queues = async {
+        let count = "SELECT count(*) FROM leasehold.waiters";
+        while client
+            .query_one(count, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            < 1
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    wait::within("it queues", LONG, queues).await;
+    let (killed, excuse) = (Instant::now(), Excuse::begin());
+    waiting.process().kill();
+    holder.process().kill();
+    works(&pool, "killed").await;
+    let took = killed.elapsed();
+    println!("{took:?} after both were killed");
+    let most = Duration::from_secs(1) + CLAIM + Duration::from_secs(1) + excuse.so_far();
+    assert!(took < most, "{took:?}");
+}
+
+/// Fails if processes race for a lock that comes free, or if one that asks again loses its place.
+#[tokio::test]
+async fn first_come_first_served() {
+    let (database, pool) = fresh().await;
+    let held = take(&pool, "order").await;
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut calls = JoinSet::new();
+    for name in 0..6 {
+        let pool = connect(&database).await;
+        let acquire = pool.lock("order").ttl(TTL).wait(LONG).acquire();
+        let acquire = wait::started(acquire).await;
+        // The answer to this comes behind that to the acquire.
+        works(&pool, &format!("settled-{name}")).await;
+        let served = Arc::clone(&served);
+        calls.spawn(async move {
+            let guard = acquire.await.expect("its turn comes");
+            served.lock().expect("no panic").push((name, guard.fence()));
+            guard.release().await.expect("still held");
+        });
+    }
+    // Each of them asks again meanwhile.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let excuse = Excuse::begin();
+    let released = Instant::now();
+    held.release().await.expect("still held");
+    while let Some(call) = wait::within("all are served", LONG, calls.join_next()).await {
+        call.expect("no panic");
+    }
+    let took = released.elapsed();
+    let served = served.lock().expect("no panic");
+    let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, [0, 1, 2, 3, 4, 5]);
+    assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
+    // Without messages each would look after a second or so.
+    assert!(took < Duration::from_secs(1) + excuse.so_far(), "{took:?}");
+}

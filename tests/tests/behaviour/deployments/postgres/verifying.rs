@@ -1,0 +1,243 @@
+//! What `leasehold.verify` and `leasehold.guard` let in, and for how long.
+
+use std::time::{Duration, Instant};
+
+use leasehold::postgres::{LEASE_OVER, STALE_FENCE};
+use leasehold::{LockError, LockGuard, LockPool};
+use leasehold_tests::wait;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
+
+use super::{LONG, TTL, connect, fresh, take};
+
+/// A ttl that ends during a test.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The pinned lock is looked for so often.
+const LOOKS: Duration = Duration::from_secs(3);
+
+async fn verify(transaction: &Transaction<'_>, key: &str, fence: i64) -> Result<(), Error> {
+    let verify = "SELECT leasehold.verify($1, $2)";
+    transaction.query(verify, &[&key, &fence]).await.map(drop)
+}
+
+fn code(ended: Result<(), Error>) -> String {
+    let error = ended.expect_err("it is refused");
+    error.code().map_or("", SqlState::code).to_owned()
+}
+
+fn fence(guard: &LockGuard) -> i64 {
+    let fence = guard.fence().expect("PostgreSQL gives fences");
+    i64::try_from(fence.get()).expect("a fence fits a bigint")
+}
+
+async fn begin(client: &mut Client) -> Transaction<'_> {
+    client.transaction().await.expect("a transaction begins")
+}
+
+/// Fails unless the lock is refused.
+async fn is_kept_from(pool: &LockPool, key: &str) {
+    let tried = pool.lock(key).ttl(TTL).acquire().await;
+    let error = tried.map(drop).expect_err("it is pinned");
+    assert!(matches!(error, LockError::Contended { .. }), "{error}");
+}
+
+/// Fails if a lease that is over verifies, or one that is not does not.
+#[tokio::test]
+async fn only_the_latest_holder_verifies() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let first = take(&pool, "one").await;
+    let key = first.full_key().to_owned();
+    assert_eq!(key, "lock:one");
+    let old = fence(&first);
+    let transaction = begin(&mut client).await;
+    verify(&transaction, &key, old).await.expect("it holds it");
+    transaction.commit().await.expect("nothing is in its way");
+    first.release().await.expect("still held");
+    for wanted in [old, old + 1] {
+        let transaction = begin(&mut client).await;
+        let refused = code(verify(&transaction, &key, wanted).await);
+        assert_eq!(refused, LEASE_OVER, "nobody holds it");
+    }
+    let second = take(&pool, "one").await;
+    let transaction = begin(&mut client).await;
+    assert_eq!(code(verify(&transaction, &key, old).await), LEASE_OVER);
+    drop(transaction);
+    let transaction = begin(&mut client).await;
+    let refused = code(verify(&transaction, "lock:other", fence(&second)).await);
+    assert_eq!(refused, LEASE_OVER, "there is no such lock");
+}
+
+/// Fails if a lock comes free before the transaction that verified it has ended, or never.
+#[tokio::test]
+async fn a_verified_lock_waits_for_the_transaction() {
+    for ends in ["commit", "rollback", "release"] {
+        let (database, pool) = fresh().await;
+        let other = connect(&database).await;
+        let mut client = database.client().await;
+        let guard = pool.lock("pinned").ttl(SHORT).acquire().await;
+        let guard = guard.expect("it is free");
+        let transaction = begin(&mut client).await;
+        let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
+        verified.expect("it holds it");
+        if ends == "release" {
+            guard.release().await.expect("still held");
+        } else {
+            guard.lost().await;
+            // On the server's clock the lease ends a little later.
+            tokio::time::sleep(SHORT).await;
+        }
+        is_kept_from(&other, "pinned").await;
+        is_kept_from(&pool, "pinned").await;
+        let both = other.lock_all(["pinned", "loose"]).ttl(TTL).acquire().await;
+        assert!(both.is_err(), "one of them is pinned");
+        let shared = other.lock("pinned").ttl(TTL).shared().acquire().await;
+        assert!(shared.is_err(), "a reader could see the state before");
+        let next = other.lock("pinned").ttl(TTL).wait(LONG).acquire();
+        let next = wait::started(next).await;
+        tokio::time::sleep(SHORT).await;
+        let ended = Instant::now();
+        match ends {
+            "rollback" => transaction.rollback().await.expect("it ends"),
+            _ => transaction.commit().await.expect("it ends"),
+        }
+        let next = wait::within("it is let in", LOOKS, next).await;
+        let took = ended.elapsed();
+        drop(next.unwrap_or_else(|error| panic!("{ends}: {error}")));
+        println!("{ends}: let in {took:?} after the end");
+    }
+}
+
+/// Fails if a transaction that has verified a lock holds its renewals up.
+#[tokio::test]
+async fn a_pinned_lease_is_renewed() {
+    let (database, pool) = fresh().await;
+    let mut client = database.client().await;
+    let guard = pool.lock("renewed").ttl(SHORT).watchdog().acquire().await;
+    let guard = guard.expect("it is free");
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
+    verified.expect("it holds it");
+    tokio::time::sleep(SHORT * 5).await;
+    guard.check().expect("its lease was renewed");
+    let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
+    verified.expect("it holds it still");
+    transaction.commit().await.expect("it ends");
+    guard.release().await.expect("still held");
+}
+
+/// Fails if renewals make a snapshot useless, or if a snapshot hides the next holder.
+#[tokio::test]
+async fn snapshots() {
+    for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let (database, pool) = fresh().await;
+        let mut client = database.client().await;
+        let guard = pool.lock("seen").ttl(SHORT).watchdog().acquire().await;
+        let guard = guard.expect("it is free");
+        let (key, old) = (guard.full_key().to_owned(), fence(&guard));
+        let builder = client.build_transaction().isolation_level(isolation);
+        let transaction = builder.start().await.expect("it begins");
+        let look = transaction.query("SELECT count(*) FROM leasehold.locks", &[]);
+        look.await.expect("a snapshot");
+        tokio::time::sleep(SHORT * 2).await;
+        let verified = verify(&transaction, &key, old).await;
+        verified.expect("renewals change nothing");
+        transaction.commit().await.expect("it ends");
+
+        let builder = client.build_transaction().isolation_level(isolation);
+        let transaction = builder.start().await.expect("it begins");
+        let look = transaction.query("SELECT count(*) FROM leasehold.locks", &[]);
+        look.await.expect("a snapshot");
+        guard.release().await.expect("still held");
+        let next = take(&pool, "seen").await;
+        let refused = code(verify(&transaction, &key, old).await);
+        assert!([LEASE_OVER, "40001"].contains(&&*refused), "{refused}");
+        drop(transaction);
+        next.release().await.expect("still held");
+    }
+}
+
+/// Fails if a reader's transaction lets a writer in, or keeps readers out.
+#[tokio::test]
+async fn readers_pin_against_writers_only() {
+    let (database, pool) = fresh().await;
+    let other = connect(&database).await;
+    let mut client = database.client().await;
+    let reader = pool.lock("read").ttl(SHORT).shared().acquire().await;
+    let reader = reader.expect("it is free");
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, reader.full_key(), fence(&reader)).await;
+    verified.expect("it has a share");
+    let refused = {
+        let mut second = database.client().await;
+        let transaction = begin(&mut second).await;
+        code(verify(&transaction, reader.full_key(), fence(&reader) + 1).await)
+    };
+    assert_eq!(refused, LEASE_OVER, "there is one share");
+    let second = other.lock("read").ttl(SHORT).shared().acquire().await;
+    drop(second.expect("readers stand side by side"));
+    reader.lost().await;
+    tokio::time::sleep(SHORT).await;
+    is_kept_from(&other, "read").await;
+    transaction.commit().await.expect("it ends");
+    take(&other, "read").await.release().await.expect("held");
+}
+
+/// Fails if readers see the state before the writer that has let them in.
+#[tokio::test]
+async fn a_downgrade_lets_readers_in_after_the_commit() {
+    let (database, pool) = fresh().await;
+    let other = connect(&database).await;
+    let mut client = database.client().await;
+    let mut writer = take(&pool, "down").await;
+    let transaction = begin(&mut client).await;
+    let verified = verify(&transaction, writer.full_key(), fence(&writer)).await;
+    verified.expect("it holds it");
+    writer.downgrade().await.expect("its lease lasts");
+    let early = other.lock("down").ttl(TTL).shared().acquire().await;
+    assert!(early.is_err(), "the writer has not committed");
+    let verified = verify(&transaction, writer.full_key(), fence(&writer)).await;
+    verified.expect("the fence stays");
+    transaction.commit().await.expect("it ends");
+    let reader = other.lock("down").ttl(TTL).shared().acquire().await;
+    drop(reader.expect("the writer has committed"));
+}
+
+/// Fails if `verify` needs rights on the tables.
+#[tokio::test]
+async fn an_application_needs_no_rights_on_the_tables() {
+    let (database, pool) = fresh().await;
+    let owner = database.client().await;
+    let grants =
+        "CREATE ROLE verifier; GRANT USAGE ON SCHEMA leasehold TO verifier; SET ROLE verifier";
+    owner.batch_execute(grants).await.expect("an owner may");
+    let guard = take(&pool, "rights").await;
+    let number = fence(&guard);
+    let args: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&guard.full_key(), &number];
+    for function in ["verify", "guard"] {
+        let sql = format!("SELECT leasehold.{function}($1, $2)");
+        let asked = owner.query(&sql, &args).await;
+        asked.unwrap_or_else(|error| panic!("{function}: {error:?}"));
+    }
+    let table = owner.query("SELECT * FROM leasehold.locks", &[]).await;
+    let refused = table.map(drop);
+    assert_eq!(code(refused), SqlState::INSUFFICIENT_PRIVILEGE.code());
+}
+
+/// Fails if an earlier fence gets in after a later one, or if a fence gets in only once.
+#[tokio::test]
+async fn guard_lets_no_earlier_fence_in() {
+    let (database, _pool) = fresh().await;
+    let client = database.client().await;
+    let guard = async |key: &str, fence: i64| {
+        let guard = "SELECT leasehold.guard($1, $2)";
+        client.query(guard, &[&key, &fence]).await.map(drop)
+    };
+    for fence in [5, 5, 7] {
+        guard("k", fence).await.expect("none later was there");
+    }
+    assert_eq!(code(guard("k", 6).await), STALE_FENCE);
+    guard("other", 6).await.expect("another key");
+    guard("k", 7).await.expect("a refusal changes nothing");
+}
