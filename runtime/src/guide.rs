@@ -27,6 +27,7 @@ macro_rules! pages {
         $(
             #[doc = include_str!("guide/links.md")]
             #[doc = include_str!(concat!("../docs/", $file))]
+            #[allow(rustdoc::invalid_rust_codeblocks, reason = "a page may show a part of a function")]
             pub mod $name {}
         )+
     };
