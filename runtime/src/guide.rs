@@ -23,8 +23,9 @@
 // addresses: `links.md` defines the same labels before the page does, and the first definition
 // counts. `tests/tests/docs/rendered.rs` compares the two.
 macro_rules! pages {
-    ($($name:ident: $file:literal,)+) => {
+    ($($(#[$attribute:meta])* $name:ident: $file:literal,)+) => {
         $(
+            $(#[$attribute])*
             #[doc = include_str!("guide/links.md")]
             #[doc = include_str!(concat!("../docs/", $file))]
             #[allow(rustdoc::invalid_rust_codeblocks, reason = "a page may show a part of a function")]
@@ -44,6 +45,8 @@ pages! {
     production: "production.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
+    // The tests' package compiles its code, which needs the frameworks.
+    #[cfg(not(doctest))]
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     promises: "reliability/promises.md",
