@@ -172,6 +172,7 @@ impl Section {
 
     fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         let Stage::Releasing(held, _) = &self.stage else {
+            // As a future of the compiler does, which it may: `Future::poll` allows no more polls.
             panic!("a call was polled after its end");
         };
         // The work is done. A lease that the release finds lost does not change its result. The

@@ -303,6 +303,21 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The store cannot serve the request.
+    #[cfg(feature = "__remote")]
+    pub(crate) fn unavailable(
+        code: &'static str,
+        message: String,
+        retry: Retry,
+        executed: bool,
+    ) -> Self {
+        Self {
+            error: LockError::unavailable(code, message),
+            retry,
+            executed,
+        }
+    }
+
     /// The code of the store's error.
     pub(crate) fn code(&self) -> &'static str {
         match &self.error {

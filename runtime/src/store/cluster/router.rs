@@ -10,8 +10,8 @@ use super::split_renewals::{Fragment, SplitRenewals};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
+use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::redis::commands::{failure, hash_slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 /// How often a request is redirected without a pause. If the nodes disagree for longer, the request
@@ -382,5 +382,5 @@ fn redirected_too_often(failure: &Failure) -> Failure {
 }
 
 fn later(code: &'static str, text: String) -> Failure {
-    failure::failure(code, text, Retry::Later, false)
+    Failure::unavailable(code, text, Retry::Later, false)
 }

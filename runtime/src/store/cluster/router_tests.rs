@@ -7,8 +7,8 @@ use super::router::{Directed, Hint, Router};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
+use crate::store::redis::commands::hash_slot;
 use crate::store::redis::commands::redirect::RequestFlags;
-use crate::store::redis::commands::{failure, hash_slot};
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 const START: Instant = Instant::from_nanos(0);
@@ -82,7 +82,7 @@ fn refused(code: &'static str) -> Result<Reply, Failure> {
         "MOVED" | "ASK" => Retry::Never,
         _ => Retry::Later,
     };
-    Err(failure::failure(code, code.to_owned(), retry, false))
+    Err(Failure::unavailable(code, code.to_owned(), retry, false))
 }
 
 fn hint(slot: u16, node: NodeId, once: bool) -> Hint {

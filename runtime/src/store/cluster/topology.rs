@@ -180,7 +180,7 @@ fn is_single(details: Option<&str>) -> bool {
 }
 
 fn single_server(server: &str) -> Failure {
-    failure::failure(
+    Failure::unavailable(
         "cluster",
         format!("{server} is no node of a cluster; write redis://host:port for a single server"),
         Retry::Never,
@@ -189,7 +189,7 @@ fn single_server(server: &str) -> Failure {
 }
 
 fn no_answer() -> Failure {
-    failure::failure(
+    Failure::unavailable(
         "timeout",
         "no node of the cluster answered in time; check that they are up and reachable".to_owned(),
         Retry::Later,

@@ -5,7 +5,7 @@ use tokio_postgres::error::DbError;
 
 use super::replies::Problem;
 use super::schema;
-use crate::error::{LockError, StoreError};
+use crate::error::LockError;
 use crate::store::{Failure, Retry};
 
 /// What the server's error codes mean for us: the code, whether to try again, and what to do.
@@ -97,18 +97,18 @@ fn server_error(error: &DbError) -> Failure {
     ));
     let ends = matches!(error.severity(), "FATAL" | "PANIC") || found.starts_with("57P");
     let said = first_line(error.message());
-    failure(code, format!("{advice} ({found}: {said})"), retry, ends)
+    Failure::unavailable(code, format!("{advice} ({found}: {said})"), retry, ends)
 }
 
 fn disconnected(error: &Error) -> Failure {
     let said = first_line(&error.to_string());
     let text =
         format!("the connection failed: {said}; check that the server is up and the URL is right");
-    failure("io", text, Retry::Later, true)
+    Failure::unavailable("io", text, Retry::Later, true)
 }
 
 pub(super) fn ended() -> Failure {
-    failure(
+    Failure::unavailable(
         "io",
         "the server closed the connection; check that it is up".to_owned(),
         Retry::Later,
@@ -117,7 +117,7 @@ pub(super) fn ended() -> Failure {
 }
 
 pub(super) fn silent() -> Failure {
-    failure(
+    Failure::unavailable(
         "timeout",
         "the server did not answer in time; check that it is up and reachable".to_owned(),
         Retry::Later,
@@ -131,22 +131,7 @@ pub(super) fn broken(problem: &Problem) -> Failure {
         "the server's answer is not that of leasehold's functions ({problem}); {}",
         schema::ADVICE
     );
-    failure("protocol", text, Retry::Never, true)
-}
-
-pub(super) fn failure(
-    code: &'static str,
-    message: String,
-    retry: Retry,
-    executed: bool,
-) -> Failure {
-    Failure {
-        error: LockError::Unavailable {
-            source: StoreError::new(code, message),
-        },
-        retry,
-        executed,
-    }
+    Failure::unavailable("protocol", text, Retry::Never, true)
 }
 
 /// A database that locks cannot be kept in.

@@ -93,7 +93,7 @@ impl ReplicaAcks {
         if count >= needed {
             return Ok(());
         }
-        Err(failure::failure(
+        Err(Failure::unavailable(
             "replicas",
             format!(
                 "{count} replicas confirmed the lock in time and {needed} must, so it does not count; check the replicas, lower the \
@@ -134,7 +134,7 @@ fn refused(failure: &Failure) -> Failure {
         "NOPERM" => Retry::Never,
         _ => Retry::Later,
     };
-    failure::failure(
+    Failure::unavailable(
         source.code(),
         format!("the lock is not counted, because replicas cannot be waited for: {source}"),
         retry,

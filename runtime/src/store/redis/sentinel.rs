@@ -117,7 +117,7 @@ impl Sentinels {
         let opened = server.clone().connect(left).await?;
         match opened.role {
             Some(role) if role.is_master => Ok(opened),
-            Some(_) => Err(failure::failure(
+            Some(_) => Err(Failure::unavailable(
                 "READONLY",
                 format!(
                     "{server} is a replica, though {self} names it as the master; a fail-over may be under way"
@@ -125,7 +125,7 @@ impl Sentinels {
                 Retry::Later,
                 false,
             )),
-            None => Err(failure::failure(
+            None => Err(Failure::unavailable(
                 "NOPERM",
                 format!(
                     "{server} does not tell whether it is a master: the user needs the permission +info"
@@ -211,7 +211,7 @@ impl Sentinels {
                     _ => format!("the Sentinel answered: {source}"),
                 };
                 let text = format!("{self}: {what}");
-                failure::failure(source.code(), text, failure.retry, false)
+                Failure::unavailable(source.code(), text, failure.retry, false)
             }
             _ => failure,
         }
@@ -229,7 +229,7 @@ impl Sentinels {
     }
 
     fn trouble(&self, what: &str) -> Failure {
-        failure::failure("sentinel", format!("{self}: {what}"), Retry::Later, false)
+        Failure::unavailable("sentinel", format!("{self}: {what}"), Retry::Later, false)
     }
 }
 

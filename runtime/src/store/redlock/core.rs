@@ -259,7 +259,7 @@ impl QuorumCore {
                 entry.asked.clone(),
                 now + entry.ttl,
             );
-            removal.keep = keep;
+            removal.kept_until = keep.map(|keep| now + keep);
             removal.release = release;
             self.nodes[node].remove(own, removal, patience, now);
         }

@@ -88,7 +88,7 @@ impl NodeState {
         let op = Op::Release {
             key: removal.key.clone(),
             token: removal.wire,
-            keep: removal.keep,
+            keep: removal.keep(now),
             makes_way: false,
             after: unsettled.copied().collect(),
         };

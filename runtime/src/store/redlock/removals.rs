@@ -23,8 +23,8 @@ pub(super) struct PendingRemoval {
     pub(super) asked: Vec<OpId>,
     /// When the key will have expired.
     pub(super) until: Instant,
-    /// How long the node keeps the key without a holder instead of removing it.
-    pub(super) keep: Option<Duration>,
+    /// Until when the node keeps the key without a holder; none if it removes the key at once.
+    pub(super) kept_until: Option<Instant>,
     /// The release that waits for the next answer.
     pub(super) release: Option<OpId>,
     tries: u32,
@@ -38,11 +38,18 @@ impl PendingRemoval {
             wire,
             asked,
             until,
-            keep: None,
+            kept_until: None,
             release: None,
             tries: 0,
             due: Instant::ZERO,
         }
+    }
+
+    /// For how long a try that is sent now keeps the key. Each try says what is left, so that a node
+    /// that carries out only the last one keeps the key no longer than the rest.
+    pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
+        let left = self.kept_until?.since(now);
+        (Duration::from_millis(1) <= left).then_some(left)
     }
 }
 
@@ -155,6 +162,21 @@ mod tests {
         assert!(removals.is_over(id, at(400)));
         assert!(removals.settle(id).is_some());
         assert_eq!(removals.next_due(), None);
+    }
+
+    /// Fails if a node that was late keeps the key for longer than the rest.
+    #[test]
+    fn a_later_try_keeps_the_key_for_what_is_left() {
+        let mut removals = PendingRemovals::default();
+        let kept = PendingRemoval {
+            kept_until: Some(at(300)),
+            ..removal(None)
+        };
+        let id = removals.add(OpId(90), kept);
+        let mut keep = |now| removals.tried(id, now).and_then(|kept| kept.keep(now));
+        assert_eq!(keep(at(0)), Some(Duration::from_millis(300)));
+        assert_eq!(keep(at(50)), Some(Duration::from_millis(250)));
+        assert_eq!(keep(at(300)), None);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use redis::{ErrorKind, RedisError};
 
-use crate::error::{LockError, StoreError};
 use crate::store::redis::acl;
 use crate::store::redis::wire::guarded;
 use crate::store::{Failure, Retry};
@@ -114,7 +113,7 @@ pub(super) fn server_error(code: &str, details: Option<&str>) -> Failure {
         "NOPERM" => acl::advice(),
         _ => advice.to_owned(),
     };
-    failure(
+    Failure::unavailable(
         code,
         format!("{advice} ({code}: {})", first_line(details)),
         retry,
@@ -178,7 +177,7 @@ pub(crate) fn broken(error: &RedisError) -> Failure {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
             garbage("something that is not the Redis protocol")
         }
-        _ if error.is_timeout() => failure(
+        _ if error.is_timeout() => Failure::unavailable(
             "timeout",
             "the server did not answer in time; check that it is up and reachable".to_owned(),
             Retry::Later,
@@ -199,7 +198,7 @@ fn disconnected(error: &str) -> Failure {
             ),
         ),
     };
-    failure(code, text, Retry::Later, true)
+    Failure::unavailable(code, text, Retry::Later, true)
 }
 
 /// What to do about a TLS connection that either side refused.
@@ -219,27 +218,12 @@ fn handshake(error: &str) -> Option<&'static str> {
 }
 
 pub(crate) fn garbage(what: &str) -> Failure {
-    failure(
+    Failure::unavailable(
         "protocol",
         format!("the server answered with {what}; check that the URL names a Redis server"),
         Retry::Never,
         true,
     )
-}
-
-pub(crate) fn failure(
-    code: &'static str,
-    message: String,
-    retry: Retry,
-    executed: bool,
-) -> Failure {
-    Failure {
-        error: LockError::Unavailable {
-            source: StoreError::new(code, message),
-        },
-        retry,
-        executed,
-    }
 }
 
 /// The text of a server, cut to one line and 120 characters.

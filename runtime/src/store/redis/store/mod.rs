@@ -18,7 +18,6 @@ use redis::PushKind;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::check;
-use super::commands::failure;
 use super::commands::key_names::KeyNames;
 use super::commands::redirect::{Redirect, RequestFlags};
 use super::commands::reply;
@@ -379,7 +378,7 @@ async fn reach(
 }
 
 fn disconnected() -> Failure {
-    failure::failure(
+    Failure::unavailable(
         "io",
         "the server closed the connection; check that it is up".to_owned(),
         Retry::Later,

@@ -116,7 +116,7 @@ impl Server {
     }
 
     fn silent(&self, limit: Duration) -> Failure {
-        failure::failure(
+        Failure::unavailable(
             "timeout",
             format!(
                 "{self} did not answer within {limit:?}; check that {}",
@@ -191,7 +191,7 @@ impl Server {
             return failure.clone();
         };
         // Only the set-up was sent, so nothing can have been carried out.
-        failure::failure(
+        Failure::unavailable(
             source.code(),
             format!("{self}: {source}"),
             failure.retry,
