@@ -149,12 +149,17 @@ fn point_of_no_return(ttl: u64) -> u64 {
     (micros - drift - margin).div_ceil(1000)
 }
 
+/// The milliseconds of a length that is known now, and where it was written.
+fn known(length: Option<&At<Length>>) -> Option<(u64, Span)> {
+    let length = length?;
+    match length.value {
+        Length::Millis(millis) => Some((millis, length.span)),
+        Length::Expression(_) => None,
+    }
+}
+
 fn watchdog_interval(args: &Args, diagnostics: &Diagnostics) {
-    let Some(At {
-        value: Length::Millis(ttl),
-        ..
-    }) = args.ttl
-    else {
+    let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
     };
     let Some(At {
@@ -199,18 +204,10 @@ fn max_hold_needs_watchdog(args: &Args, diagnostics: &Diagnostics) {
 
 /// A lock that is given up before its ttl needs no watchdog, so one of the two values is a mistake.
 fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
-    let Some(At {
-        value: Length::Millis(ttl),
-        ..
-    }) = args.ttl
-    else {
+    let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
     };
-    let Some(At {
-        value: Length::Millis(limit),
-        span,
-    }) = args.max_hold
-    else {
+    let Some((limit, span)) = known(args.max_hold.as_ref()) else {
         return;
     };
     if limit < ttl {
@@ -228,18 +225,10 @@ fn max_hold_covers_ttl(args: &Args, diagnostics: &Diagnostics) {
 /// Without a watchdog the store has the ttl from the start. So an `at_least` up to the ttl is kept
 /// even if the process dies.
 fn ttl_covers_at_least(args: &Args, diagnostics: &Diagnostics) {
-    let Some(At {
-        value: Length::Millis(ttl),
-        ..
-    }) = args.ttl
-    else {
+    let Some((ttl, _)) = known(args.ttl.as_ref()) else {
         return;
     };
-    let Some(At {
-        value: Length::Millis(at_least),
-        span,
-    }) = args.at_least
-    else {
+    let Some((at_least, span)) = known(args.at_least.as_ref()) else {
         return;
     };
     if ttl < at_least && !args.attempted("watchdog") {

@@ -24,6 +24,8 @@
 //! | [`blocked`] | a runtime with all workers blocked |
 //! | [`lateness`] | how late this machine wakes threads, for bounds on delays |
 //! | [`room`] | processors for tests that need some, or all of them for one |
+//! | [`holder`] | a lock that is held until the test says otherwise |
+//! | [`scratch`] | an empty directory of a test |
 //! | [`variant`] | the name of an error's variant |
 //! | [`rerun`] | a test of the present program, with a seeded bug |
 //! | [`sql_mutants`] | bugs in the SQL of PostgreSQL's functions |
@@ -48,6 +50,7 @@ pub mod chaos;
 pub mod clock;
 pub mod cluster;
 pub mod earlier_version;
+pub mod holder;
 pub mod lateness;
 pub mod load;
 pub mod oracle;
@@ -62,6 +65,7 @@ pub mod recorder;
 pub mod redis_probe;
 pub mod rerun;
 pub mod room;
+pub mod scratch;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;

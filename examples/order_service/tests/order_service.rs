@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::http;
 use harness::service::{self, Service};
-use harness::{Scratch, http};
+use leasehold_tests::scratch::Scratch;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 
@@ -24,7 +25,7 @@ struct TwoServices {
 impl TwoServices {
     fn start(payment_ms: &str) -> Self {
         let redis = Server::start();
-        let scratch = Scratch::new();
+        let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
         let database = scratch.file("shop.sqlite");
         let arguments = [STOCK[0], STOCK[1], "--payment-ms", payment_ms];
         let url = redis.url();
@@ -71,7 +72,7 @@ fn under_load_each_order_is_made_once_and_nothing_is_oversold() {
 /// The check above can fail: the same services, but each with locks of its own.
 #[test]
 fn the_load_client_notices_services_that_share_no_locks() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let database = scratch.file("shop.sqlite");
     let arguments = [STOCK[0], STOCK[1], "--payment-ms", "50"];
     let first = Service::start("memory://", &database, &arguments);
@@ -131,7 +132,7 @@ fn without_its_lock_store_the_service_takes_no_orders_and_says_so_at_once() {
 
 #[test]
 fn mistakes_are_answered_in_json() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
     let cases = [
         (http::get(shop.address(), "/nowhere"), 404),
@@ -160,7 +161,7 @@ fn mistakes_are_answered_in_json() {
 /// Fails if a client is sent what is for the log: the key, and advice for the program's author.
 #[test]
 fn what_is_said_of_a_lock_names_no_key() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let shop = Service::start("memory://", &scratch.file("shop.sqlite"), &STOCK);
     let long = "x".repeat(600);
     for id in ["", &long] {
@@ -175,7 +176,7 @@ fn what_is_said_of_a_lock_names_no_key() {
 
 #[test]
 fn what_is_gone_is_sold_out() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let database = scratch.file("shop.sqlite");
     let shop = Service::start("memory://", &database, &["--items", "kettle=1"]);
     assert_eq!(
@@ -204,7 +205,7 @@ fn a_service_that_is_told_to_stop_finishes_the_order_first() {
 
 #[test]
 fn a_service_without_a_lock_store_does_not_start() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
     let output = service::command("", &scratch.file("shop.sqlite"), &[])
         .env_remove("LEASEHOLD_URL")
         .output()

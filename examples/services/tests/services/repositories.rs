@@ -1,13 +1,14 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use leasehold_tests::scratch::Scratch;
 use leasehold_tests::wait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::harness::provider::Charge;
 use super::harness::service::{Ended, Service};
-use super::harness::{LIMIT, Scratch, Surroundings};
+use super::harness::{LIMIT, Surroundings};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_repositories");
 const KEY: &str = "lock:stock:eu:kettle";
@@ -24,7 +25,7 @@ impl Shop {
     fn start() -> Self {
         Self {
             around: Surroundings::start(),
-            scratch: Scratch::new(),
+            scratch: Scratch::new(env!("CARGO_TARGET_TMPDIR")),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold::{LockError, LockPool};
+use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::proxy::{Mode, Proxy};
@@ -11,10 +12,8 @@ use leasehold_tests::redis_probe::RedisProbe;
 use leasehold_tests::server::{Server, ServerOptions};
 use leasehold_tests::wait;
 use redis::cmd;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Holder::TTL;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn connect(url: &str) -> LockPool {
@@ -38,40 +37,6 @@ fn kill_clients(probe: &RedisProbe) -> u32 {
         probe.run(kill.arg("SKIPME").arg("YES"))
     };
     kill("NORMAL") + kill("PUBSUB")
-}
-
-#[distributed_lock(key = "<key>", ttl = "2s", watchdog, guard = lock, pool = pool)]
-async fn held(
-    pool: LockPool,
-    key: String,
-    entered: oneshot::Sender<()>,
-    leave: oneshot::Receiver<()>,
-) -> Result<(), LockError> {
-    entered.send(()).expect("the test waits for it");
-    leave.await.expect("the test tells when");
-    lock.check()
-}
-
-/// A lock that is held, with a watchdog, until told.
-struct Holder {
-    leave: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), LockError>>,
-}
-
-impl Holder {
-    async fn enter(pool: &LockPool, key: &str) -> Self {
-        let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
-        let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
-        seen.await.expect("the body begins");
-        Self { leave, task }
-    }
-
-    /// Fails if the lease was lost.
-    async fn leave(self, what: &str) {
-        let told = self.leave.send(());
-        let ended = self.task.await.expect("no panic");
-        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
-    }
 }
 
 /// Fails if a broken connection is kept, or if a call fails that has time to try again.

@@ -6,13 +6,10 @@ pub(crate) mod http;
 pub(crate) mod provider;
 pub(crate) mod service;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold_tests::server::Server;
-
 use leasehold_tests::wait;
 
 use provider::{Charge, Provider};
@@ -99,30 +96,5 @@ impl Surroundings {
             .env("LISTEN", "127.0.0.1:0")
             .env("PAYMENT_PROVIDER", self.provider.address());
         command
-    }
-}
-
-/// An empty directory of this test, removed at the end.
-#[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("services-{}-{number}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&path).expect("the target directory is writable");
-        Self(path)
-    }
-
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -200,13 +200,25 @@ fn check(way: Way, case: &Arc<Case>, surrounding: Surrounding, runtime: Option<R
 
 /// One test for each way out of functions in the store that `$store` gives.
 macro_rules! ways_out {
-    ($store:expr, $($name:ident: $way:ident),+ $(,)?) => {
-        $(
-            #[test]
-            fn $name() {
-                super::repeat(&$store, super::Way::$way);
-            }
-        )+
+    ($store:expr $(, $name:ident: $way:ident)* $(,)?) => {
+        $crate::bodies::exits::ways_out! {
+            @each $store,
+            last_expression: LastExpression,
+            early_return: EarlyReturn,
+            question_mark: QuestionMark,
+            owned_argument: OwnedArgument,
+            panic: Panic,
+            panic_in_a_task: PanicInTask,
+            dropped_by_select: Select,
+            dropped_by_timeout: Timeout,
+            aborted: Abort,
+            dropped: PlainDrop,
+            dropped_while_acquiring: DroppedWhileAcquiring,
+            dropped_while_queueing: DroppedWhileQueueing,
+            the_lease_expires: Expired,
+            the_body_outlives_the_lease: Outlived,
+            $($name: $way,)*
+        }
 
         #[test]
         fn the_runtime_ends() {
@@ -217,6 +229,14 @@ macro_rules! ways_out {
         fn all_workers_are_blocked() {
             super::workers_blocked(&$store);
         }
+    };
+    (@each $store:expr, $($name:ident: $way:ident,)+) => {
+        $(
+            #[test]
+            fn $name() {
+                super::repeat(&$store, super::Way::$way);
+            }
+        )+
     };
 }
 pub(crate) use ways_out;

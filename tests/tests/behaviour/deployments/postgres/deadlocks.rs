@@ -8,9 +8,10 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::random::Random;
 use leasehold_tests::room;
+use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::{connect, fresh};
+use super::{LONG, connect, fresh};
 
 const PROCESSES: u32 = 4;
 const TASKS: u32 = 6;
@@ -23,7 +24,7 @@ const TTL: Duration = Duration::from_millis(150);
 async fn every_kind_at_once() {
     let _room = room::enter();
     let mut random = Random::seeded("deadlocks");
-    let (database, _first) = fresh().await;
+    let (database, first) = fresh().await;
     let served = Arc::new(AtomicU64::new(0));
     let until = Instant::now() + LENGTH;
     let mut tasks = JoinSet::new();
@@ -52,8 +53,11 @@ async fn every_kind_at_once() {
         task.expect("no call meets a deadlock");
     }
     let served = served.load(Ordering::Relaxed);
-    println!("{served} calls, {} deadlocks", deadlocks(&database).await);
-    assert_eq!(deadlocks(&database).await, 0);
+    first.shutdown(LONG).await;
+    drop(first);
+    let deadlocks = deadlocks(&database).await;
+    println!("{served} calls, {deadlocks} deadlocks");
+    assert_eq!(deadlocks, 0);
     assert!(u64::from(PROCESSES * TASKS) < served, "{served}");
 }
 
@@ -78,10 +82,22 @@ async fn call(pool: &LockPool, random: &mut Random) -> Result<(), LockError> {
     request.run(async { tokio::time::sleep(stay).await }).await
 }
 
-/// The server's own count, which it publishes a little later.
+/// The server's own count. A connection's part of it is certain to be in it once that has ended.
 async fn deadlocks(database: &Database) -> i64 {
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let client = database.client().await;
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'leasehold:%'";
+    let ended = async {
+        while client
+            .query_one(left, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    wait::within("all connections end", LONG, ended).await;
     let count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     client.query_one(count, &[]).await.expect("a count").get(0)
 }

@@ -2,51 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold::{LockError, LockPool};
+use leasehold_tests::holder::Holder;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::wait;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::{LONG, connect, fresh, works};
 
-const TTL: Duration = Duration::from_secs(2);
-
-#[distributed_lock(key = "<key>", ttl = "2s", watchdog, guard = lock, pool = pool)]
-async fn held(
-    pool: LockPool,
-    key: String,
-    entered: oneshot::Sender<()>,
-    leave: oneshot::Receiver<()>,
-) -> Result<(), LockError> {
-    entered.send(()).expect("the test waits for it");
-    leave.await.expect("the test tells when");
-    lock.check()
-}
-
-/// A lock that is held, with a watchdog, until told.
-struct Holder {
-    leave: oneshot::Sender<()>,
-    task: JoinHandle<Result<(), LockError>>,
-}
-
-impl Holder {
-    async fn enter(pool: &LockPool, key: &str) -> Self {
-        let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
-        let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
-        seen.await.expect("the body begins");
-        Self { leave, task }
-    }
-
-    /// Fails if the lease was lost.
-    async fn leave(self, what: &str) {
-        let told = self.leave.send(());
-        let ended = self.task.await.expect("no panic");
-        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
-    }
-}
+const TTL: Duration = Holder::TTL;
 
 /// Ends every connection of a pool to the database; how many there were.
 async fn end_connections(database: &Database) -> i64 {

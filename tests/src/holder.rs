@@ -1,0 +1,56 @@
+//! A lock that is held until the test says otherwise.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+#[distributed_lock(key = "<key>", ttl = Holder::TTL, watchdog, guard = lock, pool = pool)]
+async fn held(
+    pool: LockPool,
+    key: String,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits for it");
+    leave.await.expect("the test tells when");
+    lock.check()
+}
+
+/// A lock that is held, with a watchdog, until told.
+#[derive(Debug)]
+pub struct Holder {
+    /// Tells the body to end.
+    pub leave: oneshot::Sender<()>,
+    /// The call of the annotated function.
+    pub task: JoinHandle<Result<(), LockError>>,
+}
+
+impl Holder {
+    /// The ttl of the lock.
+    pub const TTL: Duration = Duration::from_secs(2);
+
+    /// Returns when the body has begun.
+    ///
+    /// # Panics
+    ///
+    /// When the lock is not granted.
+    pub async fn enter(pool: &LockPool, key: &str) -> Self {
+        let ((entered, seen), (leave, left)) = (oneshot::channel(), oneshot::channel());
+        let task = tokio::spawn(held(pool.clone(), key.to_owned(), entered, left));
+        seen.await.expect("the body begins");
+        Self { leave, task }
+    }
+
+    /// Ends the body. `what` is printed if it fails.
+    ///
+    /// # Panics
+    ///
+    /// When the lease was lost.
+    pub async fn leave(self, what: &str) {
+        let told = self.leave.send(());
+        let ended = self.task.await.expect("no panic");
+        assert_eq!((told, ended), (Ok(()), Ok(())), "{what}");
+    }
+}
