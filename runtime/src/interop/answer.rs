@@ -64,8 +64,8 @@ impl LockError {
     /// The value of a `Retry-After` header, in whole seconds and at least 1. None where the same
     /// request had better not be repeated.
     ///
-    /// - For contention it is [`retry_after`](Self::retry_after), rounded up: a client that comes back
-    ///   earlier would be refused again. It is 1 if that is not known.
+    /// - For contention it is [`retry_after`](Self::retry_after), rounded up: a client that comes
+    ///   back earlier would be refused again. It is 1 if that is not known.
     /// - It is 1 if the lock service cannot serve.
     ///
     /// All clients are told the same; a client that tries again by itself adds a random time.
@@ -83,8 +83,8 @@ impl LockError {
         Some(u64::try_from(seconds).unwrap_or(u64::MAX).max(1))
     }
 
-    /// How long a client is to wait before it sends the same request again; none where it had better
-    /// not.
+    /// How long a client is to wait before it sends the same request again; none where it had
+    /// better not.
     pub(super) fn client_delay(&self) -> Option<Duration> {
         match self.class() {
             Class::Contention => Some(self.retry_after().unwrap_or(USUAL_DELAY)),

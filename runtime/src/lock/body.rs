@@ -104,8 +104,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// As a future of the compiler does: `Future::poll` allows no poll after the end, and no program can
-/// reach this in another way.
+/// As a future of the compiler does: `Future::poll` allows no poll after the end, and no program
+/// can reach this in another way.
 #[cold]
 fn misused() -> ! {
     panic!("a body was polled after its end");

@@ -81,9 +81,9 @@ impl LockGuard {
     /// [`at_least`](crate::LockRequest::at_least) the later of both ends counts.
     ///
     /// The engine knows of this `hold` only from here on, so the
-    /// [`retry_after`](LockError::retry_after) of such a call follows what this place in the program
-    /// kept before. [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute tell it
-    /// exactly.
+    /// [`retry_after`](LockError::retry_after) of such a call follows what this place in the
+    /// program kept before. [`run_then_hold`](crate::LockRequest::run_then_hold) and the attribute
+    /// tell it exactly.
     ///
     /// Two kinds of lock do not stay for `hold`: a share, and a lock that this call has entered as
     /// [`reentrant`](crate::LockRequest::reentrant).

@@ -131,8 +131,8 @@ impl LockPoolBuilder {
     /// | `rediss-cluster://…` | the same over TLS (feature `tls`) |
     /// | `redlock://[user:pass@]host[:port],…[/db][?max_ttl=10s&node_timeout=50ms]` | a quorum |
     ///
-    /// Each [`connect`](Self::connect) with `memory://` gives a pool with locks of its own; clones of
-    /// that pool share them. So tests can use the same keys side by side. A `name` is of ASCII
+    /// Each [`connect`](Self::connect) with `memory://` gives a pool with locks of its own; clones
+    /// of that pool share them. So tests can use the same keys side by side. A `name` is of ASCII
     /// letters, digits, `-`, `_` and `.`. Its locks are forgotten when its last pool is gone and
     /// their leases are over. Both protect one process only.
     ///
@@ -321,8 +321,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// What every call of this pool is told in [`LockError::retry_after`] that is refused because of
-    /// other calls: exactly this. From 1 ms to 24 h. Default: an estimate, see
+    /// What every call of this pool is told in [`LockError::retry_after`] that is refused because
+    /// of other calls: exactly this. From 1 ms to 24 h. Default: an estimate, see
     /// [`LockError::retry_after`].
     ///
     /// Set it where clients must not come back before a fixed time, whatever they wait for. It

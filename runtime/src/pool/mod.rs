@@ -81,8 +81,8 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
-/// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is one
-/// counter of fences for each slot. A quorum (`redlock://`) has the lock alone, on each node. A
+/// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is
+/// one counter of fences for each slot. A quorum (`redlock://`) has the lock alone, on each node. A
 /// process is told of its turn on the channel `lock:%leasehold:turn:` with a random name behind it.
 /// In an inserted value of a template `%`, `:`, `{`, `}`, white space and control characters are
 /// percent-encoded: see [`encode`](crate::encode).

@@ -9,7 +9,8 @@
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
-//! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its own.
+//! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
+//!   own.
 
 use std::future::Future;
 use std::io;

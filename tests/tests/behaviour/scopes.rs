@@ -71,7 +71,8 @@ fn sixteen_tests_with_the_same_id_run_side_by_side() {
     });
 }
 
-/// Fails if a task loses the scope that it was to take along, or if the error does not say how it is taken along.
+/// Fails if a task loses the scope that it was to take along, or if the error does not say how it
+/// is taken along.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_takes_the_scope_along() {
     let (pool, _held) = marked(42).await;
@@ -223,8 +224,8 @@ fn a_task_without_a_scope() {
     assert!(without_a_runtime.is_err());
 }
 
-/// Fails if the layer of `docs/troubleshooting.md` does not give each request the pool. The server spawns a task for
-/// each connection.
+/// Fails if the layer of `docs/troubleshooting.md` does not give each request the pool. The server
+/// spawns a task for each connection.
 #[tokio::test]
 async fn a_layer_gives_a_server_the_scope() {
     use axum::Router;

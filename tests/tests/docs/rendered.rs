@@ -135,8 +135,8 @@ fn used(text: &str) -> Vec<String> {
     used
 }
 
-/// Fails if a page of `docs/` is neither shown by rustdoc nor named as one of the repository only, or
-/// if the published crate lacks one that is shown.
+/// Fails if a page of `docs/` is neither shown by rustdoc nor named as one of the repository only,
+/// or if the published crate lacks one that is shown.
 #[test]
 fn the_guide_has_all_pages() {
     let (rendered, guide) = (rendered(), guide());

@@ -63,8 +63,8 @@ impl Shop {
         charge.expect("a buyer asked")
     }
 
-    /// Waits until a buyer of another process queues for the kettles. No buyer may come as far as to
-    /// pay meanwhile.
+    /// Waits until a buyer of another process queues for the kettles. No buyer may come as far as
+    /// to pay meanwhile.
     fn wait_for_a_queue(&self) {
         let probe = self.around.redis.probe();
         wait::until("a buyer queues", LIMIT, || {

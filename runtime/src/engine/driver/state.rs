@@ -213,8 +213,9 @@ impl EngineState {
         }
     }
 
-    /// Reads the clock, as a thread does after it has taken the mutex, and after it has read answers.
-    /// A reading takes a fiftieth of a call. A test's clock can be read only in its runtime.
+    /// Reads the clock, as a thread does after it has taken the mutex, and after it has read
+    /// answers. A reading takes a fiftieth of a call. A test's clock can be read only in its
+    /// runtime.
     fn read_clock(&mut self) -> Instant {
         self.now = match self.clock {
             Clock::System => self.clock.now(),

@@ -101,7 +101,8 @@ fn a_name_is_forgotten_with_its_last_pool() {
     assert!(!space::is_known("tests-forgotten"), "it is of no use");
 }
 
-/// Fails if the next pool of the name takes a lock whose lease runs on, or if an expired lock keeps its name.
+/// Fails if the next pool of the name takes a lock whose lease runs on, or if an expired lock keeps
+/// its name.
 #[test]
 fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     let held = token();
@@ -122,7 +123,8 @@ fn a_lock_outlives_the_last_pool_until_its_ttl_ends() {
     assert!(!space::is_known("tests-outlives"), "its lease is over");
 }
 
-/// Fails if the fences of a name begin again with the clock, which its reserved fences were ahead of.
+/// Fails if the fences of a name begin again with the clock, which its reserved fences were ahead
+/// of.
 #[test]
 fn fences_grow_beyond_the_last_pool() {
     let mut fences = Vec::new();

@@ -45,8 +45,8 @@ impl PendingRemoval {
         }
     }
 
-    /// For how long a try that is sent now keeps the key. Each try says what is left, so that a node
-    /// that carries out only the last one keeps the key no longer than the rest.
+    /// For how long a try that is sent now keeps the key. Each try says what is left, so that a
+    /// node that carries out only the last one keeps the key no longer than the rest.
     pub(super) fn keep(&self, now: Instant) -> Option<Duration> {
         let left = self.kept_until?.since(now);
         (Duration::from_millis(1) <= left).then_some(left)

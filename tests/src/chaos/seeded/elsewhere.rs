@@ -43,7 +43,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         bug: "AtLeastForgotten",
         program: "behaviour",
         test: "bodies::at_least::results::redis::whatever_the_result_the_lock_stays",
-        what: "a function with `at_least` ends in each way, and others come",
+        what: "a function with `at_least` ends in each way, and other calls come",
     },
     Elsewhere {
         bug: "RepeatShortened",

@@ -1,4 +1,5 @@
-//! More than one plain server: Sentinels, replicas, clusters, quorums, TLS and users. And databases.
+//! More than one plain server: Sentinels, replicas, clusters, quorums, TLS and users. And
+//! databases.
 
 mod cluster;
 mod postgres;

@@ -64,7 +64,8 @@ async fn postgres() {
     let url = database.url();
     let probe = database.probe("lock:");
     conformance(&url).await;
-    // Ahead of the server's clock, as after a step back: then nothing but the tables keep fences apart.
+    // Ahead of the server's clock, as after a step back: then nothing but the tables keep fences
+    // apart.
     probe.value("UPDATE leasehold.meta SET floor = 4000000000000000");
     conformance_of_queues(&url).await;
     let seed = Random::seeded("interleaved in PostgreSQL").next_u64();

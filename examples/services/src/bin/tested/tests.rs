@@ -4,8 +4,8 @@ use leasehold::{LockError, LockPool, StoreError};
 
 use super::{Coupons, answer};
 
-/// A pool of the test's own. `memory://` shares its locks with no other pool, so tests with the same
-/// coupon run side by side. (Pools of `memory://name` share theirs.)
+/// A pool of the test's own. `memory://` shares its locks with no other pool, so tests with the
+/// same coupon run side by side. (Pools of `memory://name` share theirs.)
 async fn locks() -> LockPool {
     let pool = LockPool::connect("memory://").await;
     pool.expect("it is in memory")

@@ -121,7 +121,8 @@ impl Process {
     }
 }
 
-/// Fails if the rest of a lease that a watchdog renews is taken for the time until the lock is free.
+/// Fails if the rest of a lease that a watchdog renews is taken for the time until the lock is
+/// free.
 #[test]
 fn a_click_is_told_what_clicks_take() {
     let mut process = Process::new();
@@ -166,8 +167,8 @@ fn there_is_a_least() {
     }
 }
 
-/// Fails if the first refusal of a process tells the ttl of a lock with a watchdog, or less than the
-/// lease of a lock without one.
+/// Fails if the first refusal of a process tells the ttl of a lock with a watchdog, or less than
+/// the lease of a lock without one.
 #[test]
 fn before_the_first_release_only_a_lease_without_watchdog_says_something() {
     let mut process = Process::new();

@@ -40,7 +40,8 @@ struct Counts {
     late: AtomicI64,
 }
 
-/// Fails if an update is lost: a transaction read before another holder's commit and wrote after it.
+/// Fails if an update is lost: a transaction read before another holder's commit and wrote after
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_update_is_lost() {
     for isolation in [

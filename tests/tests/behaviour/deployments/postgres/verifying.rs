@@ -58,7 +58,7 @@ async fn only_the_latest_holder_verifies() {
     for wanted in [old, old + 1] {
         let transaction = begin(&mut client).await;
         let refused = code(verify(&transaction, &key, wanted).await);
-        assert_eq!(refused, LEASE_OVER, "nobody holds it");
+        assert_eq!(refused, LEASE_OVER, "no call holds it");
     }
     let second = take(&pool, "one").await;
     let transaction = begin(&mut client).await;
