@@ -3,12 +3,16 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use leasehold::LockPool;
 
 use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
+
+/// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
+const NO_OUTAGE: Duration = Duration::from_secs(10);
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
@@ -85,7 +89,8 @@ impl Store {
     pub async fn pool(&self) -> LockPool {
         let pool = LockPool::builder()
             .url(&self.url)
-            .namespace(&self.namespace);
+            .namespace(&self.namespace)
+            .io_timeout(NO_OUTAGE);
         pool.connect().await.expect("the store answers")
     }
 }
