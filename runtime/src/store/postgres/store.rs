@@ -43,6 +43,8 @@ pub(crate) struct PostgresStore {
     sweep_at: Instant,
     /// For the next of these times, or to look whether the connection is silent.
     timer: Pin<Box<Sleep>>,
+    /// Over once the runtime has looked at its sockets after the time that this is set to.
+    looked: Pin<Box<Sleep>>,
     /// Attempts to connect since the server last carried out a request.
     pub(super) attempts: u32,
     /// Whether requests have been refused or unanswered for want of a connection.
@@ -80,6 +82,7 @@ impl PostgresStore {
             reconnect_at: None,
             sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
+            looked: Box::pin(sleep(Duration::ZERO)),
             attempts: 0,
             out: false,
             jitter: Jitter::new(rand::random()),
@@ -252,6 +255,17 @@ impl PostgresStore {
         failure::of(error)
     }
 
+    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have been
+    /// called for another cause, and the answer may lie in the socket.
+    ///
+    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first.
+    fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
+        if self.looked.deadline() != at {
+            self.looked.as_mut().reset(at);
+        }
+        self.looked.as_mut().poll(cx).is_ready()
+    }
+
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let now = Instant::now();
         let mut moved = false;
@@ -260,8 +274,9 @@ impl PostgresStore {
             moved = true;
         }
         let silent_at = self.connection.as_ref().and_then(Connection::silent_at);
-        if let Some(connection) = &self.connection
-            && silent_at.is_some_and(|at| at <= now)
+        if let Some(at) = silent_at.filter(|at| *at <= now)
+            && self.has_looked_after(at, cx)
+            && let Some(connection) = &self.connection
         {
             let server = self.address.to_string();
             reporter::log(move || tracing::warn!(server, "no answer in time; connecting anew"));

@@ -15,6 +15,7 @@ use crate::store::{LockStore, Op, Reply, Request, StoreEvent};
 
 mod all_at_once;
 mod client;
+mod late;
 mod mixed;
 mod promises;
 mod queue;
@@ -53,6 +54,7 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     kept(&mut one, &mut two).await;
     kept_from_its_token(&mut one, &mut two).await;
     mixed::run(&mut one, &mut two).await;
+    late::an_answer_that_has_come_counts(&mut one).await;
 }
 
 async fn exclusion(one: &mut Client, two: &mut Client) {

@@ -1,0 +1,46 @@
+//! A thread that is late.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::client::{Client, acquire, scene};
+use super::promises::TTL;
+use crate::store::{Reply, Request, StoreEvent};
+
+/// How long the request may take, and how long the thread is late.
+const PATIENCE: Duration = Duration::from_millis(600);
+const LATENESS: Duration = Duration::from_millis(1_200);
+
+/// An answer that has come counts, although the thread that polls the store is too late to read it
+/// in time, and its runtime has not looked at the sockets meanwhile.
+pub(super) async fn an_answer_that_has_come_counts(one: &mut Client) {
+    let (key, mine, _) = scene("late");
+    let id = one.next_id();
+    let request = Request {
+        id,
+        op: acquire(&key, mine, TTL),
+        patience: PATIENCE,
+    };
+    one.store.submit(&mut vec![request]);
+    let mut was_late = false;
+    let answered = poll_fn(|cx| {
+        loop {
+            match one.store.poll_event(cx) {
+                Poll::Ready(StoreEvent::Reply(_, Ok(reply))) => return Poll::Ready(Some(reply)),
+                Poll::Ready(StoreEvent::Reply(_, Err(failure))) => panic!("{}", failure.error),
+                Poll::Ready(_) => continue,
+                // The runtime looks at its sockets when this future has returned.
+                Poll::Pending if was_late => return Poll::Ready(None),
+                Poll::Pending => std::thread::sleep(LATENESS),
+            }
+            was_late = true;
+        }
+    });
+    let reply = match answered.await {
+        Some(reply) => reply,
+        None => one.reply(id).await,
+    };
+    assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
+    assert!(one.release(&key, mine).await);
+}
