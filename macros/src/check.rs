@@ -323,8 +323,11 @@ fn guard_is_new(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     };
     let name = guard.to_string();
     if target.binding(&name).is_some() {
+        let free = ["lock", "lease", "lock_handle"];
+        let free = free.iter().find(|free| target.binding(free).is_none());
+        let free = free.unwrap_or(&"the_lock");
         let message = Message::new(format!("`guard = {name}` would hide the argument `{name}`"))
-            .help("choose another name, such as `guard = lock`");
+            .help(format!("choose another name, such as `guard = {free}`"));
         diagnostics.error(guard.span(), &message);
     }
 }

@@ -62,8 +62,9 @@ pub enum LockError {
     /// The lock was held and its lease ended before the work did. The body was dropped, unless
     /// `on_lost = "continue"`. What the body had already sent may still take effect.
     #[error(
-        "the lease on `{key}` was lost before the work was done; renew it with `watchdog`, \
-         give it a longer `ttl` or `max_hold`, and check the fence where the work is written"
+        "the lease on `{key}` was lost before the work was done, and the log has the reason; \
+         without `watchdog` the `ttl` must be longer than the work takes; check the fence where \
+         the work is written"
     )]
     Lost {
         /// The key without its namespace.

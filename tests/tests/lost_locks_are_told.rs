@@ -83,7 +83,7 @@ impl Visit for Text {
 
 impl tracing::Subscriber for Ear {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("leasehold") && *metadata.level() == tracing::Level::WARN
+        metadata.target().starts_with("leasehold") && *metadata.level() <= tracing::Level::WARN
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -363,4 +363,50 @@ async fn a_release_that_was_carried_out_is_no_loss() {
     let report = pool.shutdown(LONG).await;
     assert_eq!(report.still_held, 0);
     scene.expect(&[]);
+}
+
+/// Fails if the log does not say which of the causes of a loss it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_of_a_loss_is_logged() {
+    let mut scene = Scene::new().await;
+    let short = Duration::from_millis(600);
+    let lasting = |key: &str| scene.pool.lock(key).ttl(short);
+    let guard = lasting("ttl").acquire().await.expect("free");
+    guard.lost().await;
+    let most = lasting("most").watchdog().max_hold(short);
+    most.acquire().await.expect("free").lost().await;
+    let guard = lasting("deleted").watchdog().acquire().await.expect("free");
+    assert!(scene.probe.delete("deleted"));
+    guard.lost().await;
+    let guard = lasting("away").watchdog().acquire().await.expect("free");
+    scene.server.kill();
+    guard.lost().await;
+    for (key, reason) in [
+        ("ttl", "its ttl is over, and no watchdog renews it"),
+        ("most", "max_hold is over"),
+        ("deleted", "the store has not got this lock any more"),
+        ("away", "not renewed in time: the lock store is unavailable"),
+    ] {
+        let told = told();
+        let of = |text: &&String| text.contains(&format!("key={key:?}"));
+        let line = told.iter().find(of).expect("it is logged");
+        assert!(line.contains(reason), "{line}");
+    }
+}
+
+/// Fails if a client's 500 hides a mistake of the program from the log, or if a refused call is
+/// logged as one.
+#[tokio::test]
+async fn a_mistake_that_an_answer_hides_is_logged() {
+    let _scene = Scene::new().await;
+    for error in [LockError::contended("k", None), LockError::NotInstalled] {
+        drop(axum::response::IntoResponse::into_response(error));
+    }
+    let warnings = WARNINGS.lock().expect("no panic under it");
+    let told: Vec<_> = warnings
+        .iter()
+        .filter(|text| text.contains("500"))
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("no lock pool is installed"), "{told:?}");
 }

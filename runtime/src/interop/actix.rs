@@ -23,6 +23,7 @@ impl ResponseError for LockError {
     }
 
     fn error_response(&self) -> HttpResponse {
+        self.log_a_mistake();
         let mut response = HttpResponse::build(self.status_code());
         response.content_type("application/problem+json");
         if let Some(seconds) = self.retry_after_secs() {

@@ -103,10 +103,14 @@ impl LockError {
     /// ```
     pub fn public_message(&self) -> &'static str {
         match self.class() {
+            // A call that was to queue may have queued behind another client's request.
+            Class::Contention if !matches!(self, Self::Contended { .. }) => {
+                "busy at the moment; try again later"
+            }
             Class::Contention => "the same operation is already being processed",
             Class::Unavailable => "the lock service is not available",
             Class::Lost => "the lock was lost before the work was done",
-            Class::InvalidKey => "the request names nothing that could be locked",
+            Class::InvalidKey => "a value in the request is empty or too long",
             Class::Setup => "the lock is not set up correctly",
         }
     }
@@ -116,6 +120,15 @@ impl LockError {
     pub(super) fn problem(&self) -> String {
         let (title, status) = (self.public_message(), self.http_status());
         format!(r#"{{"type":"about:blank","title":"{title}","status":{status}}}"#)
+    }
+
+    /// Logs a mistake of the program, which the answer hides. A refused call is no mistake, and is
+    /// not logged.
+    #[cfg(any(feature = "axum", feature = "actix", feature = "tonic"))]
+    pub(super) fn log_a_mistake(&self) {
+        if let Class::Setup = self.class() {
+            tracing::error!(error = %self, "a client was answered with a status 500");
+        }
     }
 
     fn class(&self) -> Class {

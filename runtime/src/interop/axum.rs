@@ -28,6 +28,7 @@ use crate::error::LockError;
 /// ```
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
+        self.log_a_mistake();
         let mut response = Response::new(Body::from(self.problem()));
         *response.status_mut() =
             StatusCode::from_u16(self.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -28,6 +28,7 @@ use crate::error::LockError;
 /// ```
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
+        error.log_a_mistake();
         let (code, message) = (Code::from_i32(error.grpc_code()), error.public_message());
         let mut status = match error.client_delay() {
             Some(delay) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::clock::Instant;
 use crate::base::lease_terms::Terms;
+use crate::error::LockError;
 use crate::fence::Fence;
 
 /// A lease that is held.
@@ -25,6 +26,8 @@ pub(super) struct Lease {
     renewing: bool,
     /// Whether the lease is in a batch of renewals, which has the timer.
     in_batch: bool,
+    /// Why the last renewal was not confirmed.
+    refusal: Option<LockError>,
 }
 
 impl Lease {
@@ -40,6 +43,7 @@ impl Lease {
             hurried: false,
             renewing: false,
             in_batch: false,
+            refusal: None,
         }
     }
 
@@ -101,8 +105,30 @@ impl Lease {
     }
 
     /// Whether `max_hold` has ended the lock.
-    pub(super) fn is_at_ceiling(&self, now: Instant) -> bool {
+    fn is_at_ceiling(&self, now: Instant) -> bool {
         self.ceiling.is_some_and(|ceiling| ceiling <= now)
+    }
+
+    /// The last renewal was not confirmed, because of `refusal`.
+    pub(super) fn not_confirmed(&mut self, refusal: LockError) {
+        self.refusal = Some(refusal);
+    }
+
+    /// Why a lease that is lost at `now` is lost, for the log.
+    pub(super) fn loss(&mut self, now: Instant) -> String {
+        if self.is_at_ceiling(now) {
+            return "max_hold is over".to_owned();
+        }
+        if !self.is_over(now) {
+            return "the store has not got this lock any more; another client deleted it or took it, \
+                    or the store lost it"
+                .to_owned();
+        }
+        match self.refusal.take() {
+            Some(refusal) => format!("not renewed in time: {refusal}"),
+            None if self.renew_at.is_some() => "not renewed in time".to_owned(),
+            None => "its ttl is over, and no watchdog renews it".to_owned(),
+        }
     }
 
     pub(super) fn is_to_renew(&self, now: Instant) -> bool {
@@ -140,6 +166,7 @@ impl Lease {
             self.sent = sent;
             self.renew_at = renew_at;
             self.hurried = false;
+            self.refusal = None;
         }
     }
 

@@ -131,8 +131,15 @@ impl Core {
             }
             // The outcome is not known: the lease keeps its end, and the same token is tried again.
             unknown => {
-                let retry = unknown.map_or_else(|failure| failure.retry, |_| Retry::Later);
+                let failure = unknown.err();
+                let retry = failure
+                    .as_ref()
+                    .map_or(Retry::Later, |failure| failure.retry);
                 for id in tickets {
+                    let lease = self.tickets.get_mut(*id).and_then(Ticket::lease_mut);
+                    if let (Some(lease), Some(failure)) = (lease, &failure) {
+                        lease.not_confirmed(failure.error.clone());
+                    }
                     if seeded!(self, UnknownIsSuccess) {
                         self.extend(*id, sent);
                     }
@@ -231,10 +238,10 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
-        let Some(lease) = ticket.lease() else {
+        let Some(lease) = ticket.lease_mut() else {
             return;
         };
-        let (over, fence) = (lease.is_at_ceiling(now), lease.fence());
+        let (reason, fence) = (lease.loss(now), lease.fence());
         let held_for = lease.held_for(now);
         let key = ticket.acquire().key.clone();
         let lost = key.clone();
@@ -243,7 +250,7 @@ impl Core {
                 key = ?lost.name(),
                 fence = fence.map(Fence::get),
                 ?held_for,
-                reason = if over { "max_hold is over" } else { "not renewed in time, or taken away" },
+                reason,
                 "lease lost"
             );
         });
