@@ -113,6 +113,7 @@ async fn readers_keep_it_out(one: &mut Client, two: &mut Client) {
         key: locks[1].0.clone(),
         token: Token::random(Nonce::new()),
         ttl,
+        function: "conformance",
         limit: 0,
         queue: false,
     };

@@ -29,6 +29,7 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             key,
             token,
             ttl,
+            function,
             limit,
             queue,
         } => call(&JOIN, 4)
@@ -42,6 +43,7 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(names.process())
             .arg(place(*queue, listening))
             .arg(names.channels())
+            .arg(names.owner(function))
             .to_owned(),
         Op::Stay(renewals) => stay(renewals, names, KeyNames::queue),
         Op::Part {

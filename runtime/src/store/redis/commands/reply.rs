@@ -118,7 +118,8 @@ fn acquired(value: &Value) -> Option<Reply> {
             reserved_fences: u32::try_from(integer(reserved_fences)?).ok()?,
             wanted: Some(integer(waiting)? > 0),
         }),
-        [code, left, queued] if integer(code)? == 0 => Some(Reply::Held {
+        // The fourth is the owner of the lock, where that is known.
+        [code, left, queued] | [code, left, queued, _] if integer(code)? == 0 => Some(Reply::Held {
             // Negative for another client's lock without a ttl, or a lock that expired in this
             // moment.
             left: u64::try_from(integer(left)?)
@@ -143,7 +144,7 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
             let all: Option<Vec<Reply>> = array(all)?.iter().map(one).collect();
             all.filter(|all| all.len() == count).map(Reply::AcquiredAll)
         }
-        [code, number, left] if integer(code)? == 0 => Some(Reply::HeldAmong {
+        [code, number, left] | [code, number, left, _] if integer(code)? == 0 => Some(Reply::HeldAmong {
             at: usize::try_from(integer(number)? - 1)
                 .ok()
                 .filter(|at| *at < count)?,
@@ -216,6 +217,13 @@ pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     match kind {
         "t" => Some(StoreEvent::Turn(key.into())),
         "w" => Some(StoreEvent::Wanted(key.into())),
+        "r" => {
+            let (lease, key) = key.split_at_checked(16)?;
+            Some(StoreEvent::Revoked {
+                key: key.into(),
+                lease: u64::from_str_radix(lease, 16).ok()?,
+            })
+        }
         _ => None,
     }
 }
