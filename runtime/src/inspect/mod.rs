@@ -119,7 +119,8 @@ impl LockPool {
     ) -> Result<Option<LockInfo>, LockError> {
         let key = self.checked(key)?;
         let was = self.observer().take_away(key).await?;
-        Ok(Some(was).filter(LockInfo::is_taken))
+        let was = Some(was).filter(|was| was.is_taken() || !was.holders.is_empty());
+        Ok(was)
     }
 
     fn checked(&self, key: impl Into<String>) -> Result<FullKey, LockError> {

@@ -92,7 +92,10 @@ mod tests {
         for (text, owner) in [
             ("web-1 4711", Owner::new("web-1", 4711, "")),
             ("web-1 4711 a::b", Owner::new("web-1", 4711, "a::b")),
-            ("my mac 7 <A as B>::c", Owner::new("my mac", 7, "<A as B>::c")),
+            (
+                "my mac 7 <A as B>::c",
+                Owner::new("my mac", 7, "<A as B>::c"),
+            ),
         ] {
             assert_eq!(Owner::read(text), Some(owner), "{text}");
         }

@@ -110,7 +110,11 @@ mod tests {
             ("", "a", false),
             (r"\", r"\", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(key), matches, "{pattern} {key}");
+            assert_eq!(
+                Pattern::new(pattern).matches(key),
+                matches,
+                "{pattern} {key}"
+            );
         }
     }
 

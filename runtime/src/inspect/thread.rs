@@ -131,7 +131,10 @@ fn late() -> LockError {
 
 /// The answer of a thread that has ended before it gave one.
 pub(super) fn ended() -> LockError {
-    unavailable("stopped", "the thread that looks at locks ended without an answer")
+    unavailable(
+        "stopped",
+        "the thread that looks at locks ended without an answer",
+    )
 }
 
 fn unavailable(code: &'static str, text: &str) -> LockError {

@@ -24,6 +24,7 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::memory::space::Space;
 
 #[cfg(feature = "__remote")]
@@ -277,6 +278,8 @@ pub(crate) enum Reply {
         left: Option<Duration>,
         /// Whether this process is in the key's queue, and gets a [`StoreEvent::Turn`] later.
         queued: bool,
+        /// The owner, if one token has the lock alone and the store knows it.
+        owner: Option<Arc<Owner>>,
     },
     /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
     AcquiredAll(Vec<Reply>),
@@ -285,6 +288,8 @@ pub(crate) enum Reply {
         at: usize,
         /// As for [`Reply::Held`].
         left: Option<Duration>,
+        /// As for [`Reply::Held`].
+        owner: Option<Arc<Owner>>,
     },
     /// Nothing was taken, because the store can take these keys only individually.
     Apart,

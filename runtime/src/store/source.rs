@@ -41,14 +41,9 @@ pub(crate) trait Source: Send {
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 }
 
-/// Where a list goes on.
+/// Where a list goes on: the last key, or what the server has said. Empty at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Which of the store's nodes.
-    pub(crate) node: usize,
-    /// What the node has said, or the last key. Empty at the beginning.
-    pub(crate) after: String,
-}
+pub(crate) struct Place(pub(crate) String);
 
 /// A part of a list.
 #[derive(Debug, Default)]

@@ -280,6 +280,17 @@ impl Target {
                 let master = secured(*master, &options)?;
                 Ok(Box::new(RedisSource::new(master, &options)))
             }
+            #[cfg(feature = "redis")]
+            Self::Cluster(address) => {
+                let address = secured_cluster(*address, &options)?;
+                Ok(Box::new(cluster::look::ClusterSource::new(
+                    address, &options,
+                )))
+            }
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => Ok(Box::new(redlock::look::RedlockSource::new(
+                *address, &options,
+            ))),
             // The locks are in this process, or there are none.
             _ => Err(LockError::config("this store has no server to look at")),
         }

@@ -194,6 +194,8 @@ bugs! {
     DropForgotten,
     /// A holder whose lock was taken away by force is not told.
     RevocationUnheard,
+    /// A lock that is taken away by force is free before its holder's body has ended.
+    RevokedIsFree,
     /// A shutdown does not wait for releases that are under way.
     ShutdownHurries,
     /// All acquisitions have the same token.

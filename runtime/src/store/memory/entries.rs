@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::fences::next_fence;
 use super::entry::{Entry, Limit, Params, Share, State, Waiting};
+use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
@@ -108,7 +108,8 @@ impl Entries {
                 && !entry.is_held_by(params.token)
             {
                 let left = Some(entry.next_end().since(now));
-                return Reply::HeldAmong { at, left };
+                let owner = entry.owner();
+                return Reply::HeldAmong { at, left, owner };
             }
         }
         let taken = all.iter().map(|params| self.acquire(pool, params, now));
@@ -280,7 +281,7 @@ impl Entries {
             return Reply::Left;
         };
         let left = Some(entry.next_end().since(now));
-        let holder = entry.pool;
+        let (holder, owner) = (entry.pool, entry.owner());
         if params.queue {
             let queue = self.queues.entry(params.key.clone()).or_default();
             if queue.iter().all(|waiting| waiting.pool != pool) {
@@ -288,8 +289,11 @@ impl Entries {
                 self.tell(holder, StoreEvent::Wanted(params.key.clone()));
             }
         }
-        let queued = params.queue;
-        Reply::Held { left, queued }
+        Reply::Held {
+            left,
+            queued: params.queue,
+            owner,
+        }
     }
 
     /// Hands a free key to the first pool in its queue. Returns whether there was one.

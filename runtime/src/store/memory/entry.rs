@@ -1,6 +1,7 @@
 //! One key of a [`Space`](super::space::Space), and what a pool asks of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::entries::PoolId;
@@ -8,6 +9,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 
 /// One key that is not free.
 #[derive(Debug)]
@@ -76,6 +78,14 @@ impl Entry {
                 ends.unwrap_or(self.expires)
             }
             _ => self.expires,
+        }
+    }
+
+    /// The owner, if one token has the key alone.
+    pub(super) fn owner(&self) -> Option<Arc<Owner>> {
+        match &self.state {
+            State::Held { taken, .. } => Some(Arc::new(Owner::here(taken.function))),
+            _ => None,
         }
     }
 

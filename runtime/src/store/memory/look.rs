@@ -28,17 +28,14 @@ impl Space {
         let prefix = FullKey::new(namespace, "");
         let matches = |key: &&FullKey| {
             let name = key.strip_prefix(&*prefix);
-            name.is_some_and(|name| *place.after < *name && pattern.matches(name))
+            name.is_some_and(|name| *place.0 < *name && pattern.matches(name))
         };
         let mut keys: Vec<FullKey> = entries.by_key.keys().filter(matches).cloned().collect();
         keys.sort_unstable_by(|one, other| str::cmp(one, other));
         let goes_on = PAGE < keys.len();
         keys.truncate(PAGE);
         let last = keys.last().filter(|_| goes_on);
-        let next = last.map(|last| Place {
-            node: 0,
-            after: last[prefix.len()..].to_owned(),
-        });
+        let next = last.map(|last| Place(last[prefix.len()..].to_owned()));
         let keys = keys
             .iter()
             .map(|key| FullKey::new(namespace, &key[prefix.len()..]));

@@ -186,9 +186,9 @@ impl RedlockStore {
                 match event {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
-                    // The core never asks a node to queue. And a lock that one node has taken away
-                    // is not lost: the renewals tell.
-                    StoreEvent::Turn(_) | StoreEvent::Wanted(_) | StoreEvent::Revoked { .. } => {}
+                    StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
+                    // The core never asks a node to queue.
+                    StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                 }
             }
             // A connection can be replaced without an event.

@@ -110,9 +110,14 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool) -> Cmd {
             ..
         }) = group.first()
         {
-            command.arg(millis(*ttl)).arg(names.owner(function));
+            command.arg(millis(*ttl));
             if auxiliary_keys {
-                command.arg(place(*queue, listening)).arg(*reserved_fences);
+                command
+                    .arg(names.owner(function))
+                    .arg(place(*queue, listening))
+                    .arg(*reserved_fences);
+            } else {
+                command.arg(names.record(function));
             }
         }
         tokens(&mut command, group);

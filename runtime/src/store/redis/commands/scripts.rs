@@ -35,6 +35,10 @@ pub(crate) const INSPECT_CODE: &str = script!("queue.lua" "look.lua" "inspect.lu
 pub(crate) const TAKE_AWAY_CODE: &str =
     script!("queue.lua" "waiting.lua" "look.lua" "take_away.lua");
 
+/// The scripts that no pool loads.
+#[cfg(test)]
+pub(crate) const LOOKING: [&str; 2] = [INSPECT_CODE, TAKE_AWAY_CODE];
+
 pub(super) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 pub(super) static ACQUIRE_ONE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&code(ACQUIRE_ONE_CODE)));

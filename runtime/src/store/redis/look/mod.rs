@@ -1,7 +1,7 @@
 //! Looks at the locks of one server.
 //!
-//! [`value`] knows what is written in a lock's key, and [`answer`] reads what the script says that
-//! looks at it.
+//! [`value`] knows what is written in a lock's key, and [`answer`] reads what the scripts say that
+//! look at it.
 
 pub(crate) mod answer;
 pub(crate) mod value;
@@ -25,7 +25,7 @@ use crate::inspect::pattern::Pattern;
 use crate::key;
 use crate::store::options::Options;
 use crate::store::source::{Asking, PAGE, Page, Place, Source};
-use crate::store::Failure;
+use crate::store::{Failure, Retry};
 
 static INSPECT: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::INSPECT_CODE));
 static TAKE_AWAY: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::TAKE_AWAY_CODE));
@@ -47,6 +47,14 @@ impl Sent {
     }
 }
 
+/// What is done with a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing: it is shown.
+    Inspect,
+    TakeAway,
+}
+
 /// Looks at the locks of one server, or of the master that Sentinels name.
 pub(crate) struct RedisSource {
     master: MasterAddress,
@@ -61,7 +69,7 @@ impl RedisSource {
         Self::of(master, KeyNames::of(options), options)
     }
 
-    /// The same, with names of its own for the auxiliary keys.
+    /// The same, with these names for the auxiliary keys.
     pub(crate) fn of(master: MasterAddress, names: KeyNames, options: &Options) -> Self {
         Self {
             master,
@@ -72,39 +80,45 @@ impl RedisSource {
         }
     }
 
-    /// What there is of one lock.
-    pub(crate) async fn look_at(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
-        let answers = self.call(&INSPECT, &[key]).await?;
-        one(answers, key)
-    }
-
-    /// Takes a lock away.
-    pub(crate) async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
-        let answers = self.call(&TAKE_AWAY, &[key]).await?;
-        one(answers, key)
-    }
-
-    /// Some of the locks, from the cursor `after` on, and the next cursor.
-    pub(crate) async fn some(
+    /// The server's answer for each of these locks, in their order, as [`answer`] reads it.
+    pub(crate) async fn answers(
         &mut self,
-        pattern: &Pattern,
-        after: &str,
-    ) -> Result<(Vec<LockInfo>, Option<String>), Failure> {
-        let (keys, next) = self.scan(pattern, after).await?;
-        let mut locks = Vec::new();
-        if !keys.is_empty() {
-            let asked: Vec<&FullKey> = keys.iter().collect();
-            let answers = self.call(&INSPECT, &asked).await?;
-            for (key, answer) in keys.iter().zip(answers) {
-                locks.push(answer::read(key.name(), answer)?);
+        action: Action,
+        keys: &[FullKey],
+    ) -> Result<Vec<Value>, Failure> {
+        let sent: &Sent = match action {
+            Action::Inspect => &INSPECT,
+            Action::TakeAway => &TAKE_AWAY,
+        };
+        let mut questions = Pipeline::new();
+        questions.add_command(cmd("SCRIPT").arg("LOAD").arg(&*sent.code).to_owned());
+        for key in keys {
+            if self.names.in_cluster() {
+                // For a slot that is moving to this node. Else it means nothing.
+                questions.add_command(cmd("ASKING"));
             }
+            questions.add_command(self.command(&sent.script, key));
         }
-        locks.retain(LockInfo::is_taken);
-        Ok((locks, next))
+        let mut answers = self.ask(&questions).await?.into_iter();
+        answers.next();
+        let each = 1 + usize::from(self.names.in_cluster());
+        let answers: Vec<_> = answers.skip(each - 1).step_by(each).collect();
+        if answers.len() == keys.len() {
+            Ok(answers)
+        } else {
+            Err(failure::garbage("fewer answers than questions"))
+        }
     }
 
-    /// The keys of locks, from the cursor `after` on, and the next cursor.
-    async fn scan(
+    /// The server's answer for one lock.
+    pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
+        let answers = self.answers(action, std::slice::from_ref(key)).await?;
+        let answer = answers.into_iter().next();
+        answer.ok_or_else(|| failure::garbage("no answer"))
+    }
+
+    /// The keys of some locks, from the cursor `after` on, and the next cursor.
+    pub(crate) async fn scan(
         &mut self,
         pattern: &Pattern,
         after: &str,
@@ -118,8 +132,8 @@ impl RedisSource {
             .arg(PAGE);
         let mut questions = Pipeline::new();
         questions.add_command(scan);
-        let mut answers = self.ask(&questions).await?;
-        let (cursor, found) = scanned(answers.pop())?;
+        let answer = self.ask(&questions).await?.pop();
+        let (cursor, found) = answer::scanned(answer)?;
         let names = found.iter().filter_map(|key| key.strip_prefix(&*prefix));
         let names = names.filter(|name| pattern.matches(name) && key::is_lock(name));
         // A server may name a key twice.
@@ -129,18 +143,6 @@ impl RedisSource {
             .map(|name| FullKey::new(&self.namespace, name));
         let next = (cursor != "0").then_some(cursor);
         Ok((keys.collect(), next))
-    }
-
-    /// Calls a script for each of these locks.
-    async fn call(&mut self, sent: &Sent, keys: &[&FullKey]) -> Result<Vec<Value>, Failure> {
-        let mut questions = Pipeline::new();
-        questions.add_command(cmd("SCRIPT").arg("LOAD").arg(&*sent.code).to_owned());
-        for key in keys {
-            questions.add_command(self.command(&sent.script, key));
-        }
-        let mut answers = self.ask(&questions).await?;
-        answers.drain(..1.min(answers.len()));
-        Ok(answers)
     }
 
     fn command(&self, script: &Script, key: &FullKey) -> Cmd {
@@ -156,7 +158,7 @@ impl RedisSource {
     }
 
     /// The answers to `questions`. A connection that has ended since the last question is replaced.
-    /// To ask twice does no harm: a lock is taken away only once.
+    /// To ask twice does no harm: a lock that is being taken away is not taken away again.
     async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
         if let Some(opened) = self.open.take()
             && let Ok(answers) = self.ask_over(opened, questions).await
@@ -173,67 +175,73 @@ impl RedisSource {
         questions: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let mut questions = questions.clone();
-        // A server that another one has replaced as the master would answer with old locks.
-        let asks_role = self.master.fails_over();
-        if asks_role {
+        // A server that has been replaced as the master would show old locks.
+        let fails_over = self.master.fails_over();
+        if fails_over {
             questions.add_command(cmd("INFO").arg("replication").to_owned());
         }
         let answered = timeout(self.limit, opened.ask(&questions)).await;
         let answered = answered
             .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
         let mut answers = answered.map_err(|error| failure::broken(&error))?;
-        if asks_role {
+        if fails_over {
             let info = Info::read(answers.pop().as_ref());
             let role = info.as_ref().and_then(Info::role);
             if role.is_none_or(|role| !role.is_master) {
-                return Err(failure::garbage("the answer of a server that is no master any more"));
+                return Err(Failure::unavailable(
+                    "READONLY",
+                    "the server is no master any more; a fail-over may be under way".to_owned(),
+                    Retry::Later,
+                    false,
+                ));
             }
         }
         self.open = Some(opened);
         Ok(answers)
     }
+
+    async fn do_with(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
+        let answer = self.answer(action, key).await?;
+        answer::read(key.name(), &answer)
+    }
+
+    async fn some(&mut self, pattern: &Pattern, after: &str) -> Result<Page, Failure> {
+        let (keys, next) = self.scan(pattern, after).await?;
+        let answers = if keys.is_empty() {
+            Vec::new()
+        } else {
+            self.answers(Action::Inspect, &keys).await?
+        };
+        let locks = keys.iter().zip(&answers);
+        let locks = locks.map(|(key, answer)| answer::read(key.name(), answer));
+        let mut locks = locks.collect::<Result<Vec<_>, _>>()?;
+        locks.retain(LockInfo::is_taken);
+        Ok(Page {
+            locks,
+            next: next.map(Place),
+        })
+    }
 }
 
 impl Source for RedisSource {
     fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
-        Box::pin(async move { self.look_at(key).await.map_err(|failure| failure.error) })
+        Box::pin(async move {
+            let looked = self.do_with(Action::Inspect, key).await;
+            looked.map_err(|failure| failure.error)
+        })
     }
 
     fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
         Box::pin(async move {
-            let (locks, next) = self
-                .some(pattern, &place.after)
-                .await
-                .map_err(|failure| failure.error)?;
-            let next = next.map(|after| Place { node: 0, after });
-            Ok(Page { locks, next })
+            let page = self.some(pattern, &place.0).await;
+            page.map_err(|failure| failure.error)
         })
     }
 
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
-        Box::pin(async move { self.take(key).await.map_err(|failure| failure.error) })
-    }
-}
-
-fn one(mut answers: Vec<Value>, key: &FullKey) -> Result<LockInfo, Failure> {
-    let answer = answers.pop();
-    let answer = answer.ok_or_else(|| failure::garbage("fewer answers than questions"))?;
-    answer::read(key.name(), answer)
-}
-
-/// The cursor and the keys in an answer to `SCAN`. Keys that are no text are no locks.
-fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Failure> {
-    let shapeless = || failure::garbage("an answer of another shape to SCAN");
-    match answer {
-        Some(Value::ServerError(error)) => {
-            Err(failure::server_error(error.code(), error.details()))
-        }
-        Some(answer) => redis::from_redis_value::<(String, Vec<Vec<u8>>)>(answer)
-            .map(|(cursor, keys)| {
-                let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok());
-                (cursor, keys.collect())
-            })
-            .map_err(|_| shapeless()),
-        None => Err(shapeless()),
+        Box::pin(async move {
+            let taken = self.do_with(Action::TakeAway, key).await;
+            taken.map_err(|failure| failure.error)
+        })
     }
 }

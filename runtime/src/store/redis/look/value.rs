@@ -38,7 +38,9 @@ impl<'a> Written<'a> {
             return Self::Revoked(record.1);
         }
         match token(value) {
-            Some((token, rest)) if is_all(token, b'f') => rest.parse().map_or(Self::Foreign, Self::Shared),
+            Some((token, rest)) if is_all(token, b'f') => {
+                rest.parse().map_or(Self::Foreign, Self::Shared)
+            }
             Some((_, "claim")) => Self::Handed,
             _ => match held(value) {
                 Some((token, record)) if is_all(token, b'0') => Self::Kept(record),
@@ -70,7 +72,9 @@ impl<'a> Written<'a> {
             info.kept_until = left.map(|left| now + left);
             info.fence = Some(Fence::new(record.number));
         }
-        info.fence = info.fence.or(holder.as_ref().and_then(|holder| holder.fence));
+        info.fence = info
+            .fence
+            .or(holder.as_ref().and_then(|holder| holder.fence));
         info.holders.extend(holder);
     }
 }
