@@ -3,9 +3,11 @@
 mod constructors;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 
 /// Why a lock was not taken, or was taken and lost.
 ///
@@ -37,18 +39,25 @@ use crate::fence::Fence;
 #[non_exhaustive]
 pub enum LockError {
     /// Another call holds the lock, and this call does not queue (`wait` is zero).
-    #[error("the lock `{key}` is held{}; to queue for it set `wait`", RetryAfter(*.retry_after))]
+    #[error(
+        "the lock `{key}` is held{}{}; to queue for it set `wait`",
+        HeldBy(holder.as_deref()),
+        RetryAfter(*.retry_after)
+    )]
     Contended {
         /// The key without its namespace.
         key: String,
         /// See [`LockError::retry_after`].
         retry_after: Option<Duration>,
+        /// See [`LockError::holder`].
+        holder: Option<Arc<Owner>>,
     },
 
     /// The call queued for the lock, and its `wait` ended before it got the lock.
     #[error(
-        "the lock `{key}` did not come free within {}; retry later or set a longer `wait`",
-        millis(*.waited)
+        "the lock `{key}` did not come free within {}{}; retry later or set a longer `wait`",
+        millis(*.waited),
+        LastHeldBy(holder.as_deref())
     )]
     TimedOut {
         /// The key without its namespace.
@@ -57,6 +66,8 @@ pub enum LockError {
         waited: Duration,
         /// See [`LockError::retry_after`].
         retry_after: Option<Duration>,
+        /// See [`LockError::holder`].
+        holder: Option<Arc<Owner>>,
     },
 
     /// The lock was held and its lease ended before the work did. The body was dropped, unless
@@ -149,8 +160,7 @@ impl LockError {
     ///
     /// ```
     /// # use leasehold::LockError;
-    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
-    /// assert!(error.is_contention());
+    /// assert!(LockError::contended("order:42", None).is_contention());
     /// ```
     pub fn is_contention(&self) -> bool {
         matches!(
@@ -219,10 +229,58 @@ impl LockError {
     }
 }
 
+impl LockError {
+    /// The process that held the lock when this call was refused, as far as the store had told: of
+    /// [`Contended`](Self::Contended) and [`TimedOut`](Self::TimedOut). It costs no round trip.
+    ///
+    /// None if another client holds the lock, if several calls share it, and while it is handed
+    /// from one process to the next. `Display` shows the holder, for logs;
+    /// [`public_message`](Self::public_message) does not.
+    ///
+    /// ```
+    /// # use leasehold::{LockError, Owner};
+    /// let holder = Owner::new("web-1", 4711, "shop::create_order");
+    /// let error = LockError::contended("order:42", None).with_holder(holder);
+    /// assert_eq!(error.holder().map(|owner| owner.pid), Some(4711));
+    /// assert!(error.to_string().contains("held by shop::create_order on web-1 (pid 4711)"));
+    /// assert!(!error.public_message().contains("web-1"));
+    /// ```
+    pub fn holder(&self) -> Option<&Owner> {
+        match self {
+            Self::Contended { holder, .. } | Self::TimedOut { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+}
+
 /// A span in whole milliseconds, as people write it: `2s 500ms`.
 pub(crate) fn millis(span: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))
+}
+
+/// ` by shop::create_order on web-1 (pid 4711)`, or nothing.
+struct HeldBy<'a>(Option<&'a Owner>);
+
+impl fmt::Display for HeldBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(owner) => write!(f, " by {owner}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `, held by shop::create_order on web-1 (pid 4711)`, or nothing.
+struct LastHeldBy<'a>(Option<&'a Owner>);
+
+impl fmt::Display for LastHeldBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(_) => write!(f, ", held{}", HeldBy(self.0)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// ` (try again in 2s 500ms)`, or nothing.

@@ -157,6 +157,12 @@ pub(crate) fn check(key: String) -> Result<String, LockError> {
     Err(invalid(&key, reason))
 }
 
+/// Whether a lock can have this key.
+#[cfg(feature = "__remote")]
+pub(crate) fn is_lock(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_LEN && !is_reserved(key)
+}
+
 fn invalid(key: &str, reason: String) -> LockError {
     LockError::InvalidKey {
         key: key.chars().take(64).collect(),

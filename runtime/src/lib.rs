@@ -9,6 +9,7 @@ mod error;
 mod fence;
 #[cfg(doc)]
 pub mod guide;
+mod inspect;
 mod interop;
 mod key;
 mod lock;
@@ -47,6 +48,9 @@ pub use check_report::{CheckReport, Finding, Severity};
 pub use engine::core::drain::ShutdownReport;
 pub use error::{LockError, StoreError};
 pub use fence::Fence;
+pub use inspect::info::{Holder, LockInfo, LockState, Waiter};
+pub use inspect::locks::Locks;
+pub use inspect::owner::Owner;
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
 pub use lock::guard::{LockGuard, LockHandle};

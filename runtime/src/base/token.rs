@@ -65,6 +65,13 @@ impl Token {
         self.0
     }
 
+    /// Half of the bits: enough to tell a holder which of its leases is meant, and too few to do
+    /// anything with the lock.
+    #[expect(clippy::cast_possible_truncation, reason = "it is to be half")]
+    pub(crate) fn half(self) -> u64 {
+        self.0 as u64
+    }
+
     #[cfg(feature = "__remote")]
     pub(crate) const DIGITS: usize = 32;
 

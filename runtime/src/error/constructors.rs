@@ -1,9 +1,11 @@
 //! Every error as a value to make, for tests of a program's own error handling.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{LockError, StoreError};
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 
 /// Errors to make, for tests of a program's own error handling and for stand-ins of the lock. The
 /// two errors without content are [`NotInstalled`](Self::NotInstalled) and
@@ -22,7 +24,23 @@ impl LockError {
         Self::Contended {
             key: key.into(),
             retry_after: retry_after.into(),
+            holder: None,
         }
+    }
+
+    /// The same error with a [`holder`](Self::holder), if it is `Contended` or `TimedOut`.
+    ///
+    /// ```
+    /// # use leasehold::{LockError, Owner};
+    /// let error = LockError::contended("order:42", None).with_holder(Owner::new("web-1", 4711, ""));
+    /// assert!(error.to_string().contains("held by web-1 (pid 4711)"));
+    /// ```
+    #[must_use]
+    pub fn with_holder(mut self, owner: Owner) -> Self {
+        if let Self::Contended { holder, .. } | Self::TimedOut { holder, .. } = &mut self {
+            *holder = Some(Arc::new(owner));
+        }
+        self
     }
 
     /// The lock did not come free within `waited`. HTTP status 409.
@@ -42,6 +60,7 @@ impl LockError {
             key: key.into(),
             waited,
             retry_after: retry_after.into(),
+            holder: None,
         }
     }
 

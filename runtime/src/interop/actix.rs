@@ -12,7 +12,7 @@ use crate::error::LockError;
 /// use actix_web::ResponseError;
 /// use leasehold::LockError;
 ///
-/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let error = LockError::contended("order:42", None);
 /// let response = error.error_response();
 /// assert_eq!(response.status(), 409);
 /// assert_eq!(response.headers().get("retry-after").unwrap(), "1");

@@ -98,7 +98,7 @@ impl LockError {
     ///
     /// ```
     /// # use leasehold::LockError;
-    /// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+    /// let error = LockError::contended("order:42", None);
     /// assert_eq!(error.public_message(), "the same operation is already being processed");
     /// ```
     pub fn public_message(&self) -> &'static str {

@@ -21,7 +21,7 @@ use crate::error::LockError;
 /// use axum_core::response::IntoResponse;
 /// use leasehold::LockError;
 ///
-/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let error = LockError::contended("order:42", None);
 /// let response = error.into_response();
 /// assert_eq!(response.status(), 409);
 /// assert_eq!(response.headers()["retry-after"], "1");

@@ -22,7 +22,7 @@ use crate::error::LockError;
 /// ```
 /// use leasehold::LockError;
 ///
-/// let error = LockError::Contended { key: "order:42".to_owned(), retry_after: None };
+/// let error = LockError::contended("order:42", None);
 /// let status = tonic::Status::from(error);
 /// assert_eq!(status.code(), tonic::Code::Aborted);
 /// ```

@@ -210,10 +210,15 @@ impl Taking {
             // Individually, the call can wait for a lock that is held, and for a store that is
             // away.
             Err(_) if !self.left().is_zero() => Ok(None),
-            Err(LockError::Contended { key, retry_after }) => Err(LockError::TimedOut {
+            Err(LockError::Contended {
+                key,
+                retry_after,
+                holder,
+            }) => Err(LockError::TimedOut {
                 key,
                 waited: self.waited(),
                 retry_after,
+                holder,
             }),
             Err(error) => Err(error),
         }
@@ -311,7 +316,17 @@ impl Taking {
         match poll_fn(|cx| lock.poll_taken(cx)).await {
             Ok(()) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
-            Err(LockError::TimedOut { retry_after, .. }) => Err(self.timed_out(want, retry_after)),
+            Err(LockError::TimedOut {
+                key,
+                retry_after,
+                holder,
+                ..
+            }) => Err(LockError::TimedOut {
+                key,
+                waited: self.waited(),
+                retry_after,
+                holder,
+            }),
             Err(error) => Err(error),
         }
     }

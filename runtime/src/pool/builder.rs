@@ -1,8 +1,8 @@
 //! The configuration of a pool.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{Inner, LockPool, PoolId};
@@ -11,8 +11,11 @@ use crate::base::token::Nonce;
 use crate::engine::core::signal::Limits;
 use crate::engine::driver::thread::{self, Place};
 use crate::error::LockError;
+use crate::inspect::observer::Observer;
 use crate::key;
 use crate::replicas::Replicas;
+use crate::store::Connecting;
+use crate::store::memory::space::Space;
 use crate::store::options::Options;
 #[cfg(feature = "tls")]
 use crate::store::redis::wire::tls::Tls;
@@ -421,8 +424,10 @@ impl LockPoolBuilder {
         if !target.has_other_clients() {
             limits.make_way_after = Duration::ZERO;
         }
-        let connecting = target.clone().connect(options.clone());
+        let local = Arc::new(OnceLock::new());
+        let connecting = noting(target.clone().connect(options.clone()), Arc::clone(&local));
         let engine = thread::start(self.place, limits, clock, connecting).await?;
+        let local = local.get().cloned().flatten();
         Ok(LockPool {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
@@ -433,6 +438,7 @@ impl LockPoolBuilder {
                 wait: self.wait,
                 retry_hint: self.limits.retry_hint,
                 place,
+                observer: Observer::new(target.clone(), options.clone(), local),
                 target,
                 options,
             }),
@@ -464,6 +470,15 @@ impl LockPoolBuilder {
         }
         Ok(())
     }
+}
+
+/// `connecting`, which notes the locks of the store in `local` if they are in this process.
+fn noting(connecting: Connecting, local: Arc<OnceLock<Option<Arc<Space>>>>) -> Connecting {
+    Box::pin(async move {
+        let store = connecting.await?;
+        local.get_or_init(|| store.local());
+        Ok(store)
+    })
 }
 
 impl fmt::Debug for LockPoolBuilder {

@@ -22,6 +22,7 @@ use crate::engine::core::drain::ShutdownReport;
 use crate::engine::driver::command::Command;
 use crate::engine::driver::handle::Engine;
 use crate::error::LockError;
+use crate::inspect::observer::Observer;
 use crate::store::options::Options;
 use crate::store::target::Target;
 
@@ -79,6 +80,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:fence` | the counter of the fences, one for all locks of the namespace |
 /// | `lock:%leasehold:queue:lock:order:42` | the processes that queue for the lock, while it is in use |
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
+/// | `lock:%leasehold:owner:…:lock:order:42` | the owner of such a call, and of a process that queues |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
 /// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is
@@ -128,6 +130,8 @@ struct Inner {
     /// The store that `check` connects to.
     target: Target,
     options: Options,
+    /// What `inspect` and its like ask.
+    observer: Observer,
 }
 
 impl LockPool {
@@ -239,6 +243,10 @@ impl LockPool {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.inner.observer
     }
 
     pub(crate) fn default_wait(&self) -> Duration {

@@ -9,6 +9,7 @@
 //! - `cluster` sends each request to the master that has the key's slot, over `redis`.
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
+//! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
 //!   own.
 
@@ -23,6 +24,8 @@ use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::memory::space::Space;
 
 #[cfg(feature = "__remote")]
 mod background;
@@ -36,6 +39,7 @@ pub(crate) mod postgres;
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
+pub(crate) mod source;
 pub(crate) mod target;
 #[cfg(feature = "__remote")]
 mod url_options;
@@ -76,6 +80,12 @@ pub(crate) trait LockStore: Send {
     /// The sockets that answers come on, if they have changed since the last call. A listener on
     /// any thread can then wait for answers. Without sockets the engine's own runtime waits.
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        None
+    }
+
+    /// The locks, if they are in this process. Others are looked at by a
+    /// [`Source`](source::Source), over connections of its own.
+    fn local(&self) -> Option<Arc<Space>> {
         None
     }
 }
@@ -165,6 +175,8 @@ pub(crate) enum Op {
         key: FullKey,
         token: Token,
         ttl: Duration,
+        /// As for [`Op::Acquire`].
+        function: &'static str,
         /// How many shares there may be at most; 0 for no bound. Bounded and unbounded shares
         /// exclude each other.
         limit: u32,
@@ -237,6 +249,10 @@ pub(crate) const CLAIM: Duration = Duration::from_secs(1);
 /// After how long without a request the store skips a process in a queue.
 pub(crate) const FORGOTTEN: Duration = Duration::from_secs(3);
 
+/// For how long a lock that was taken away by force stays taken at most, so that its holder's body
+/// can end before another begins.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
 /// One key of a batch of renewals.
 #[derive(Debug, Clone)]
 pub(crate) struct Renewal {
@@ -262,6 +278,8 @@ pub(crate) enum Reply {
         left: Option<Duration>,
         /// Whether this process is in the key's queue, and gets a [`StoreEvent::Turn`] later.
         queued: bool,
+        /// The owner, if one token has the lock alone and the store knows it.
+        owner: Option<Arc<Owner>>,
     },
     /// All keys were taken: a [`Reply::Acquired`] for each, in their order.
     AcquiredAll(Vec<Reply>),
@@ -270,6 +288,8 @@ pub(crate) enum Reply {
         at: usize,
         /// As for [`Reply::Held`].
         left: Option<Duration>,
+        /// As for [`Reply::Held`].
+        owner: Option<Arc<Owner>>,
     },
     /// Nothing was taken, because the store can take these keys only individually.
     Apart,
@@ -360,4 +380,6 @@ pub(crate) enum StoreEvent {
     Turn(FullKey),
     /// Another process has begun to queue for a key that this one holds.
     Wanted(FullKey),
+    /// The key was taken away by force from the token with this [half](Token::half).
+    Revoked { key: FullKey, lease: u64 },
 }

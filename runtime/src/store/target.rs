@@ -10,11 +10,15 @@ use super::options::Options;
 #[cfg(feature = "postgres")]
 use super::postgres;
 #[cfg(feature = "redis")]
+use super::redis::look::RedisSource;
+#[cfg(feature = "redis")]
 use super::redis::master_address::MasterAddress;
 #[cfg(feature = "redis")]
 use super::redis::store::RedisStore;
 #[cfg(feature = "redis")]
 use super::redlock;
+#[cfg(feature = "__remote")]
+use super::source::Source;
 use crate::base::clock::Clock;
 use crate::base::reporter;
 use crate::check_report::{CheckReport, Finding};
@@ -262,6 +266,33 @@ impl Target {
                 })
                 .await
             }
+        }
+    }
+}
+
+#[cfg(feature = "__remote")]
+impl Target {
+    /// What looks at the store's locks. Nothing is connected before it is asked.
+    pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(master, _) => {
+                let master = secured(*master, &options)?;
+                Ok(Box::new(RedisSource::new(master, &options)))
+            }
+            #[cfg(feature = "redis")]
+            Self::Cluster(address) => {
+                let address = secured_cluster(*address, &options)?;
+                Ok(Box::new(cluster::look::ClusterSource::new(
+                    address, &options,
+                )))
+            }
+            #[cfg(feature = "redis")]
+            Self::Redlock(address) => Ok(Box::new(redlock::look::RedlockSource::new(
+                *address, &options,
+            ))),
+            // The locks are in this process, or there are none.
+            _ => Err(LockError::config("this store has no server to look at")),
         }
     }
 }

@@ -83,7 +83,10 @@ impl Model {
                 StoreEvent::Reply(id, Err(failure)) => {
                     return Err(format!("request {}: {}", id.0, failure.error));
                 }
-                StoreEvent::Connected | StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
+                StoreEvent::Connected
+                | StoreEvent::Turn(_)
+                | StoreEvent::Wanted(_)
+                | StoreEvent::Revoked { .. } => {}
             }
         }
         for (id, key, client) in order {

@@ -192,6 +192,10 @@ bugs! {
     LossUnheard,
     /// A dropped guard, or a future that is dropped inside its lock, does not release.
     DropForgotten,
+    /// A holder whose lock was taken away by force is not told.
+    RevocationUnheard,
+    /// A lock that is taken away by force is free before its holder's body has ended.
+    RevokedIsFree,
     /// A shutdown does not wait for releases that are under way.
     ShutdownHurries,
     /// All acquisitions have the same token.

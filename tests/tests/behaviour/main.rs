@@ -14,4 +14,5 @@ mod leases;
 mod pools;
 mod queueing;
 mod scopes;
+mod seeing;
 mod store;

@@ -1,5 +1,6 @@
 //! Waiting for a lock, and the store's answers to an acquire.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
@@ -13,6 +14,7 @@ use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
 use crate::error::{LockError, StoreError};
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::{Failure, OpId, Reply, Retry};
 
 impl Core {
@@ -58,7 +60,10 @@ impl Core {
                 retry_after: self.retry_by_queue(queue, acquire, now),
             });
         }
-        let contended = || acquire.contended(self.retry_by_queue(queue, acquire, now));
+        let contended = || {
+            let retry_after = self.retry_by_queue(queue, acquire, now);
+            acquire.contended(retry_after, self.owner_of(queue))
+        };
         if queue.holder().is_some() {
             return Some(contended());
         }
@@ -74,6 +79,14 @@ impl Core {
         let head = queue.head().and_then(|head| self.tickets.get(head));
         let asking = head.is_some_and(Ticket::is_asking);
         (queue.held_for(now).is_some() && !asking).then(contended)
+    }
+
+    /// The owner of the lock, in this process or in another, as far as it is known.
+    fn owner_of(&self, queue: &KeyQueue) -> Option<Arc<Owner>> {
+        match queue.holder().and_then(|id| self.tickets.get(id)) {
+            Some(holder) => Some(Arc::new(Owner::here(holder.acquire().function))),
+            None => queue.owner().cloned(),
+        }
     }
 
     pub(super) fn acquire_replied(
@@ -114,7 +127,11 @@ impl Core {
                 let error = ticket.acquire().limited(limit);
                 self.fail(id, error, now);
             }
-            Ok(Reply::Held { left, queued }) if current => self.contended(id, left, queued, now),
+            Ok(Reply::Held {
+                left,
+                queued,
+                owner,
+            }) if current => self.contended(id, left, queued, owner, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
         }
@@ -164,8 +181,9 @@ impl Core {
                 share,
                 granted: Some(id),
                 left: Some(deadline.since(now)),
+                owner: None,
             };
-            self.refuse_single_tries(&key, answer, now);
+            self.refuse_single_tries(&key, &answer, now);
             if share.is_some() {
                 self.advance(&key, now);
             }
@@ -182,14 +200,21 @@ impl Core {
     }
 
     /// Another process holds the key: calls that try once are refused, the rest polls again later.
-    fn contended(&mut self, id: TicketId, left: Option<Duration>, queued: bool, now: Instant) {
+    fn contended(
+        &mut self,
+        id: TicketId,
+        left: Option<Duration>,
+        queued: bool,
+        owner: Option<Arc<Owner>>,
+        now: Instant,
+    ) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
         ticket.requeue();
         let (key, share) = (ticket.acquire().key.clone(), ticket.acquire().share);
         if let Some(queue) = self.queues.get_mut(&key) {
-            queue.held(left, queued, now, |pause| {
+            queue.held(left, queued, owner.clone(), now, |pause| {
                 if queued && seeded!(self, MessageBelieved) {
                     Duration::MAX
                 } else {
@@ -201,13 +226,14 @@ impl Core {
             share,
             granted: None,
             left,
+            owner,
         };
-        self.refuse_single_tries(&key, answer, now);
+        self.refuse_single_tries(&key, &answer, now);
         self.advance(&key, now);
     }
 
     /// Refuses the calls of this process that try once for the same key: one answer serves all.
-    fn refuse_single_tries(&mut self, key: &FullKey, answer: Answer, now: Instant) {
+    fn refuse_single_tries(&mut self, key: &FullKey, answer: &Answer, now: Instant) {
         let Some(queue) = self.queues.get_mut(key) else {
             return;
         };
@@ -218,9 +244,13 @@ impl Core {
         };
         for id in queue.refuse_single_tries(judge) {
             if let Some(refused) = self.tickets.get(id).map(Ticket::acquire) {
-                let holder = answer.granted.and_then(|holder| self.tickets.get(holder));
-                let holder = holder.map_or(refused, Ticket::acquire);
-                let error = refused.contended(self.retry_after(holder, answer.left));
+                let granted = answer.granted.and_then(|holder| self.tickets.get(holder));
+                let owner = match granted {
+                    Some(holder) => Some(Arc::new(Owner::here(holder.acquire().function))),
+                    None => answer.owner.clone(),
+                };
+                let holder = granted.map_or(refused, Ticket::acquire);
+                let error = refused.contended(self.retry_after(holder, answer.left), owner);
                 self.fail(id, error, now);
             }
         }
@@ -289,6 +319,7 @@ impl Core {
             key: acquire.key.name().to_owned(),
             waited,
             retry_after: queue.and_then(|queue| self.retry_by_queue(queue, acquire, now)),
+            holder: queue.and_then(|queue| self.owner_of(queue)),
         }
     }
 
@@ -300,7 +331,6 @@ impl Core {
 }
 
 /// The store's answer to one call, which answers calls that try once as well.
-#[derive(Clone, Copy)]
 struct Answer {
     /// The kind of share that was asked for.
     share: Option<Share>,
@@ -308,11 +338,13 @@ struct Answer {
     granted: Option<TicketId>,
     /// How long the holder's lease still runs, if that is known.
     left: Option<Duration>,
+    /// The holder's owner in another process, if that is known.
+    owner: Option<Arc<Owner>>,
 }
 
 impl Answer {
     /// Whether the answer refuses a call that tries once, too.
-    fn refuses(self, acquire: &Acquire) -> bool {
+    fn refuses(&self, acquire: &Acquire) -> bool {
         match acquire.share {
             None => true,
             share if self.granted.is_some() => self.share.is_none() && share.is_some(),

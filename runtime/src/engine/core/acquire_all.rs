@@ -96,11 +96,15 @@ impl Core {
                     self.acquire_replied(op, *id, sent, Ok(reply), now);
                 }
             }
-            Ok(Reply::HeldAmong { at, left }) => {
+            Ok(Reply::HeldAmong { at, left, owner }) => {
                 for (index, id) in tickets.iter().enumerate() {
                     if index == at && !waits {
                         let queued = false;
-                        let held = Ok(Reply::Held { left, queued });
+                        let held = Ok(Reply::Held {
+                            left,
+                            queued,
+                            owner: owner.clone(),
+                        });
                         self.acquire_replied(op, *id, sent, held, now);
                     } else {
                         self.ask_individually(op, *id, now);

@@ -128,6 +128,7 @@ impl Core {
                 key,
                 token,
                 ttl,
+                function: acquire.function,
                 limit: kind.limit(),
                 queue,
             },

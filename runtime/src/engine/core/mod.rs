@@ -16,8 +16,8 @@
 //!
 //! [`Core`] coordinates: it reads a command or an answer, asks the parts, and carries what one part
 //! says to the next. Each thing that it does is in a file of its own, with the command that begins
-//! it: `acquire`, `acquire_all`, `ask`, `hand_over`, `renew`, `downgrade`, `release` and
-//! `shut_down`.
+//! it: `acquire`, `acquire_all`, `ask`, `hand_over`, `renew`, `downgrade`, `release`, `revoke`
+//! and `shut_down`.
 
 mod acquire;
 mod acquire_all;
@@ -35,6 +35,7 @@ mod release;
 mod renew;
 mod renewals;
 mod requests;
+mod revoke;
 mod shut_down;
 pub(crate) mod signal;
 mod tenure;

@@ -4,6 +4,7 @@
 //! its *tenure*, which is bounded while another process waits.
 
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::fifo::Fifo;
@@ -12,6 +13,7 @@ use super::ticket::{Acquire, TicketId};
 use crate::base::clock::Instant;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::{CLAIM, FORGOTTEN, PAUSE};
 
 /// The longest mean pause between two polls of a lock that another process holds. The holder cannot
@@ -52,6 +54,8 @@ pub(super) struct KeyQueue {
     /// Until when another process's lease runs by the store's last answer, or until when the key is
     /// left free for other clients.
     held_until: Option<Instant>,
+    /// The owner of that lease, if the store has told it.
+    owner: Option<Arc<Owner>>,
     /// The store's last error, until the store answers.
     trouble: Option<LockError>,
     /// Whether the store has ever answered for this key.
@@ -78,6 +82,7 @@ impl KeyQueue {
             single_tries: 0,
             ask_at: Instant::ZERO,
             held_until: None,
+            owner: None,
             trouble: None,
             answered: false,
             hurried: false,
@@ -166,6 +171,11 @@ impl KeyQueue {
         self.tenure.wanted(now);
     }
 
+    /// The owner of the lock in another process, if the store has told it.
+    pub(super) fn owner(&self) -> Option<&Arc<Owner>> {
+        self.owner.as_ref()
+    }
+
     /// The store's last error, until the store answers.
     pub(super) fn trouble(&self) -> Option<&LockError> {
         self.trouble.as_ref()
@@ -194,10 +204,12 @@ impl KeyQueue {
         &mut self,
         left: Option<Duration>,
         queued: bool,
+        owner: Option<Arc<Owner>>,
         now: Instant,
         spread: impl FnOnce(Duration) -> Duration,
     ) {
         self.settled();
+        self.owner = owner;
         self.in_use_since = None;
         self.held_until = left.map(|left| now + left);
         if queued && self.place == Place::None {
@@ -238,6 +250,7 @@ impl KeyQueue {
     pub(super) fn granted(&mut self, ticket: TicketId, shared: bool, tenure: Tenure, now: Instant) {
         self.tenure = tenure;
         self.settled();
+        self.owner = None;
         self.freed(now);
         self.remove(ticket);
         self.place = Place::None;

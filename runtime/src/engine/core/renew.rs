@@ -234,7 +234,7 @@ impl Core {
     }
 
     /// The lease is over: tells the holder, and lets the head of the queue ask.
-    fn lose(&mut self, id: TicketId, now: Instant) {
+    pub(super) fn lose(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };

@@ -1,5 +1,6 @@
 //! A ticket: one lock of one call, from waiting to held to released.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cleanup::{Cleanup, Origin};
@@ -10,6 +11,7 @@ use crate::base::lease_terms::Terms;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
 use crate::error::LockError;
+use crate::inspect::owner::Owner;
 use crate::store::{Failure, OpId, Reply};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,10 +142,15 @@ impl Acquire {
         ))
     }
 
-    pub(super) fn contended(&self, retry_after: Option<Duration>) -> LockError {
+    pub(super) fn contended(
+        &self,
+        retry_after: Option<Duration>,
+        holder: Option<Arc<Owner>>,
+    ) -> LockError {
         LockError::Contended {
             key: self.key.name().to_owned(),
             retry_after,
+            holder,
         }
     }
 }

@@ -303,6 +303,7 @@ impl EngineState {
                 StoreEvent::Connected => self.core.connected(now),
                 StoreEvent::Turn(key) => self.core.called(&key, now),
                 StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
+                StoreEvent::Revoked { key, lease } => self.core.revoked(&key, lease, now),
             }
         }
         events.shrink_to(KEPT);

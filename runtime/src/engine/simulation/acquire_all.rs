@@ -126,7 +126,8 @@ impl World {
                 && entry.token() != Some(*token)
             {
                 let left = Some(entry.expires.since(now));
-                return Reply::HeldAmong { at, left };
+                let owner = None;
+                return Reply::HeldAmong { at, left, owner };
             }
         }
         let all = keys.iter().map(|(key, token)| {

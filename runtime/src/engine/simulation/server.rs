@@ -111,7 +111,11 @@ impl World {
                         self.enqueue(node, key, holder);
                     }
                     let queued = *queue;
-                    return Reply::Held { left, queued };
+                    return Reply::Held {
+                        left,
+                        queued,
+                        owner: None,
+                    };
                 }
             }
         }
@@ -168,7 +172,11 @@ impl World {
                     }
                     let (queued, first) = (*queue, first.filter(|first| *first != node));
                     self.invite(key, first);
-                    return Reply::Held { left, queued };
+                    return Reply::Held {
+                        left,
+                        queued,
+                        owner: None,
+                    };
                 }
             }
         }

@@ -12,6 +12,7 @@
 
 pub(crate) mod address;
 mod check;
+pub(crate) mod look;
 mod map;
 mod nodes;
 mod router;

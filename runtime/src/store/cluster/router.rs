@@ -340,7 +340,7 @@ impl Router {
     /// message comes once from every node. Only the message from the key's owner counts.
     pub(super) fn heard(&mut self, node: NodeId, event: StoreEvent) {
         let counts = match &event {
-            StoreEvent::Turn(key) | StoreEvent::Wanted(key) => {
+            StoreEvent::Turn(key) | StoreEvent::Wanted(key) | StoreEvent::Revoked { key, .. } => {
                 self.map.owner(hash_slot::of(key)) == Some(node)
             }
             // The engine renews all leases on this event. A node that reconnects but has no slot

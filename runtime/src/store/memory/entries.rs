@@ -1,24 +1,19 @@
 //! What a [`Space`](super::space::Space) contains: locks, queues, and a mailbox for each pool.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::entry::{Entry, Limit, Params, State};
+use super::entry::{Entry, Limit, Params, Share, State, Waiting};
+use super::fences::next_fence;
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
 use crate::base::token::{Nonce, Token};
-use crate::fence::Fence;
 use crate::store::{CLAIM, Renewal, Reply, StoreEvent};
 
 /// How many acquisitions there are at least between sweeps of expired entries.
 const SWEEP_EVERY: usize = 1024;
-
-/// The last fence that this process was given. All spaces have it in common: a space that is
-/// forgotten and made again gives greater fences than before.
-static LAST_FENCE: AtomicU64 = AtomicU64::new(0);
 
 /// Names a pool in a [`Space`](super::space::Space).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,9 +22,9 @@ pub(super) struct PoolId(pub(super) u64);
 /// The keys that are not free, and the pools.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    by_key: KeyMap<Entry>,
+    pub(super) by_key: KeyMap<Entry>,
     /// The pools that queue for a key, the first one first. No queue is empty.
-    queues: KeyMap<VecDeque<PoolId>>,
+    pub(super) queues: KeyMap<VecDeque<Waiting>>,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     last_pool: u64,
     since_sweep: usize,
@@ -69,11 +64,11 @@ impl Entries {
             match entry.state {
                 State::Held {
                     token: held,
-                    fence,
+                    taken,
                     reserved_fences,
                 } if held == token => {
                     entry.expires = now + params.ttl;
-                    let fence = Some(fence);
+                    let fence = Some(taken.fence);
                     return Reply::Acquired {
                         fence,
                         reserved_fences,
@@ -84,18 +79,18 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let fence = next_fence(reserved_fences);
+        let taken = params.taken(next_fence(reserved_fences), now);
         let entry = Entry {
             state: State::Held {
                 token,
-                fence,
+                taken,
                 reserved_fences,
             },
             pool,
             expires: now + params.ttl,
         };
         self.by_key.insert(key.clone(), entry);
-        let fence = Some(fence);
+        let fence = Some(taken.fence);
         Reply::Acquired {
             fence,
             reserved_fences,
@@ -113,7 +108,8 @@ impl Entries {
                 && !entry.is_held_by(params.token)
             {
                 let left = Some(entry.next_end().since(now));
-                return Reply::HeldAmong { at, left };
+                let owner = entry.owner();
+                return Reply::HeldAmong { at, left, owner };
             }
         }
         let taken = all.iter().map(|params| self.acquire(pool, params, now));
@@ -133,10 +129,7 @@ impl Entries {
         if self.live(key, now).is_none() {
             self.hand_to_first(key, now);
         }
-        let first = self
-            .queues
-            .get(key)
-            .and_then(|queue| queue.front().copied());
+        let first = self.first(key);
         let is_first = first.is_none_or(|first| first == pool);
         let mut shares = HashMap::new();
         let mut limit = most;
@@ -164,7 +157,17 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        shares.insert(params.token, now + params.ttl);
+        let fence = next_fence(0);
+        let ends_at = now + params.ttl;
+        shares
+            .entry(params.token)
+            .and_modify(|share| share.ends = ends_at)
+            .or_insert(Share {
+                taken: params.taken(fence, now),
+                pool,
+                ends: ends_at,
+                revoked: false,
+            });
         if first == Some(pool) {
             self.unqueue(pool, key);
         }
@@ -176,21 +179,23 @@ impl Entries {
         self.by_key.insert(key.clone(), entry);
         self.invite(key);
         Reply::Acquired {
-            fence: Some(next_fence(0)),
+            fence: Some(fence),
             reserved_fences: 0,
             wanted: Some(self.queues.contains_key(key)),
         }
     }
 
     /// Tells the first pool in the key's queue that the key may have room.
-    fn invite(&mut self, key: &FullKey) {
-        let first = self
-            .queues
-            .get(key)
-            .and_then(|queue| queue.front().copied());
-        if let Some(first) = first {
+    pub(super) fn invite(&mut self, key: &FullKey) {
+        if let Some(first) = self.first(key) {
             self.tell(first, StoreEvent::Turn(key.clone()));
         }
+    }
+
+    /// The first pool in the key's queue.
+    fn first(&self, key: &FullKey) -> Option<PoolId> {
+        let queue = self.queues.get(key)?;
+        queue.front().map(|waiting| waiting.pool)
     }
 
     pub(super) fn stay(&mut self, renewal: &Renewal, now: Instant) -> bool {
@@ -199,22 +204,29 @@ impl Entries {
         };
         let until = now + renewal.ttl;
         match &mut entry.state {
-            State::Held { token, .. } if *token == renewal.token => {
-                let shares = HashMap::from([(renewal.token, until)]);
+            State::Held { token, taken, .. } if *token == renewal.token => {
+                let share = Share {
+                    taken: *taken,
+                    pool: entry.pool,
+                    ends: until,
+                    revoked: false,
+                };
+                let shares = HashMap::from([(renewal.token, share)]);
                 entry.state = State::Shared { limit: 0, shares };
                 entry.expires = until;
                 self.invite(&renewal.key);
                 true
             }
             State::Shared { shares, .. } => {
-                let Some(end) = shares.get_mut(&renewal.token) else {
+                let share = shares.get_mut(&renewal.token);
+                let Some(share) = share.filter(|share| !share.revoked) else {
                     return false;
                 };
-                *end = until;
-                entry.expires = shares.values().max().copied().unwrap_or(until);
+                share.ends = until;
+                entry.expires = last_end(shares).unwrap_or(until);
                 true
             }
-            State::Held { .. } | State::Handed | State::Kept => false,
+            _ => false,
         }
     }
 
@@ -235,21 +247,33 @@ impl Entries {
         let State::Shared { shares, .. } = &mut entry.state else {
             return false;
         };
-        if shares.remove(&token).is_none() {
+        let Some(share) = shares.remove(&token) else {
             return false;
-        }
-        if let Some(keep) = keep {
+        };
+        if let Some(keep) = keep.filter(|_| !share.revoked) {
+            let ends = now + keep;
             // Under another token, so that no late request of this one finds the share.
-            shares.insert(Token::random(Nonce::new()), now + keep);
+            shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
         }
-        if let Some(last) = shares.values().max() {
-            entry.expires = *last;
+        self.shares_changed(key, now);
+        !share.revoked
+    }
+
+    /// Some of the key's shares are gone or end earlier.
+    pub(super) fn shares_changed(&mut self, key: &FullKey, now: Instant) {
+        let Some(entry) = self.by_key.get_mut(key) else {
+            return;
+        };
+        let State::Shared { shares, .. } = &entry.state else {
+            return;
+        };
+        if let Some(last) = last_end(shares) {
+            entry.expires = last;
             self.invite(key);
         } else {
             self.by_key.remove(key);
             self.hand_to_first(key, now);
         }
-        true
     }
 
     fn refuse(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {
@@ -257,20 +281,23 @@ impl Entries {
             return Reply::Left;
         };
         let left = Some(entry.next_end().since(now));
-        let holder = entry.pool;
+        let (holder, owner) = (entry.pool, entry.owner());
         if params.queue {
             let queue = self.queues.entry(params.key.clone()).or_default();
-            if !queue.contains(&pool) {
-                queue.push_back(pool);
+            if queue.iter().all(|waiting| waiting.pool != pool) {
+                queue.push_back(params.waiting(pool, now));
                 self.tell(holder, StoreEvent::Wanted(params.key.clone()));
             }
         }
-        let queued = params.queue;
-        Reply::Held { left, queued }
+        Reply::Held {
+            left,
+            queued: params.queue,
+            owner,
+        }
     }
 
     /// Hands a free key to the first pool in its queue. Returns whether there was one.
-    fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
+    pub(super) fn hand_to_first(&mut self, key: &FullKey, now: Instant) -> bool {
         let Some(queue) = self.queues.get_mut(key) else {
             return false;
         };
@@ -278,7 +305,7 @@ impl Entries {
         if queue.is_empty() {
             self.queues.remove(key);
         }
-        let Some(pool) = first else {
+        let Some(Waiting { pool, .. }) = first else {
             return false;
         };
         let entry = Entry {
@@ -319,21 +346,31 @@ impl Entries {
         keep: Option<Duration>,
         now: Instant,
     ) -> bool {
-        let live = self.live(key, now);
-        let held = live.filter(|entry| entry.is_held_by(token));
-        let found = held.is_some();
-        if let (Some(entry), Some(keep)) = (held, keep) {
-            entry.state = State::Kept;
+        let Some(entry) = self.live(key, now) else {
+            return false;
+        };
+        let (found, revoked) = match &entry.state {
+            State::Held { token: held, .. } => (*held == token, false),
+            State::Revoked { token: held, .. } => (false, *held == token),
+            _ => (false, false),
+        };
+        if let (State::Held { taken, .. }, true, Some(keep)) = (&entry.state, found, keep) {
+            entry.state = State::Kept(*taken);
             entry.expires = now + keep;
             // The key is not handed to the first pool in the queue. That pool asks again now, and
             // learns when to ask next.
-            if let Some(first) = self.queues.get(key).and_then(VecDeque::front).copied() {
-                self.tell(first, StoreEvent::Turn(key.clone()));
-            }
-        } else if found && !self.hand_to_first(key, now) {
-            self.by_key.remove(key);
+            self.invite(key);
+        } else if found || revoked {
+            self.free(key, now);
         }
         found
+    }
+
+    /// Hands the key to the first pool in its queue, or removes it.
+    pub(super) fn free(&mut self, key: &FullKey, now: Instant) {
+        if !self.hand_to_first(key, now) {
+            self.by_key.remove(key);
+        }
     }
 
     /// Takes `pool` out of the queue of `key`. If the key was handed to `pool`, the next pool gets
@@ -341,14 +378,14 @@ impl Entries {
     pub(super) fn leave(&mut self, pool: PoolId, key: &FullKey, now: Instant) {
         self.unqueue(pool, key);
         let handed = |entry: &mut Entry| entry.pool == pool && matches!(entry.state, State::Handed);
-        if self.live(key, now).is_some_and(handed) && !self.hand_to_first(key, now) {
-            self.by_key.remove(key);
+        if self.live(key, now).is_some_and(handed) {
+            self.free(key, now);
         }
     }
 
     fn unqueue(&mut self, pool: PoolId, key: &FullKey) {
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.retain(|queued| *queued != pool);
+            queue.retain(|waiting| waiting.pool != pool);
             if queue.is_empty() {
                 self.queues.remove(key);
             }
@@ -370,7 +407,7 @@ impl Entries {
         }
     }
 
-    fn live(&mut self, key: &FullKey, now: Instant) -> Option<&mut Entry> {
+    pub(super) fn live(&mut self, key: &FullKey, now: Instant) -> Option<&mut Entry> {
         let entry = self.by_key.get_mut(key)?;
         entry.prune(now).then_some(entry)
     }
@@ -386,16 +423,9 @@ impl Entries {
     }
 }
 
-/// The first of `1 + reserved_fences` new fences.
-fn next_fence(reserved_fences: u32) -> Fence {
-    let micros = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
-    let fence_after = |last: u64| micros.max(last + 1);
-    let reserve = |last| Some(fence_after(last) + u64::from(reserved_fences));
-    let last = LAST_FENCE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
-    // `reserve` refuses nothing.
-    Fence::new(fence_after(last.unwrap_or_else(|last| last)))
+/// When the last of these shares ends.
+pub(super) fn last_end(shares: &HashMap<Token, Share>) -> Option<Instant> {
+    shares.values().map(|share| share.ends).max()
 }
 
 #[cfg(test)]
@@ -413,6 +443,7 @@ mod tests {
                 key: &key,
                 token: Token::random(Nonce::new()),
                 ttl: Duration::from_millis(100),
+                function: "",
                 queue: false,
                 reserved_fences: 0,
             };

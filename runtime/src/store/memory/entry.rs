@@ -1,6 +1,7 @@
 //! One key of a [`Space`](super::space::Space), and what a pool asks of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::entries::PoolId;
@@ -8,6 +9,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 
 /// One key that is not free.
 #[derive(Debug)]
@@ -18,22 +20,52 @@ pub(super) struct Entry {
     pub(super) expires: Instant,
 }
 
+/// An acquisition, as far as its owner is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) fence: Fence,
+    /// The annotated function.
+    pub(super) function: &'static str,
+    pub(super) since: Instant,
+}
+
+/// A share of a lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) taken: Taken,
+    pub(super) pool: PoolId,
+    pub(super) ends: Instant,
+    /// Whether it was taken away by force.
+    pub(super) revoked: bool,
+}
+
+/// A pool that queues for a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) pool: PoolId,
+    /// The function whose call queued first.
+    pub(super) function: &'static str,
+    pub(super) since: Instant,
+}
+
 /// Why a key is not free.
 #[derive(Debug)]
 pub(super) enum State {
     Held {
         token: Token,
-        fence: Fence,
+        taken: Taken,
         reserved_fences: u32,
     },
+    /// The lock was taken away by force from this token, whose body may not have ended yet.
+    Revoked { token: Token, taken: Taken },
     /// The key was handed to the pool, and the pool has not confirmed yet.
     Handed,
     /// The holder has released the key with `keep`, and it stays taken until it expires.
-    Kept,
-    /// At most `limit` shares, 0 for no bound; and when each share ends.
+    Kept(Taken),
+    /// At most `limit` shares, 0 for no bound.
     Shared {
         limit: u32,
-        shares: HashMap<Token, Instant>,
+        shares: HashMap<Token, Share>,
     },
 }
 
@@ -42,16 +74,25 @@ impl Entry {
     pub(super) fn next_end(&self) -> Instant {
         match &self.state {
             State::Shared { limit, shares } if *limit > 0 => {
-                shares.values().min().copied().unwrap_or(self.expires)
+                let ends = shares.values().map(|share| share.ends).min();
+                ends.unwrap_or(self.expires)
             }
             _ => self.expires,
+        }
+    }
+
+    /// The owner, if one token has the key alone.
+    pub(super) fn owner(&self) -> Option<Arc<Owner>> {
+        match &self.state {
+            State::Held { taken, .. } => Some(Arc::new(Owner::here(taken.function))),
+            _ => None,
         }
     }
 
     /// Removes the shares that have ended. Returns whether the entry has not expired.
     pub(super) fn prune(&mut self, now: Instant) -> bool {
         if let State::Shared { shares, .. } = &mut self.state {
-            shares.retain(|_, end| now < *end);
+            shares.retain(|_, share| now < share.ends);
         }
         now < self.expires
     }
@@ -66,8 +107,29 @@ pub(super) struct Params<'a> {
     pub(super) key: &'a FullKey,
     pub(super) token: Token,
     pub(super) ttl: Duration,
+    pub(super) function: &'static str,
     pub(super) queue: bool,
     pub(super) reserved_fences: u32,
+}
+
+impl Params<'_> {
+    /// The acquisition that these parameters ask for.
+    pub(super) fn taken(&self, fence: Fence, since: Instant) -> Taken {
+        Taken {
+            fence,
+            function: self.function,
+            since,
+        }
+    }
+
+    /// The place in a queue that these parameters ask for.
+    pub(super) fn waiting(&self, pool: PoolId, since: Instant) -> Waiting {
+        Waiting {
+            pool,
+            function: self.function,
+            since,
+        }
+    }
 }
 
 /// How many shares a join allows at most; 0 for no bound.

@@ -1,7 +1,7 @@
 //! Locks in this process: `memory://`.
 //!
 //! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues, and
-//! [`entry`] is one key. [`MemoryStore`] is one pool's access to them.
+//! [`entry`] is one key, and `look` shows it to people. [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,9 @@ use crate::base::clock::{Clock, Instant};
 
 mod entries;
 mod entry;
-mod space;
+mod fences;
+mod look;
+pub(crate) mod space;
 
 /// One pool's access to a [`Space`].
 #[derive(Debug)]
@@ -60,24 +62,30 @@ impl MemoryStore {
                 key,
                 token,
                 ttl,
+                function,
                 queue,
                 reserved_fences,
-                ..
             } => {
                 let params = Params {
                     key: &key,
                     token,
                     ttl,
+                    function,
                     queue,
                     reserved_fences,
                 };
                 entries.acquire(pool, &params, now)
             }
-            Op::AcquireAll { keys, ttl, .. } => {
+            Op::AcquireAll {
+                keys,
+                ttl,
+                function,
+            } => {
                 let all = keys.iter().map(|(key, token)| Params {
                     key,
                     token: *token,
                     ttl,
+                    function,
                     queue: false,
                     reserved_fences: 0,
                 });
@@ -100,6 +108,7 @@ impl MemoryStore {
                 key,
                 token,
                 ttl,
+                function,
                 limit,
                 queue,
             } => {
@@ -107,6 +116,7 @@ impl MemoryStore {
                     key: &key,
                     token,
                     ttl,
+                    function,
                     queue,
                     reserved_fences: 0,
                 };
@@ -159,6 +169,10 @@ impl LockStore for MemoryStore {
             None => mailbox.waker = Some(cx.waker().clone()),
         }
         Poll::Pending
+    }
+
+    fn local(&self) -> Option<Arc<Space>> {
+        Some(Arc::clone(&self.space))
     }
 }
 

@@ -11,7 +11,7 @@ static NAMED: Mutex<BTreeMap<String, Arc<Space>>> = Mutex::new(BTreeMap::new());
 
 /// The locks that some pools share. These pools exclude each other.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     pub(super) clock: Clock,
     entries: Mutex<Entries>,
 }

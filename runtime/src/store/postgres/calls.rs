@@ -271,9 +271,10 @@ impl Take {
                 key,
                 token,
                 ttl,
+                function,
                 limit,
                 queue,
-            } => self.line("join", (key, *token, *ttl), *limit, *queue, ""),
+            } => self.line("join", (key, *token, *ttl), *limit, *queue, function),
             Op::Renew(renewals) => self.renewals("renew", renewals),
             Op::Stay(renewals) => self.renewals("stay", renewals),
             _ => {}

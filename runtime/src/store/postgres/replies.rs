@@ -43,6 +43,7 @@ pub(super) fn read(
                 return Ok(Reply::HeldAmong {
                     at: usize::try_from(at).unwrap_or_default(),
                     left: left(first)?,
+                    owner: None,
                 });
             }
             let rest = keys[1..].iter().map(|_| acquired(next()?));
@@ -72,7 +73,11 @@ fn acquired(row: &Row) -> Result<Reply, Problem> {
 
 fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
-    Ok(Reply::Held { left, queued })
+    Ok(Reply::Held {
+        left,
+        queued,
+        owner: None,
+    })
 }
 
 fn left(row: &Row) -> Result<Option<Duration>, Problem> {

@@ -45,6 +45,9 @@ pub(crate) const FOR_SHARES: &[&str] = &[
     "zscore",
 ];
 
+/// What a user needs besides for the list of `LockPool::locks`.
+pub(crate) const FOR_LISTS: &[&str] = &["scan"];
+
 /// What a user needs besides where the pool waits for replicas.
 pub(crate) const FOR_REPLICAS: &str = "wait";
 
@@ -54,7 +57,7 @@ pub(crate) const FOR_CLUSTER: &str = "+asking +cluster|slots +cluster|info";
 
 /// The rule for a user of the namespace `lock`, as `ACL SETUSER` takes it.
 pub(crate) fn rule() -> String {
-    let commands = [COMMANDS, FOR_TURNS, FOR_SHARES, BESIDES];
+    let commands = [COMMANDS, FOR_TURNS, FOR_SHARES, FOR_LISTS, BESIDES];
     let commands = commands.into_iter().flatten();
     let commands: Vec<_> = commands.map(|name| format!("+{name}")).collect();
     format!("~lock:* &lock:* -@all {}", commands.join(" "))

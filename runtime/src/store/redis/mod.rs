@@ -13,11 +13,13 @@
 //! - [`server_info`] reads what a server says of itself.
 //! - [`replication`] waits for replicas.
 //! - [`check`] looks for what is wrong with a server.
+//! - [`look`] shows locks to people, over connections of its own.
 //! - [`acl`] lists the permissions that a user needs.
 
 pub(crate) mod acl;
 pub(crate) mod check;
 pub(crate) mod commands;
+pub(crate) mod look;
 pub(crate) mod master_address;
 pub(crate) mod replication;
 mod sentinel;

@@ -204,7 +204,8 @@ mod tests {
             counted(
                 Reply::Held {
                     left: None,
-                    queued: true
+                    queued: true,
+                    owner: None
                 },
                 &unmet
             )

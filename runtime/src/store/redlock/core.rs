@@ -114,6 +114,17 @@ impl QuorumCore {
         (now < from).then(|| from.since(now))
     }
 
+    /// A node has taken a lock away by force. The engine is told when a quorum has.
+    pub(super) fn revoked(&mut self, node: usize, key: &FullKey, lease: u64) {
+        let quorum = majority(self.nodes.len());
+        if let Some(token) = self.tokens.revoked(key, lease, node, quorum) {
+            self.events.push_back(StoreEvent::Revoked {
+                key: key.clone(),
+                lease: token.half(),
+            });
+        }
+    }
+
     /// Takes a request of the engine.
     pub(super) fn submit(&mut self, request: Request, now: Instant) {
         let Request { id, op, patience } = request;
@@ -175,6 +186,7 @@ impl QuorumCore {
             ttl: *ttl,
             reserved_fences: acquire.reserved_fences,
             tally: Tally::new(self.nodes.len()),
+            owners: Vec::new(),
         };
         let mut pending = self.pending(question, *ttl, now);
         for (node, state) in self.nodes.iter_mut().enumerate() {

@@ -364,6 +364,7 @@ fn shares_are_refused() {
         key: key(),
         token: token(),
         ttl: TTL,
+        function: "",
         limit: 0,
         queue: false,
     };

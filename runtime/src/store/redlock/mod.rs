@@ -17,6 +17,7 @@ mod core_tests;
 mod eligibility;
 mod failures;
 mod identity;
+pub(crate) mod look;
 mod node;
 mod question;
 mod quorum;

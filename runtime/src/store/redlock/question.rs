@@ -1,5 +1,6 @@
 //! One question to all nodes, and their answers so far. Pure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::failures;
@@ -7,6 +8,7 @@ use super::quorum::{Tally, Verdict, Vote, majority};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
+use crate::inspect::owner::Owner;
 use crate::store::{Failure, Reply, Retry};
 
 /// Some of the nodes.
@@ -62,6 +64,8 @@ pub(super) enum Question {
         /// How often the lock may be handed over inside the process.
         reserved_fences: u32,
         tally: Tally,
+        /// The owners that nodes have told.
+        owners: Vec<Arc<Owner>>,
     },
     /// One tally for each key.
     Renew(Vec<Tally>),
@@ -137,8 +141,9 @@ impl PendingQuestion {
                     self.void(node, Trouble::Young);
                 }
             }
-            (Question::Acquire { tally, .. }, Reply::Held { left, .. }) => {
+            (Question::Acquire { tally, owners, .. }, Reply::Held { left, owner, .. }) => {
                 tally.cast(Vote::No(*left));
+                owners.extend(owner.clone());
             }
             (Question::Renew(tallies), Reply::Renewed(kept)) => {
                 for (tally, kept) in tallies.iter_mut().zip(kept) {
@@ -183,6 +188,7 @@ impl PendingQuestion {
             Question::Acquire {
                 tally,
                 reserved_fences,
+                owners,
                 ..
             } => match tally.acquired() {
                 Verdict::Open => None,
@@ -195,12 +201,22 @@ impl PendingQuestion {
                 Verdict::No(left) => Some(Ok(Reply::Held {
                     left,
                     queued: false,
+                    owner: self.agreed(owners),
                 })),
                 Verdict::Unknown => Some(Err(self.no_quorum(names))),
             },
             Question::Renew(tallies) => self.renewed(tallies, names),
             Question::Release { .. } => self.released(names),
         }
+    }
+
+    /// The owner that a majority of all nodes has told.
+    fn agreed(&self, owners: &[Arc<Owner>]) -> Option<Arc<Owner>> {
+        let tell = |owner: &Arc<Owner>| owners.iter().filter(|other| *other == owner).count();
+        let agreed = owners
+            .iter()
+            .find(|owner| majority(self.nodes) <= tell(owner));
+        agreed.cloned()
     }
 
     fn renewed(&self, tallies: &[Tally], names: &[String]) -> Option<Result<Reply, Failure>> {

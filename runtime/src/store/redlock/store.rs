@@ -186,6 +186,7 @@ impl RedlockStore {
                 match event {
                     StoreEvent::Reply(id, result) => self.core.answer(node, id, &result, now),
                     StoreEvent::Connected => self.core.connected(node, now),
+                    StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
                     // The core never asks a node to queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
                 }

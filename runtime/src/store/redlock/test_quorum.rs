@@ -144,6 +144,7 @@ impl TestQuorum {
             Reply::Held {
                 left: None,
                 queued: false,
+                owner: None,
             },
         );
     }

@@ -29,6 +29,8 @@ pub(super) struct TokenEntry {
     until: Instant,
     /// Whether a removal was sent.
     spent: bool,
+    /// The nodes that have taken the lock away from `wire` by force.
+    revoked: Vec<usize>,
 }
 
 /// A key, and the token that the engine knows.
@@ -71,10 +73,12 @@ impl TokenMap {
                 ttl,
                 until: now + ttl,
                 spent: false,
+                revoked: Vec::new(),
             });
         if entry.spent {
             entry.wire = Token::random(self.nonce);
             entry.asked.clear();
+            entry.revoked.clear();
             entry.spent = false;
         }
         entry.asked.push(op);
@@ -131,8 +135,28 @@ impl TokenMap {
                 ttl,
                 until: now + ttl,
                 spent: true,
+                revoked: Vec::new(),
             },
         }
+    }
+
+    /// Notes that `node` has taken the lock away from the token with the half `lease`. Returns the
+    /// token that the engine knows when so many nodes have.
+    pub(super) fn revoked(
+        &mut self,
+        key: &FullKey,
+        lease: u64,
+        node: usize,
+        quorum: usize,
+    ) -> Option<Token> {
+        let mut entries = self.by_name.iter_mut();
+        let ((_, token), entry) =
+            entries.find(|((known, _), entry)| known == key && entry.wire.half() == lease)?;
+        if entry.revoked.contains(&node) {
+            return None;
+        }
+        entry.revoked.push(node);
+        (entry.revoked.len() == quorum).then_some(*token)
     }
 
     /// Now and then, removes the entries that are over.

@@ -55,8 +55,13 @@ async fn nothing_is_taken(one: &mut Client, two: &mut Client) {
         let other = Token::random(Nonce::new());
         two.acquire(held, other, ttl).await.expect("it is free");
         match one.ask(all(&locks, ttl)).await {
-            Reply::HeldAmong { at: found, left } => {
+            Reply::HeldAmong {
+                at: found,
+                left,
+                owner,
+            } => {
                 assert_eq!(found, at);
+                assert_eq!(owner.map(|owner| owner.pid), Some(std::process::id()));
                 assert!(left.is_some_and(|left| left <= ttl && ttl / 2 < left));
             }
             other => panic!("one is held, and the answer was {other:?}"),
@@ -113,6 +118,7 @@ async fn readers_keep_it_out(one: &mut Client, two: &mut Client) {
         key: locks[1].0.clone(),
         token: Token::random(Nonce::new()),
         ttl,
+        function: "conformance",
         limit: 0,
         queue: false,
     };

@@ -51,6 +51,8 @@ pub(super) struct Client {
     pub(super) turns: KeySet,
     /// Keys that the store said other processes queue for.
     pub(super) wanted: KeySet,
+    /// Leases that the store said were taken away by force.
+    pub(super) revoked: Vec<(FullKey, u64)>,
 }
 
 impl Client {
@@ -66,6 +68,7 @@ impl Client {
             early: Vec::new(),
             turns: KeySet::default(),
             wanted: KeySet::default(),
+            revoked: Vec::new(),
         }
     }
 
@@ -117,6 +120,7 @@ impl Client {
             StoreEvent::Reply(_, Err(failure)) => panic!("{}", failure.error),
             StoreEvent::Turn(key) => drop(self.turns.insert(key)),
             StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
+            StoreEvent::Revoked { key, lease } => self.revoked.push((key, lease)),
             StoreEvent::Connected => {}
         }
     }

@@ -192,7 +192,10 @@ async fn a_turn_ends(one: &mut Client, two: &mut Client, three: &mut Client) {
     assert_eq!(wanted, Some(false));
     assert!(two.queues(&key, second).await);
     assert!(three.queues(&key, third).await);
-    let Reply::Held { left, queued: true } = one.again(&key, next, held).await else {
+    let Reply::Held {
+        left, queued: true, ..
+    } = one.again(&key, next, held).await
+    else {
         panic!("two others come first");
     };
     assert!(left <= Some(CLAIM), "{left:?}");

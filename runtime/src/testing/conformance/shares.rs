@@ -144,6 +144,7 @@ fn join(key: &FullKey, token: Token, ttl: Duration, limit: u32) -> Op {
         key: key.clone(),
         token,
         ttl,
+        function: "conformance",
         limit,
         queue: false,
     }

@@ -192,7 +192,9 @@ async fn a_turn_has_a_budget(store: &Store) {
         let given_up = long.expect("it has the first turn");
         given_up.expect("the short branch has ended");
         match once.expect_err("it is another's turn") {
-            LockError::Contended { key, retry_after } => {
+            LockError::Contended {
+                key, retry_after, ..
+            } => {
                 assert_eq!(key, "k");
                 assert!(retry_after.is_some_and(|left| left <= TTL));
             }

@@ -122,7 +122,9 @@ async fn a_refused_call_writes_nothing() {
         let (sets, scripts) = (calls(&probe, "set"), calls(&probe, "evalsha"));
         let error = pool.lock_all(["a", "b", "c"]).ttl(TTL).acquire().await;
         match error.expect_err("one is held") {
-            LockError::Contended { key, retry_after } => {
+            LockError::Contended {
+                key, retry_after, ..
+            } => {
                 assert_eq!(key, held);
                 assert!(retry_after.is_some_and(|left| TTL / 2 < left && left <= TTL));
             }

@@ -69,8 +69,11 @@ fn one_request_and_one_deadline() {
 #[test]
 fn one_that_is_held_keeps_all_from_being_taken() {
     let answer = || {
-        let left = Some(TTL);
-        Ok(Reply::HeldAmong { at: 1, left })
+        Ok(Reply::HeldAmong {
+            at: 1,
+            left: Some(TTL),
+            owner: None,
+        })
     };
     let mut core = core();
     all(&mut core, ONE_TRY, START);

@@ -28,6 +28,7 @@ fn queued() -> Result<Reply, Failure> {
     Ok(Reply::Held {
         left: Some(TTL),
         queued: true,
+        owner: None,
     })
 }
 

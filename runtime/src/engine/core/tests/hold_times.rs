@@ -101,8 +101,11 @@ impl Process {
     ) -> Option<Duration> {
         let id = self.enter(acquire);
         let op = asked(&mut self.core, self.now);
-        let queued = false;
-        let reply = Ok(Reply::Held { left, queued });
+        let reply = Ok(Reply::Held {
+            left,
+            queued: false,
+            owner: None,
+        });
         self.core.reply(op, reply, self.now);
         let told = self.told(id);
         // The next call asks again.

@@ -80,6 +80,7 @@ fn held(left: Duration) -> Result<Reply, Failure> {
     Ok(Reply::Held {
         left: Some(left),
         queued: false,
+        owner: None,
     })
 }
 

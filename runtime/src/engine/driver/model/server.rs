@@ -73,6 +73,7 @@ impl State {
                     return Reply::Held {
                         left: None,
                         queued: false,
+                        owner: None,
                     };
                 }
                 Reply::Acquired {

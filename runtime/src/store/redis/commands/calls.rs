@@ -29,6 +29,7 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             key,
             token,
             ttl,
+            function,
             limit,
             queue,
         } => call(&JOIN, 4)
@@ -42,6 +43,7 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(names.process())
             .arg(place(*queue, listening))
             .arg(names.channels())
+            .arg(names.owner(function))
             .to_owned(),
         Op::Stay(renewals) => stay(renewals, names, KeyNames::queue),
         Op::Part {
@@ -108,9 +110,14 @@ fn acquire(ops: &[&Op], names: &KeyNames, listening: bool) -> Cmd {
             ..
         }) = group.first()
         {
-            command.arg(millis(*ttl)).arg(names.owner(function));
+            command.arg(millis(*ttl));
             if auxiliary_keys {
-                command.arg(place(*queue, listening)).arg(*reserved_fences);
+                command
+                    .arg(names.owner(function))
+                    .arg(place(*queue, listening))
+                    .arg(*reserved_fences);
+            } else {
+                command.arg(names.record(function));
             }
         }
         tokens(&mut command, group);

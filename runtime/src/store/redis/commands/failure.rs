@@ -90,7 +90,7 @@ const CODES: &[(&str, Retry, &str)] = &[
 ];
 
 /// An error that the server answered with: it did not do what was asked.
-pub(super) fn server_error(code: &str, details: Option<&str>) -> Failure {
+pub(crate) fn server_error(code: &str, details: Option<&str>) -> Failure {
     let details = details.unwrap_or_default();
     let known = CODES
         .iter()

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
+use std::time::SystemTime;
 
 use redis::{RedisWrite, ToRedisArgs};
 
@@ -133,6 +134,14 @@ impl KeyNames {
     /// The process, `:`, and the owner of a lock.
     pub(crate) fn signature(&self, function: &str) -> String {
         [&self.process, ":", &self.owner(function)].concat()
+    }
+
+    /// What follows the token on a node of a quorum, which gives no fence: since when, on this
+    /// machine's clock, and the owner.
+    pub(crate) fn record(&self, function: &str) -> String {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = since.unwrap_or_default().as_micros();
+        format!("{micros}:0:{}", self.signature(function))
     }
 
     /// The key of the fence counter for `key`. There is one counter for the namespace, in a cluster

@@ -1,11 +1,13 @@
 //! Reads what the server answers to the scripts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{PushInfo, Value};
 
 use super::failure::{garbage, hidden_code, server_error};
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::{Failure, Op, Reply, StoreEvent};
 
 /// Which scripts answer.
@@ -118,13 +120,14 @@ fn acquired(value: &Value) -> Option<Reply> {
             reserved_fences: u32::try_from(integer(reserved_fences)?).ok()?,
             wanted: Some(integer(waiting)? > 0),
         }),
-        [code, left, queued] if integer(code)? == 0 => Some(Reply::Held {
+        [code, left, queued, owner @ ..] if integer(code)? == 0 => Some(Reply::Held {
             // Negative for another client's lock without a ttl, or a lock that expired in this
             // moment.
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),
             queued: integer(queued)? == 1,
+            owner: owner.first().and_then(self::owner),
         }),
         [code, limit] if integer(code)? == 2 => {
             Some(Reply::Limited(u32::try_from(integer(limit)?).ok()?))
@@ -143,16 +146,22 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
             let all: Option<Vec<Reply>> = array(all)?.iter().map(one).collect();
             all.filter(|all| all.len() == count).map(Reply::AcquiredAll)
         }
-        [code, number, left] if integer(code)? == 0 => Some(Reply::HeldAmong {
+        [code, number, left, owner @ ..] if integer(code)? == 0 => Some(Reply::HeldAmong {
             at: usize::try_from(integer(number)? - 1)
                 .ok()
                 .filter(|at| *at < count)?,
             left: u64::try_from(integer(left)?)
                 .ok()
                 .map(Duration::from_millis),
+            owner: owner.first().and_then(self::owner),
         }),
         _ => None,
     }
+}
+
+/// The owner of a lock, if one token has it alone.
+fn owner(value: &Value) -> Option<Arc<Owner>> {
+    Owner::read(text(value)?).map(Arc::new)
 }
 
 /// What is known of each key. The server's error, if it refused all of them.
@@ -216,6 +225,13 @@ pub(crate) fn message(push: &PushInfo) -> Option<StoreEvent> {
     match kind {
         "t" => Some(StoreEvent::Turn(key.into())),
         "w" => Some(StoreEvent::Wanted(key.into())),
+        "r" => {
+            let (lease, key) = key.split_at_checked(16)?;
+            Some(StoreEvent::Revoked {
+                key: key.into(),
+                lease: u64::from_str_radix(lease, 16).ok()?,
+            })
+        }
         _ => None,
     }
 }

@@ -30,6 +30,14 @@ const LEAVE_CODE: &str = script!("queue.lua" "waiting.lua" "leave.lua");
 const JOIN_CODE: &str = script!("fence.lua" "queue.lua" "waiting.lua" "join.lua");
 const STAY_CODE: &str = script!("queue.lua" "waiting.lua" "stay.lua");
 const PART_CODE: &str = script!("queue.lua" "waiting.lua" "part.lua");
+/// What looks at a lock, and what takes it away from its holders. No pool loads them.
+pub(crate) const INSPECT_CODE: &str = script!("queue.lua" "look.lua" "inspect.lua");
+pub(crate) const TAKE_AWAY_CODE: &str =
+    script!("queue.lua" "waiting.lua" "look.lua" "take_away.lua");
+
+/// The scripts that no pool loads.
+#[cfg(test)]
+pub(crate) const LOOKING: [&str; 2] = [INSPECT_CODE, TAKE_AWAY_CODE];
 
 pub(super) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ACQUIRE_CODE)));
 pub(super) static ACQUIRE_ONE: LazyLock<Script> =

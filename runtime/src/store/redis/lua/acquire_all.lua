@@ -8,7 +8,7 @@
 -- ARGV, then for each lock its token, 32 characters
 -- Returns {1, answers} if all were taken. An answer is the fence of a lock that was free, or {1,
 -- fence, reserve, wanted} of a lock that carried its token already.
--- Returns {0, i, pttl} if another token has lock `i`, or another process is to get it first.
+-- Returns {0, i, pttl, owner} if another token has lock `i`, or another process is to get it first.
 --
 -- No lock may be named twice.
 --

@@ -16,7 +16,7 @@ for i = 1, count do
       value = settle(key, queue, line, process, now, channels)
     end
     if value then
-      return {0, i, time_left(key, value)}
+      return {0, i, time_left(key, value), owner_in(value)}
     end
     missing[#missing + 1] = i
   end

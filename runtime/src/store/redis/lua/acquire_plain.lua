@@ -2,10 +2,10 @@
 -- asked for alone.
 --
 -- KEYS the locks
--- ARGV for each group of locks, in their order: ttl in ms; owner, for people; the number of locks,
+-- ARGV for each group of locks, in their order: ttl in ms; record, for people; the number of locks,
 -- and the token of each, 32 characters
--- Returns 1 if all are taken. Else for each lock 1, {0, pttl, 0} if another token has it, or {-1,
--- error} if the server refused a command.
+-- Returns 1 if all are taken. Else for each lock 1, {0, pttl, 0, owner} if another token has it, or
+-- {-1, error} if the server refused a command. The owner is `` where it is not known.
 --
 -- No lock may be named twice.
 --
@@ -14,7 +14,8 @@
 -- - With the same token the script succeeds again, with the full ttl.
 --
 -- There is no queue and no fence: what one node knows of them, another does not. The value is
--- `token:owner`; to other clients it is opaque.
+-- `token:record`, and the record `time:0:process:owner` with the client's time in us. To other
+-- clients it is opaque.
 local answers, missed = {}, false
 
 -- The answer for a lock that was not set.
@@ -24,7 +25,11 @@ local function look(key, token, ttl, set)
     redis.call('PEXPIRE', key, ttl)
     return 1
   end
-  return value and {0, redis.call('PTTL', key), 0} or {-1, set['err']}
+  if not value then
+    return {-1, set['err']}
+  end
+  local owner = string.match(value, '^%x+:%d+:%d+:%x+:(.*)$') or ''
+  return {0, redis.call('PTTL', key), 0, owner}
 end
 
 local i, at = 0, 1

@@ -10,8 +10,10 @@
 -- ARGV[4] the process, 32 characters
 -- ARGV[5] `+` or `-` to queue, listening or not, else ``
 -- ARGV[6] prefix of the channels
+-- ARGV[7] owner, for people
 -- Returns {1, fence, 0, wanted} if the token has a share now.
--- Returns {0, ms, queued} if there is no share to be had.
+-- Returns {0, ms, queued, owner} if there is no share to be had; the owner of the lock is missing or
+-- `` where it is not known.
 -- Returns {2, n} if there may be up to n shares, which is more than ARGV[3].
 --
 -- Guarantees:
@@ -35,6 +37,7 @@ local function take(fence)
   end
   redis.call('SET', KEYS[1], SHARED .. ':' .. string.format('%.0f', math.max(limit or 0, most)), 'PX', ARGV[2])
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[2]), ARGV[1])
+  note_owner(KEYS[3], ARGV[1], fence, ARGV[4], ARGV[7], ARGV[2])
   outlast(KEYS[1], KEYS[4], now)
   return {1, fence, 0, #line}
 end
@@ -47,7 +50,7 @@ if limit and most > 0 and limit > most then
 end
 local rest = value and 0 or rest_of_pause(KEYS[3], line, now)
 if rest > 0 then
-  return wait_for_pause(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], now, ARGV[6], rest)
+  return wait_for_pause(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], now, ARGV[6], rest, ARGV[7])
 end
 if not value then
   value, line = settle(KEYS[1], KEYS[3], line, ARGV[4], now, ARGV[6])
@@ -60,12 +63,13 @@ if limit and (limit == 0) == (most == 0) and (most == 0 or redis.call('ZCARD', K
   room = not ahead or ahead == ARGV[4]
   line = room and rest or all
   if ahead == ARGV[4] then
+    forget_owner(KEYS[3], ARGV[4])
     store(KEYS[3], line)
   end
 end
 if not room then
   if ARGV[5] ~= '' then
-    enter(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], value, now, ARGV[6])
+    enter(KEYS[1], KEYS[3], line, ARGV[4], ARGV[5], value, now, ARGV[6], ARGV[7])
   end
   local left = time_left(KEYS[1], value)
   if limit and limit > 0 then
@@ -76,7 +80,8 @@ if not room then
     -- The process ahead makes room, too, if it does not ask.
     left = math.min(left, patience)
   end
-  return {0, string.format('%.0f', left), (ARGV[5] == '+' and knows_queue(value)) and 1 or 0}
+  local queued = ARGV[5] == '+' and knows_queue(value)
+  return {0, string.format('%.0f', left), queued and 1 or 0, owner_in(value)}
 end
 local reply = take(next_fence(KEYS[2], '0'))
 -- There may be room for the next process as well.

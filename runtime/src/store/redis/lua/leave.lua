@@ -10,6 +10,7 @@
 -- next process in the queue.
 local line = without(read(KEYS[2]), ARGV[1])
 store(KEYS[2], line)
+forget_owner(KEYS[2], ARGV[1])
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] .. ':claim' and not hand_on(KEYS[1], KEYS[2], line, milliseconds(), ARGV[2]) then
   redis.call('DEL', KEYS[1])

@@ -31,15 +31,28 @@ if type(value) == 'string' and string.sub(value, 1, 32) == ARGV[1] then
   end
   return 1
 end
-local found = redis.call('ZREM', KEYS[3], ARGV[1])
-if found == 0 or type(value) ~= 'string' or not limit_of(value) then
+local now, line = milliseconds(), read(KEYS[2])
+if type(value) == 'string' and string.sub(value, 1, 33) == 'r' .. ARGV[1] then
+  -- As in `release.lua`: taken away by force, and the body has ended.
+  if line == '' or not hand_on(KEYS[1], KEYS[2], line, now, ARGV[2]) then
+    redis.call('DEL', KEYS[1])
+  end
   return 0
 end
-local now = milliseconds()
-local line = read(KEYS[2])
-if ARGV[3] ~= '' then
+local found = redis.call('ZREM', KEYS[3], ARGV[1])
+local revoked = found == 0 and redis.call('ZREM', KEYS[3], 'r' .. ARGV[1]) == 1
+if found == 0 and not revoked or type(value) ~= 'string' or not limit_of(value) then
+  return 0
+end
+if ARGV[3] ~= '' and not revoked then
   -- A server with full memory takes this after the write above, which needs none.
   redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[3]), 'kept:' .. ARGV[1])
+  local known = owner_key(KEYS[2], ARGV[1])
+  if known then
+    redis.pcall('PEXPIRE', known, ARGV[3])
+  end
+else
+  forget_owner(KEYS[2], ARGV[1])
 end
 if prune(KEYS[1], KEYS[3], now) == 0 then
   if line ~= '' then
@@ -51,4 +64,4 @@ else
     invite(KEYS[1], KEYS[2], line, now, ARGV[2])
   end
 end
-return 1
+return revoked and 0 or 1

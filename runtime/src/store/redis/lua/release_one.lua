@@ -11,12 +11,14 @@
 local found = redis.call('MGET', KEYS[1], KEYS[2])
 local value = found[1]
 if not value or string.sub(value, 1, 32) ~= ARGV[1] then
-  return 0
-end
-if not found[2] and ARGV[2] == '' then
+  if not value or string.sub(value, 1, 33) ~= 'r' .. ARGV[1] then
+    return 0
+  end
+elseif not found[2] and ARGV[2] == '' then
   redis.call('DEL', KEYS[1])
   return 1
 end
-local answers, others, keeps = {}, {1}, {ARGV[2]}
+local revoked = {string.sub(value, 1, 33) == 'r' .. ARGV[1]}
+local answers, others, keeps = {}, {1}, {revoked[1] and '' or ARGV[2]}
 local ARGV = {ARGV[3], ARGV[4]}
 

@@ -24,6 +24,10 @@ while i < #KEYS do
     answers[i] = 1
     if not value or string.sub(value, 1, 32) ~= ARGV[token] then
       answers[i], missed = 0, true
+      if value and string.sub(value, 1, 33) == 'r' .. ARGV[token] then
+        -- As in `release.lua`: taken away by force, and the body has ended.
+        gone[#gone + 1] = KEYS[i]
+      end
     elseif keep ~= '' then
       keeps[i] = keep
     else

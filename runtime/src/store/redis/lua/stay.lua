@@ -20,11 +20,15 @@ local locks, kept = {}, {}
 
 -- Makes a share of a lock that `token` has alone. The lock's own key comes last: until then it is
 -- the token's.
-local function downgrade(lock, queue, shares, token, ttl)
+local function downgrade(lock, queue, shares, token, ttl, value)
   redis.call('DEL', shares)
   redis.call('ZADD', shares, string.format('%.0f', now + ttl), token)
   redis.call('PEXPIRE', shares, ttl)
   redis.call('SET', lock, SHARED .. ':0', 'PX', ttl)
+  local fence, process, owner = string.match(value, '^%x+:(%d+):%d+:(%x+):(.*)$')
+  if fence then
+    note_owner(queue, token, fence, process, owner, ttl)
+  end
   local line = read(queue)
   if line ~= '' then
     invite(lock, queue, line, now, ARGV[1])
@@ -32,7 +36,7 @@ local function downgrade(lock, queue, shares, token, ttl)
   return 1
 end
 
-local function renew(lock, shares, token, ttl)
+local function renew(lock, queue, shares, token, ttl)
   local ends = redis.call('ZSCORE', shares, token)
   if not ends or tonumber(ends) <= now then
     return 0
@@ -40,6 +44,10 @@ local function renew(lock, shares, token, ttl)
   local left = redis.call('PTTL', lock)
   redis.call('PEXPIRE', shares, math.max(ttl, left))
   redis.call('ZADD', shares, string.format('%.0f', now + ttl), token)
+  local known = owner_key(queue, token)
+  if known then
+    redis.pcall('PEXPIRE', known, ttl)
+  end
   if left < ttl then
     redis.call('PEXPIRE', lock, ttl)
   elseif left > ttl then
@@ -56,8 +64,8 @@ each(locks, kept, function(i)
   local token, ttl = ARGV[2 * i], tonumber(ARGV[2 * i + 1])
   local value = redis.pcall('GET', lock)
   if type(value) == 'string' and string.sub(value, 1, 32) == token then
-    return downgrade(lock, queue, shares, token, ttl)
+    return downgrade(lock, queue, shares, token, ttl, value)
   end
-  return type(value) == 'string' and limit_of(value) and renew(lock, shares, token, ttl) or 0
+  return type(value) == 'string' and limit_of(value) and renew(lock, queue, shares, token, ttl) or 0
 end)
 return kept

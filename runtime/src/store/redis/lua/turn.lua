@@ -45,6 +45,7 @@ if not foreign and line ~= '' and place ~= '' and not string.find(line, process,
   local now = milliseconds()
   local done, passed = pcall(pass, now, record(process, place, now))
   if done and passed then
+    note_waiter(queue, process, ARGV[7], now)
     return passed
   end
 end

@@ -4,6 +4,13 @@ local answers, queued = {}, false
 
 local function release()
   if foreign then
+    -- As in `release.lua`: taken away by force, and the body has ended.
+    if value and string.sub(value, 1, 33) == 'r' .. ARGV[4] then
+      if line == '' or not hand_on(key, queue, line, milliseconds(), channels) then
+        redis.call('DEL', key)
+      end
+      value, line = redis.call('GET', key), read(queue)
+    end
     return 0
   end
   line = read(queue)
@@ -18,6 +25,7 @@ local function release()
   end
   local passed = pass(now, behind)
   if passed and behind ~= '' then
+    note_waiter(queue, process, ARGV[7], now)
     queued = passed
     return 1
   end

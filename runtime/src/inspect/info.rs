@@ -1,0 +1,209 @@
+//! What is known of a lock: its state, its holders, and the processes that wait for it.
+
+use std::time::{Duration, SystemTime};
+
+use super::owner::Owner;
+use crate::fence::Fence;
+
+/// What the store knows of one lock, at the moment in which it answered.
+///
+/// The token is not in it: with what is shown here no client can release or renew the lock.
+///
+/// With the feature `serde` it can be serialized. Times are texts of RFC 3339 in UTC, and spans are
+/// numbers of milliseconds, in fields that end in `_ms`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::LockState;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// let guard = pool.lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+/// let lock = pool.inspect("order:42").await?;
+/// assert_eq!(lock.state, LockState::Exclusive);
+/// assert_eq!(lock.fence, guard.fence());
+/// for holder in &lock.holders {
+///     if let Some(owner) = &holder.owner {
+///         println!("{owner} has it for {:?} more at most", holder.expires_in);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// The key without the pool's namespace.
+    pub key: String,
+    /// Whether the lock is free, and if not, why.
+    pub state: LockState,
+    /// The holders, the one that ends first before the others. One at most, unless the lock is
+    /// shared or has permits.
+    pub holders: Vec<Holder>,
+    /// The processes that queue for the lock in the store, the one that is served next first. Calls
+    /// of one process queue inside the process, so it is here once.
+    pub waiting: Vec<Waiter>,
+    /// The fence of the latest acquisition that the store still knows of. None on a store without
+    /// fences, and for another client's lock.
+    pub fence: Option<Fence>,
+    /// Until when `hold` or `at_least` keeps the lock after its section, if it does.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
+    pub kept_until: Option<SystemTime>,
+    /// On a quorum (`redlock://`): how many nodes answered. None on other stores.
+    pub nodes: Option<u32>,
+}
+
+/// Whether a lock is free, and if not, why.
+///
+/// ```
+/// use leasehold::LockState;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// assert_eq!(pool.inspect("order:42").await?.state, LockState::Free);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum LockState {
+    /// No call has the lock.
+    Free,
+    /// One call has the lock alone, or another client has it.
+    Exclusive,
+    /// Readers share the lock.
+    Shared,
+    /// At most `limit` calls have the lock at a time.
+    Permits {
+        /// How many calls may have the lock.
+        limit: u32,
+    },
+    /// No call has the lock, but `hold` or `at_least` keeps it taken for a while.
+    Kept,
+    /// The lock was handed to the process that waited first. The process has a second to ask for
+    /// it.
+    Handed,
+}
+
+/// A call that holds a lock, or another client that does.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// # let ttl = std::time::Duration::from_secs(10);
+/// let _guard = pool.lock("order:42").ttl(ttl).acquire().await?;
+/// let holder = &pool.inspect("order:42").await?.holders[0];
+/// let owner = holder.owner.as_ref().expect("it is a lock of this library");
+/// assert_eq!(owner.pid, std::process::id());
+/// assert!(holder.expires_in <= Some(ttl));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process, and the function that took the lock. None if the holder is foreign, or if the
+    /// store was not permitted to note its owner.
+    ///
+    /// Calls of one process hand a lock over to each other without the store. So the function is
+    /// the one for which the process took the lock.
+    pub owner: Option<Owner>,
+    /// Whether another client set the lock: a shell script, redis-py, another library.
+    pub foreign: bool,
+    /// Since when its process has had the lock without a break, on the store's clock. None if that
+    /// is not known.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
+    pub since: Option<SystemTime>,
+    /// When its lease ends if it is not renewed. None for another client's lock without an end.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
+    )]
+    pub expires_in: Option<Duration>,
+    /// Its fence. Calls that the lock was handed over to inside the process have the next ones.
+    pub fence: Option<Fence>,
+    /// Whether [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
+    /// from it. The lock comes free once its body has ended.
+    pub revoked: bool,
+    /// On a quorum (`redlock://`): on how many nodes it has the key. None on other stores.
+    pub nodes: Option<u32>,
+}
+
+/// A process that queues for a lock in the store.
+///
+/// ```
+/// use leasehold::LockInfo;
+///
+/// fn line(lock: &LockInfo) -> String {
+///     let names = lock.waiting.iter().filter_map(|waiter| waiter.owner.as_ref());
+///     names.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Waiter {
+    /// The process, and the function whose call queued first. None if a process of an earlier
+    /// version waits, or if the store was not permitted to note it.
+    pub owner: Option<Owner>,
+    /// Since when it waits without a break, on the store's clock.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
+    pub since: Option<SystemTime>,
+}
+
+impl LockInfo {
+    /// A lock that no call has.
+    pub(crate) fn free(key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            state: LockState::Free,
+            holders: Vec::new(),
+            waiting: Vec::new(),
+            fence: None,
+            kept_until: None,
+            nodes: None,
+        }
+    }
+
+    /// Whether no call can take the lock alone now.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// assert!(!pool.inspect("order:42").await?.is_taken());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_taken(&self) -> bool {
+        self.state != LockState::Free
+    }
+}
+
+impl Holder {
+    /// A holder of this library, of which nothing more is known.
+    pub(crate) fn unknown(expires_in: Option<Duration>) -> Self {
+        Self {
+            owner: None,
+            foreign: false,
+            since: None,
+            expires_in,
+            fence: None,
+            revoked: false,
+            nodes: None,
+        }
+    }
+
+    /// Another client.
+    #[cfg(feature = "redis")]
+    pub(crate) fn foreign(expires_in: Option<Duration>) -> Self {
+        Self {
+            foreign: true,
+            ..Self::unknown(expires_in)
+        }
+    }
+}

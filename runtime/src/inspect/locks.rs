@@ -1,0 +1,113 @@
+//! The list of locks, as a stream.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+
+use super::info::LockInfo;
+use super::pattern::Pattern;
+use crate::error::LockError;
+use crate::pool::LockPool;
+use crate::store::source::{Page, Place};
+
+type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
+
+/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream`, and
+/// [`next`](Self::next) for programs without the crate `futures`.
+///
+/// Cancel safe: a `next` that is dropped takes no lock out of the list.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// # let pool = leasehold::LockPool::connect("memory://").await?;
+/// let mut locks = pool.locks("*");
+/// assert!(locks.next().await.is_none());
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is asked before the stream is polled"]
+pub struct Locks {
+    pool: LockPool,
+    pattern: Pattern,
+    page: VecDeque<LockInfo>,
+    next: Next,
+}
+
+/// How the list goes on.
+enum Next {
+    From(Place),
+    Asking(Asking),
+    End,
+}
+
+impl Locks {
+    pub(super) fn new(pool: LockPool, pattern: Pattern) -> Self {
+        Self {
+            pool,
+            pattern,
+            page: VecDeque::new(),
+            next: Next::From(Place::default()),
+        }
+    }
+
+    /// The next lock; none at the end of the list, and after an error.
+    ///
+    /// ```
+    /// # async fn example(pool: leasehold::LockPool) -> Result<(), leasehold::LockError> {
+    /// let mut locks = pool.locks("order:*");
+    /// while let Some(lock) = locks.next().await {
+    ///     println!("{:?}", lock?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn next(&mut self) -> Option<Result<LockInfo, LockError>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    fn ask(&self, from: Place) -> Asking {
+        let (pool, pattern) = (self.pool.clone(), self.pattern.clone());
+        Box::pin(async move { pool.observer().page(pattern, from).await })
+    }
+}
+
+impl Stream for Locks {
+    type Item = Result<LockInfo, LockError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(lock) = self.page.pop_front() {
+                return Poll::Ready(Some(Ok(lock)));
+            }
+            match &mut self.next {
+                Next::End => return Poll::Ready(None),
+                Next::From(place) => {
+                    let place = std::mem::take(place);
+                    self.next = Next::Asking(self.ask(place));
+                }
+                Next::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
+                    Ok(page) => {
+                        self.page.extend(page.locks);
+                        self.next = page.next.map_or(Next::End, Next::From);
+                    }
+                    Err(error) => {
+                        self.next = Next::End;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("pattern", &self.pattern)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! The owner of a lock, as it is written beside the lock.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use crate::base::host::host;
+
+/// The name of this machine.
+static HOST: LazyLock<String> = LazyLock::new(host);
+
+/// The process that holds a lock or waits for it, and what it does there.
+///
+/// `Display` is one line for people: `shop::create_order on web-1 (pid 4711)`.
+///
+/// ```
+/// use leasehold::Owner;
+///
+/// let owner = Owner::new("web-1", 4711, "shop::create_order");
+/// assert_eq!(owner.to_string(), "shop::create_order on web-1 (pid 4711)");
+/// assert_eq!(Owner::new("web-1", 4711, "").to_string(), "web-1 (pid 4711)");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Owner {
+    /// The name of its machine, or of its container.
+    pub host: String,
+    /// The number of its process there.
+    pub pid: u32,
+    /// The path of the annotated function, such as `shop::create_order`. Empty for a lock that was
+    /// taken by hand. The store keeps about a hundred bytes of it.
+    pub function: String,
+}
+
+impl Owner {
+    /// An owner to make, for tests of what a program shows.
+    ///
+    /// ```
+    /// # use leasehold::Owner;
+    /// assert_eq!(Owner::new("web-1", 4711, "").pid, 4711);
+    /// ```
+    pub fn new(host: impl Into<String>, pid: u32, function: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            pid,
+            function: function.into(),
+        }
+    }
+
+    /// A call of this process.
+    pub(crate) fn here(function: &str) -> Self {
+        Self::new(HOST.as_str(), std::process::id(), function)
+    }
+
+    /// Reads `host pid function`. The host's name may have spaces, the function's path too.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut at = 0;
+        while let Some(space) = text[at..].find(' ') {
+            let (host, rest) = (&text[..at + space], &text[at + space + 1..]);
+            let (pid, function) = rest.split_once(' ').unwrap_or((rest, ""));
+            let is_number = !pid.is_empty() && pid.bytes().all(|digit| digit.is_ascii_digit());
+            if let Some(pid) = pid.parse().ok().filter(|_| is_number) {
+                return Some(Self::new(host, pid, function));
+            }
+            at += space + 1;
+        }
+        None
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host,
+            pid,
+            function,
+        } = self;
+        if function.is_empty() {
+            write!(f, "{host} (pid {pid})")
+        } else {
+            write!(f, "{function} on {host} (pid {pid})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (text, owner) in [
+            ("web-1 4711", Owner::new("web-1", 4711, "")),
+            ("web-1 4711 a::b", Owner::new("web-1", 4711, "a::b")),
+            (
+                "my mac 7 <A as B>::c",
+                Owner::new("my mac", 7, "<A as B>::c"),
+            ),
+        ] {
+            assert_eq!(Owner::read(text), Some(owner), "{text}");
+        }
+        for text in ["", "web-1", "web-1 x", "4711", "a +7 b"] {
+            assert_eq!(Owner::read(text), None, "{text}");
+        }
+    }
+}

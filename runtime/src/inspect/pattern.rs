@@ -1,0 +1,140 @@
+//! Patterns of keys: `order:*`.
+
+/// A pattern: `*` stands for any text, `?` for one character, and the character after `\` for
+/// itself. The same on every store.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern(Vec<Part>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Any,
+    One,
+    Literal(char),
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Self {
+        let (mut parts, mut characters) = (Vec::new(), text.chars());
+        while let Some(character) = characters.next() {
+            parts.push(match character {
+                '*' => Part::Any,
+                '?' => Part::One,
+                '\\' => Part::Literal(characters.next().unwrap_or('\\')),
+                character => Part::Literal(character),
+            });
+        }
+        Self(parts)
+    }
+
+    pub(crate) fn matches(&self, key: &str) -> bool {
+        let key: Vec<char> = key.chars().collect();
+        let (mut part, mut at) = (0, 0);
+        // Where the last `*` stands, and up to where it reaches.
+        let mut any: Option<(usize, usize)> = None;
+        while at < key.len() {
+            match self.0.get(part) {
+                Some(Part::Any) => {
+                    any = Some((part, at));
+                    part += 1;
+                }
+                Some(Part::One) => (part, at) = (part + 1, at + 1),
+                Some(Part::Literal(character)) if *character == key[at] => {
+                    (part, at) = (part + 1, at + 1);
+                }
+                _ => {
+                    let Some((star, reach)) = any else {
+                        return false;
+                    };
+                    any = Some((star, reach + 1));
+                    (part, at) = (star + 1, reach + 1);
+                }
+            }
+        }
+        self.0[part..].iter().all(|part| *part == Part::Any)
+    }
+
+    /// As Redis matches, byte by byte: at least the keys that match. `prefix` stands for itself.
+    #[cfg(feature = "redis")]
+    pub(crate) fn for_redis(&self, prefix: &str) -> String {
+        let mut text = String::new();
+        let literals = prefix.chars().map(Part::Literal);
+        for part in literals.chain(self.0.iter().copied()) {
+            match part {
+                Part::Any => text.push('*'),
+                // A character may have several bytes.
+                Part::One => text.push_str("?*"),
+                Part::Literal(character) => {
+                    if matches!(character, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+                        text.push('\\');
+                    }
+                    text.push(character);
+                }
+            }
+        }
+        text
+    }
+
+    /// The text that every key begins with that matches.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn beginning(&self) -> String {
+        let literal = |part: &Part| match part {
+            Part::Literal(character) => Some(*character),
+            Part::Any | Part::One => None,
+        };
+        self.0.iter().map_while(literal).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_people_expect() {
+        for (pattern, key, matches) in [
+            ("*", "", true),
+            ("order:*", "order:42", true),
+            ("order:*", "orders", false),
+            ("*:42", "order:142:42", true),
+            ("o*r?4*", "order:42", true),
+            ("o*r?5*", "order:42", false),
+            ("?", "é", true),
+            ("?", "ab", false),
+            (r"50\*", "50*", true),
+            (r"50\*", "501", false),
+            ("[ab]", "a", false),
+            ("[ab]", "[ab]", true),
+            ("", "", true),
+            ("", "a", false),
+            (r"\", r"\", true),
+        ] {
+            assert_eq!(
+                Pattern::new(pattern).matches(key),
+                matches,
+                "{pattern} {key}"
+            );
+        }
+    }
+
+    proptest! {
+        /// Fails if a key that matches is lost, or the search never ends.
+        #[test]
+        fn a_key_matches_what_it_was_made_of(
+            parts in prop::collection::vec(("[ab*?é]{0,3}", "[abé]{0,3}"), 0..5),
+        ) {
+            let (mut pattern, mut key) = (String::new(), String::new());
+            for (literal, rest) in parts {
+                for character in literal.chars() {
+                    pattern.push('\\');
+                    pattern.push(character);
+                }
+                key.push_str(&literal);
+                pattern.push('*');
+                key.push_str(&rest);
+            }
+            prop_assert!(Pattern::new(&pattern).matches(&key), "{} {}", pattern, key);
+        }
+    }
+}

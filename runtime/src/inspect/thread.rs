@@ -1,0 +1,144 @@
+//! The thread that looks at a store on a server.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::{timeout, timeout_at};
+
+use super::info::LockInfo;
+use super::pattern::Pattern;
+use crate::base::full_key::FullKey;
+use crate::error::{LockError, StoreError};
+use crate::store::options::Options;
+use crate::store::source::{Page, Place, Source};
+use crate::store::target::Target;
+
+/// After how long without a question the thread closes its connections and ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How many times the pool's `io_timeout` an answer may take: two connections and the question.
+const STEPS: u32 = 3;
+
+/// Where an answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, LockError>>;
+
+/// What the thread is asked.
+pub(super) enum Question {
+    Look(FullKey, Reply<LockInfo>),
+    Page(Pattern, Place, Reply<Page>),
+    TakeAway(FullKey, Reply<LockInfo>),
+}
+
+/// A question, and when it came. Callers do not wait longer because other questions come first.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) at: Instant,
+}
+
+/// Starts a thread. It ends by itself.
+pub(super) fn start(target: Target, options: Options) -> Result<UnboundedSender<Asked>, LockError> {
+    let (sender, questions) = unbounded_channel();
+    let body = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        // Without a runtime the questions are dropped, and their callers are told.
+        if let Ok(runtime) = runtime {
+            let limit = options.io_timeout * STEPS;
+            runtime.block_on(answer_all(target.source(options), questions, limit));
+        }
+    };
+    std::thread::Builder::new()
+        .name("leasehold-look".to_owned())
+        .spawn(body)
+        .map_err(|error| {
+            LockError::config(format!(
+                "looking at locks needs a thread of its own: {error}; raise the limit of processes or threads"
+            ))
+        })?;
+    Ok(sender)
+}
+
+/// Answers one question after the other, until none has come for a while or the pool is gone.
+async fn answer_all(
+    source: Result<Box<dyn Source>, LockError>,
+    mut questions: UnboundedReceiver<Asked>,
+    limit: Duration,
+) {
+    let mut source = source;
+    loop {
+        match timeout(IDLE, questions.recv()).await {
+            Ok(Some(asked)) => asked.answer(&mut source, limit).await,
+            Ok(None) => return,
+            Err(_) => break,
+        }
+    }
+    // A question that comes from here on starts another thread.
+    questions.close();
+    while let Some(asked) = questions.recv().await {
+        asked.answer(&mut source, limit).await;
+    }
+}
+
+impl Asked {
+    async fn answer(self, source: &mut Result<Box<dyn Source>, LockError>, limit: Duration) {
+        let until = self.at + limit;
+        match self.question {
+            Question::Look(key, reply) => {
+                reply_with(reply, source, until, |source| source.look(&key)).await;
+            }
+            Question::Page(pattern, place, reply) => {
+                reply_with(reply, source, until, |source| source.page(&pattern, place)).await;
+            }
+            Question::TakeAway(key, reply) => {
+                reply_with(reply, source, until, |source| source.take_away(&key)).await;
+            }
+        }
+    }
+}
+
+/// Sends what `ask` finds in time. A caller that is gone is not asked for.
+async fn reply_with<'a, T>(
+    reply: Reply<T>,
+    source: &'a mut Result<Box<dyn Source>, LockError>,
+    until: Instant,
+    ask: impl FnOnce(
+        &'a mut dyn Source,
+    ) -> Pin<Box<dyn Future<Output = Result<T, LockError>> + Send + 'a>>,
+) {
+    if reply.is_closed() {
+        return;
+    }
+    let answer = match source {
+        Ok(source) => timeout_at(until.into(), ask(source.as_mut()))
+            .await
+            .unwrap_or_else(|_| Err(late())),
+        Err(error) => Err(error.clone()),
+    };
+    // The caller may have stopped waiting.
+    let _ = reply.send(answer);
+}
+
+fn late() -> LockError {
+    unavailable(
+        "timeout",
+        "the store did not answer in time; check that it is up and reachable",
+    )
+}
+
+/// The answer of a thread that has ended before it gave one.
+pub(super) fn ended() -> LockError {
+    unavailable(
+        "stopped",
+        "the thread that looks at locks ended without an answer",
+    )
+}
+
+fn unavailable(code: &'static str, text: &str) -> LockError {
+    LockError::Unavailable {
+        source: StoreError::new(code, text),
+    }
+}

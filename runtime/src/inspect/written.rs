@@ -1,0 +1,32 @@
+//! Times and spans, as serde writes them.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serializer;
+
+/// A time as a text of RFC 3339, in UTC with milliseconds.
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+pub(super) fn time<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(&humantime::format_rfc3339_millis(*time)),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// A span in milliseconds.
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+pub(super) fn millis<S: Serializer>(
+    span: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => {
+            let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            serializer.serialize_some(&millis)
+        }
+        None => serializer.serialize_none(),
+    }
+}

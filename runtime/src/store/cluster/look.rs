@@ -1,0 +1,253 @@
+//! Looks at the locks of a cluster.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::address::Address;
+use super::nodes::Access;
+use super::topology::Topology;
+use crate::base::full_key::FullKey;
+use crate::inspect::info::LockInfo;
+use crate::inspect::pattern::Pattern;
+use crate::store::options::Options;
+use crate::store::redis::commands::hash_slot;
+use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::commands::redirect::{Endpoint, Redirect};
+use crate::store::redis::look::{Action, RedisSource, answer};
+use crate::store::redis::wire::server::Server;
+use crate::store::source::{Asking, Page, Place, Source};
+use crate::store::{Failure, Retry};
+
+/// How many nodes are asked for one lock at most: while slots move, nodes refer to each other.
+const MOST_HOPS: usize = 4;
+
+/// Looks at the locks of a cluster, over a connection to each master.
+pub(crate) struct ClusterSource {
+    seeds: Vec<Server>,
+    access: Access,
+    limit: Duration,
+    /// The masters as they were last read; none if they are to be read again.
+    topology: Option<Topology>,
+    nodes: HashMap<Endpoint, RedisSource>,
+}
+
+impl ClusterSource {
+    pub(crate) fn new(address: Address, options: &Options) -> Self {
+        Self {
+            seeds: address.seeds,
+            access: Access {
+                like: address.like,
+                names: KeyNames::of(options),
+                options: options.clone(),
+            },
+            limit: options.io_timeout,
+            topology: None,
+            nodes: HashMap::new(),
+        }
+    }
+
+    async fn topology(&mut self) -> Result<&Topology, Failure> {
+        let topology = match self.topology.take() {
+            Some(topology) => topology,
+            None => {
+                let topology = Topology::newest(self.seeds.clone(), self.limit).await?;
+                let masters = topology.one_slot_each();
+                self.nodes
+                    .retain(|known, _| masters.iter().any(|(master, _)| master == known));
+                topology
+            }
+        };
+        Ok(self.topology.insert(topology))
+    }
+
+    /// The master that has `slot`.
+    async fn owner(&mut self, slot: u16) -> Result<Endpoint, Failure> {
+        let topology = self.topology().await?;
+        let mut masters = topology.masters.iter();
+        let owner = masters.find(|(slots, _)| slots.contains(&slot));
+        let owner = owner.map(|(_, endpoint)| endpoint.clone());
+        if owner.is_none() {
+            self.topology = None;
+        }
+        owner.ok_or_else(|| {
+            Failure::unavailable(
+                "CLUSTERDOWN",
+                "no node of the cluster has the key's slot; look at CLUSTER INFO".to_owned(),
+                Retry::Later,
+                false,
+            )
+        })
+    }
+
+    fn node(&mut self, endpoint: &Endpoint) -> &mut RedisSource {
+        let access = &self.access;
+        self.nodes.entry(endpoint.clone()).or_insert_with(|| {
+            let (master, names, options) = access.master(endpoint, 0);
+            RedisSource::of(master, names, &options)
+        })
+    }
+
+    /// Asks the master of the key's slot, wherever it is by now.
+    async fn do_with(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
+        let slot = hash_slot::of(key);
+        let mut asked = self.owner(slot).await?;
+        let mut last = None;
+        for _ in 0..MOST_HOPS {
+            match self.node(&asked).answer(action, key).await {
+                Ok(answer) => {
+                    let Some(Redirect { mut to, once, .. }) = Redirect::read(&answer) else {
+                        return answer::read(key.name(), &answer);
+                    };
+                    if to.host.is_empty() {
+                        to.host = asked.host;
+                    }
+                    if !once {
+                        self.topology = None;
+                    }
+                    asked = to;
+                }
+                Err(failure) if failure.retry == Retry::Never => return Err(failure),
+                Err(failure) => {
+                    // Another node may have the slot by now.
+                    self.topology = None;
+                    asked = self.owner(slot).await?;
+                    last = Some(failure);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            Failure::unavailable(
+                "MOVED",
+                "the nodes of the cluster refer to each other for the key's slot; it may be moving"
+                    .to_owned(),
+                Retry::Later,
+                false,
+            )
+        }))
+    }
+
+    /// A page of the first master at `from` or behind it, in the order of their addresses.
+    async fn some(&mut self, pattern: &Pattern, from: From) -> Result<Page, Failure> {
+        let masters = self.topology().await?.one_slot_each();
+        let mut masters: Vec<_> = masters.into_iter().map(|(master, _)| master).collect();
+        masters.sort_by(|a, b| (&a.host, a.port).cmp(&(&b.host, b.port)));
+        let mut behind = masters
+            .into_iter()
+            .filter(|master| from.is_reached_by(master));
+        let Some(master) = behind.next() else {
+            return Ok(Page::default());
+        };
+        let cursor = if from.is_at(&master) {
+            &*from.cursor
+        } else {
+            ""
+        };
+        let scanned = self.node(&master).scan(pattern, cursor).await;
+        let (keys, next) = scanned.inspect_err(|_| self.topology = None)?;
+        let mut locks = Vec::new();
+        if !keys.is_empty() {
+            let answers = self.node(&master).answers(Action::Inspect, &keys).await?;
+            for (key, answer) in keys.iter().zip(answers) {
+                locks.push(match Redirect::read(&answer) {
+                    // It has moved meanwhile.
+                    Some(_) => self.do_with(Action::Inspect, key).await?,
+                    None => answer::read(key.name(), &answer)?,
+                });
+            }
+        }
+        locks.retain(LockInfo::is_taken);
+        let next = match next {
+            Some(cursor) => Some(From::at(&master, cursor)),
+            None => behind.next().map(|master| From::at(&master, String::new())),
+        };
+        Ok(Page {
+            locks,
+            next: next.map(|next| next.place()),
+        })
+    }
+}
+
+impl Source for ClusterSource {
+    fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let looked = self.do_with(Action::Inspect, key).await;
+            looked.map_err(|failure| failure.error)
+        })
+    }
+
+    fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
+        Box::pin(async move {
+            let page = self.some(pattern, From::read(&place)).await;
+            page.map_err(|failure| failure.error)
+        })
+    }
+
+    fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let taken = self.do_with(Action::TakeAway, key).await;
+            taken.map_err(|failure| failure.error)
+        })
+    }
+}
+
+/// Where a list goes on: the node, and its cursor.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct From {
+    host: String,
+    port: u16,
+    cursor: String,
+}
+
+impl From {
+    fn at(master: &Endpoint, cursor: String) -> Self {
+        Self {
+            host: master.host.clone(),
+            port: master.port,
+            cursor,
+        }
+    }
+
+    fn is_at(&self, master: &Endpoint) -> bool {
+        (&*self.host, self.port) == (&*master.host, master.port)
+    }
+
+    fn is_reached_by(&self, master: &Endpoint) -> bool {
+        (&*self.host, self.port) <= (&*master.host, master.port)
+    }
+
+    /// `host port cursor`; the cursor is empty where a node begins.
+    fn place(&self) -> Place {
+        let Self { host, port, cursor } = self;
+        Place(format!("{host} {port} {cursor}"))
+    }
+
+    fn read(place: &Place) -> Self {
+        let mut words = place.0.splitn(3, ' ');
+        let mut word = || words.next().unwrap_or_default().to_owned();
+        let (host, port) = (word(), word());
+        Self {
+            host,
+            port: port.parse().unwrap_or_default(),
+            cursor: word(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_goes_on_where_it_was() {
+        let master = Endpoint {
+            host: "::1".to_owned(),
+            port: 7,
+        };
+        for cursor in ["", "42"] {
+            let from = From::at(&master, cursor.to_owned());
+            assert_eq!(From::read(&from.place()), from);
+            assert!(from.is_at(&master) && from.is_reached_by(&master));
+        }
+        assert!(From::read(&Place::default()).is_reached_by(&master));
+    }
+}

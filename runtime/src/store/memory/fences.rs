@@ -1,0 +1,22 @@
+//! The fences of this process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use crate::fence::Fence;
+
+/// The last fence that this process was given. All spaces have it in common: a space that is
+/// forgotten and made again gives greater fences than before.
+static LAST_FENCE: AtomicU64 = AtomicU64::new(0);
+
+/// The first of `1 + reserved_fences` new fences.
+pub(super) fn next_fence(reserved_fences: u32) -> Fence {
+    let micros = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
+    let fence_after = |last: u64| micros.max(last + 1);
+    let reserve = |last| Some(fence_after(last) + u64::from(reserved_fences));
+    let last = LAST_FENCE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+    // `reserve` refuses nothing.
+    Fence::new(fence_after(last.unwrap_or_else(|last| last)))
+}

@@ -1,0 +1,143 @@
+//! Reads what the server says of its locks.
+
+use std::time::{Duration, SystemTime};
+
+use redis::Value;
+
+use super::value::{Record, Written};
+use crate::inspect::info::{Holder, LockInfo, Waiter};
+use crate::store::Failure;
+use crate::store::redis::commands::failure;
+
+/// What there is of the lock `key`, from an answer of `look.lua`.
+pub(crate) fn read(key: &str, answer: &Value) -> Result<LockInfo, Failure> {
+    let seen = Seen::read(answer)?;
+    let mut info = LockInfo::free(key);
+    seen.show(&mut info).ok_or_else(shapeless)?;
+    Ok(info)
+}
+
+/// An answer of `look.lua`, taken apart.
+pub(crate) struct Seen<'a> {
+    pub(crate) now: SystemTime,
+    /// The value of the lock's key.
+    pub(crate) value: Option<&'a [u8]>,
+    /// For how long the key still lives, if it has an end.
+    pub(crate) left: Option<Duration>,
+    shares: &'a [Value],
+    waiters: &'a [Value],
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn read(answer: &'a Value) -> Result<Self, Failure> {
+        if let Value::ServerError(error) = answer {
+            return Err(failure::server_error(error.code(), error.details()));
+        }
+        Self::of(answer).ok_or_else(shapeless)
+    }
+
+    fn of(answer: &'a Value) -> Option<Self> {
+        let [now, value, ms, shares, waiters] = array(answer)? else {
+            return None;
+        };
+        let Value::Int(ms) = ms else {
+            return None;
+        };
+        Some(Self {
+            now: time(text(now)?)?,
+            value: match value {
+                Value::BulkString(value) => Some(value),
+                _ => None,
+            },
+            left: u64::try_from(*ms).ok().map(Duration::from_millis),
+            shares: array(shares)?,
+            waiters: array(waiters)?,
+        })
+    }
+
+    fn show(&self, info: &mut LockInfo) -> Option<()> {
+        let waiters = self.waiters.iter();
+        info.waiting = waiters
+            .map(|waiter| {
+                let record = Record::read(text(waiter).unwrap_or_default());
+                Waiter {
+                    owner: record.and_then(|record| record.owner()),
+                    since: record.and_then(|record| record.since(self.now)),
+                }
+            })
+            .collect();
+        let Some(value) = self.value else {
+            return Some(());
+        };
+        let value = String::from_utf8_lossy(value);
+        let written = Written::read(&value);
+        written.show(info, self.left, self.now);
+        if let Written::Shared(_) = written {
+            for share in self.shares {
+                info.holders.push(holder(share, self.now)?);
+            }
+            let fences = info.holders.iter().filter_map(|holder| holder.fence);
+            info.fence = fences.max();
+        }
+        Some(())
+    }
+}
+
+/// The holder of a share.
+fn holder(share: &Value, now: SystemTime) -> Option<Holder> {
+    let [member, ends, record] = array(share)? else {
+        return None;
+    };
+    let left = time(text(ends)?)?.duration_since(now).unwrap_or_default();
+    let record = Record::read(text(record).unwrap_or_default());
+    let holder = record.map_or_else(
+        || Holder::unknown(Some(left)),
+        |record| record.holder(Some(left), now),
+    );
+    Some(Holder {
+        revoked: text(member)?.starts_with('r'),
+        ..holder
+    })
+}
+
+/// The cursor and the keys in an answer to `SCAN`. Keys that are no text are no locks.
+pub(crate) fn scanned(answer: Option<Value>) -> Result<(String, Vec<String>), Failure> {
+    match answer {
+        Some(Value::ServerError(error)) => {
+            Err(failure::server_error(error.code(), error.details()))
+        }
+        Some(answer) => {
+            let read = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(answer);
+            let (cursor, keys) = read.map_err(|_| shapeless())?;
+            let keys = keys.into_iter();
+            let keys = keys.filter_map(|key| String::from_utf8(key).ok());
+            Ok((cursor, keys.collect()))
+        }
+        None => Err(shapeless()),
+    }
+}
+
+fn shapeless() -> Failure {
+    failure::garbage("an answer of another shape")
+}
+
+/// A time of the server's clock, in milliseconds.
+fn time(text: &str) -> Option<SystemTime> {
+    let millis: f64 = text.parse().ok()?;
+    let since = Duration::try_from_secs_f64(millis / 1e3).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        _ => None,
+    }
+}

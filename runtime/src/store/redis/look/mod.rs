@@ -1,0 +1,247 @@
+//! Looks at the locks of one server.
+//!
+//! [`value`] knows what is written in a lock's key, and [`answer`] reads what the scripts say that
+//! look at it.
+
+pub(crate) mod answer;
+pub(crate) mod value;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, Script, Value, cmd};
+use tokio::time::timeout;
+
+use super::commands::key_names::KeyNames;
+use super::commands::{failure, scripts};
+use super::master_address::MasterAddress;
+use super::server_info::Info;
+use super::wire::connect::OpenedConnection;
+use crate::base::full_key::FullKey;
+use crate::inspect::info::LockInfo;
+use crate::inspect::pattern::Pattern;
+use crate::key;
+use crate::store::options::Options;
+use crate::store::source::{Asking, PAGE, Page, Place, Source};
+use crate::store::{Failure, Retry};
+
+static INSPECT: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::INSPECT_CODE));
+static TAKE_AWAY: LazyLock<Sent> = LazyLock::new(|| Sent::new(scripts::TAKE_AWAY_CODE));
+
+/// A script that goes along with each question, so that it is there whatever the server has
+/// forgotten.
+struct Sent {
+    code: Cow<'static, str>,
+    script: Script,
+}
+
+impl Sent {
+    fn new(code: &'static str) -> Self {
+        let code = scripts::code(code);
+        Self {
+            script: Script::new(&code),
+            code,
+        }
+    }
+}
+
+/// What is done with a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing: it is shown.
+    Inspect,
+    TakeAway,
+}
+
+/// Looks at the locks of one server, or of the master that Sentinels name.
+pub(crate) struct RedisSource {
+    master: MasterAddress,
+    names: KeyNames,
+    namespace: String,
+    limit: Duration,
+    open: Option<OpenedConnection>,
+}
+
+impl RedisSource {
+    pub(crate) fn new(master: MasterAddress, options: &Options) -> Self {
+        Self::of(master, KeyNames::of(options), options)
+    }
+
+    /// The same, with these names for the auxiliary keys.
+    pub(crate) fn of(master: MasterAddress, names: KeyNames, options: &Options) -> Self {
+        Self {
+            master,
+            names,
+            namespace: options.namespace.clone(),
+            limit: options.io_timeout,
+            open: None,
+        }
+    }
+
+    /// The server's answer for each of these locks, in their order, as [`answer`] reads it.
+    pub(crate) async fn answers(
+        &mut self,
+        action: Action,
+        keys: &[FullKey],
+    ) -> Result<Vec<Value>, Failure> {
+        let sent: &Sent = match action {
+            Action::Inspect => &INSPECT,
+            Action::TakeAway => &TAKE_AWAY,
+        };
+        let mut questions = Pipeline::new();
+        questions.add_command(cmd("SCRIPT").arg("LOAD").arg(&*sent.code).to_owned());
+        for key in keys {
+            if self.names.in_cluster() {
+                // For a slot that is moving to this node. Else it means nothing.
+                questions.add_command(cmd("ASKING"));
+            }
+            questions.add_command(self.command(&sent.script, key));
+        }
+        let mut answers = self.ask(&questions).await?.into_iter();
+        answers.next();
+        let each = 1 + usize::from(self.names.in_cluster());
+        let answers: Vec<_> = answers.skip(each - 1).step_by(each).collect();
+        if answers.len() == keys.len() {
+            Ok(answers)
+        } else {
+            Err(failure::garbage("fewer answers than questions"))
+        }
+    }
+
+    /// The server's answer for one lock.
+    pub(crate) async fn answer(&mut self, action: Action, key: &FullKey) -> Result<Value, Failure> {
+        let answers = self.answers(action, std::slice::from_ref(key)).await?;
+        let answer = answers.into_iter().next();
+        answer.ok_or_else(|| failure::garbage("no answer"))
+    }
+
+    /// The keys of some locks, from the cursor `after` on, and the next cursor.
+    pub(crate) async fn scan(
+        &mut self,
+        pattern: &Pattern,
+        after: &str,
+    ) -> Result<(Vec<FullKey>, Option<String>), Failure> {
+        let prefix = FullKey::new(&self.namespace, "");
+        let mut scan = cmd("SCAN");
+        scan.arg(if after.is_empty() { "0" } else { after })
+            .arg("MATCH")
+            .arg(pattern.for_redis(&prefix))
+            .arg("COUNT")
+            .arg(PAGE);
+        let mut questions = Pipeline::new();
+        questions.add_command(scan);
+        let answer = self.ask(&questions).await?.pop();
+        let (cursor, found) = answer::scanned(answer)?;
+        let names = found.iter().filter_map(|key| key.strip_prefix(&*prefix));
+        let names = names.filter(|name| pattern.matches(name) && key::is_lock(name));
+        // A server may name a key twice.
+        let names: BTreeSet<&str> = names.collect();
+        let keys = names
+            .into_iter()
+            .map(|name| FullKey::new(&self.namespace, name));
+        let next = (cursor != "0").then_some(cursor);
+        Ok((keys.collect(), next))
+    }
+
+    fn command(&self, script: &Script, key: &FullKey) -> Cmd {
+        let mut command = cmd("EVALSHA");
+        command
+            .arg(script.get_hash())
+            .arg(3)
+            .arg(&**key)
+            .arg(self.names.queue(key))
+            .arg(self.names.shares(key))
+            .arg(self.names.channels());
+        command
+    }
+
+    /// The answers to `questions`. A connection that has ended since the last question is replaced.
+    /// To ask twice does no harm: a lock that is being taken away is not taken away again.
+    async fn ask(&mut self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
+        if let Some(opened) = self.open.take()
+            && let Ok(answers) = self.ask_over(opened, questions).await
+        {
+            return Ok(answers);
+        }
+        let opened = self.master.clone().connect(self.limit).await?;
+        self.ask_over(opened, questions).await
+    }
+
+    async fn ask_over(
+        &mut self,
+        mut opened: OpenedConnection,
+        questions: &Pipeline,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut questions = questions.clone();
+        // A server that has been replaced as the master would show old locks.
+        let fails_over = self.master.fails_over();
+        if fails_over {
+            questions.add_command(cmd("INFO").arg("replication").to_owned());
+        }
+        let answered = timeout(self.limit, opened.ask(&questions)).await;
+        let answered = answered
+            .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+        let mut answers = answered.map_err(|error| failure::broken(&error))?;
+        if fails_over {
+            let info = Info::read(answers.pop().as_ref());
+            let role = info.as_ref().and_then(Info::role);
+            if role.is_none_or(|role| !role.is_master) {
+                return Err(Failure::unavailable(
+                    "READONLY",
+                    "the server is no master any more; a fail-over may be under way".to_owned(),
+                    Retry::Later,
+                    false,
+                ));
+            }
+        }
+        self.open = Some(opened);
+        Ok(answers)
+    }
+
+    async fn do_with(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
+        let answer = self.answer(action, key).await?;
+        answer::read(key.name(), &answer)
+    }
+
+    async fn some(&mut self, pattern: &Pattern, after: &str) -> Result<Page, Failure> {
+        let (keys, next) = self.scan(pattern, after).await?;
+        let answers = if keys.is_empty() {
+            Vec::new()
+        } else {
+            self.answers(Action::Inspect, &keys).await?
+        };
+        let locks = keys.iter().zip(&answers);
+        let locks = locks.map(|(key, answer)| answer::read(key.name(), answer));
+        let mut locks = locks.collect::<Result<Vec<_>, _>>()?;
+        locks.retain(LockInfo::is_taken);
+        Ok(Page {
+            locks,
+            next: next.map(Place),
+        })
+    }
+}
+
+impl Source for RedisSource {
+    fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let looked = self.do_with(Action::Inspect, key).await;
+            looked.map_err(|failure| failure.error)
+        })
+    }
+
+    fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
+        Box::pin(async move {
+            let page = self.some(pattern, &place.0).await;
+            page.map_err(|failure| failure.error)
+        })
+    }
+
+    fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let taken = self.do_with(Action::TakeAway, key).await;
+            taken.map_err(|failure| failure.error)
+        })
+    }
+}

@@ -1,0 +1,47 @@
+
+-- What there is of a lock, for people. Changes nothing.
+--
+-- Returns {now, value, ms, shares, waiters}:
+-- - the server's time in ms;
+-- - the value of the lock's key, nothing if there is none, `?` if it has data of another type;
+-- - for how many ms the key still lives, negative for no end;
+-- - for each share its member, when it ends and its owner's record;
+-- - for each process that queues its owner's record.
+-- A record that is missing is ``.
+local SHARED, MOST_TOLD = string.rep('f', 32), 1000
+
+-- The record of a share's owner, or of a process in the queue.
+local function owner_of(queue, id)
+  local found = redis.pcall('GET', owner_key(queue, id))
+  return type(found) == 'string' and found or ''
+end
+
+-- Whether a token in a set of shares was taken away by force: an `r` is in front of it.
+local function is_revoked(text)
+  return string.sub(text, 1, 1) == 'r'
+end
+
+local function look(key, queue, shares)
+  local now, value = milliseconds(), redis.pcall('GET', key)
+  if type(value) == 'table' then
+    if not string.find(value['err'], 'WRONGTYPE', 1, true) then
+      redis.call('GET', key)
+    end
+    value = '?'
+  end
+  local held, waiters = {}, {}
+  if value and string.sub(value, 1, 32) == SHARED then
+    local found = redis.call('ZRANGE', shares, 0, MOST_TOLD - 1, 'WITHSCORES')
+    for at = 1, #found, 2 do
+      if tonumber(found[at + 1]) > now then
+        held[#held + 1] = {found[at], found[at + 1], owner_of(queue, string.sub(found[at], -32))}
+      end
+    end
+  end
+  local pool, _, line = first(as_line(redis.pcall('GET', queue), queue), now)
+  while pool and #waiters < MOST_TOLD do
+    waiters[#waiters + 1] = owner_of(queue, pool)
+    pool, _, line = first(line, now)
+  end
+  return {string.format('%.0f', now), value, redis.call('PTTL', key), held, waiters}
+end

@@ -1,0 +1,218 @@
+//! Looks at the locks of a quorum.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use futures_util::future::join_all;
+use redis::Value;
+
+use super::address::Address;
+use super::failures::no_quorum;
+use super::quorum::majority;
+use crate::base::full_key::FullKey;
+use crate::inspect::info::{Holder, LockInfo, LockState};
+use crate::inspect::owner::Owner;
+use crate::inspect::pattern::Pattern;
+use crate::store::options::Options;
+use crate::store::redis::commands::key_names::KeyNames;
+use crate::store::redis::look::answer::Seen;
+use crate::store::redis::look::value::{self, Written};
+use crate::store::redis::look::{Action, RedisSource};
+use crate::store::source::{Asking, Page, Place, Source};
+use crate::store::{Failure, Retry};
+
+/// Looks at the locks of a quorum, over a connection to each node.
+pub(crate) struct RedlockSource {
+    names: Vec<String>,
+    nodes: Vec<RedisSource>,
+}
+
+impl RedlockSource {
+    pub(crate) fn new(address: Address, options: &Options) -> Self {
+        let names = address.names();
+        let nodes = address.nodes.into_iter().map(|master| {
+            let names = KeyNames::of(options).without_companions();
+            RedisSource::of(master, names, options)
+        });
+        Self {
+            names,
+            nodes: nodes.collect(),
+        }
+    }
+
+    /// Asks all nodes for each of these locks, and counts what they say. More than half of the
+    /// nodes must answer.
+    async fn do_with(
+        &mut self,
+        action: Action,
+        keys: &[FullKey],
+    ) -> Result<Vec<LockInfo>, Failure> {
+        let asking = self.nodes.iter_mut().map(|node| node.answers(action, keys));
+        let mut said = Vec::new();
+        let mut failed = Vec::new();
+        for (name, answers) in self.names.iter().zip(join_all(asking).await) {
+            match answers {
+                Ok(answers) => said.push(answers),
+                Err(failure) => failed.push(format!("{name}: {}", failure.text())),
+            }
+        }
+        let count = self.nodes.len();
+        if said.len() < majority(count) {
+            let why = format!("; {}", failed.join("; "));
+            return Err(no_quorum(failed.len(), count, &why, Retry::Later));
+        }
+        let each = keys.iter().enumerate();
+        let each = each.map(|(at, key)| {
+            let answers = said.iter().filter_map(|answers| answers.get(at));
+            counted(key.name(), count, answers)
+        });
+        each.collect()
+    }
+
+    /// A page of the node with this number. A lock is in the pages of the first node that has it.
+    async fn some(&mut self, pattern: &Pattern, place: &Place) -> Result<Page, Failure> {
+        let (number, cursor) = place.0.split_once(' ').unwrap_or(("0", ""));
+        let number: usize = number.parse().unwrap_or_default();
+        let Some(node) = self.nodes.get_mut(number) else {
+            return Ok(Page::default());
+        };
+        // A node that is away leaves its keys to the others.
+        let scanned = node.scan(pattern, cursor).await;
+        let (mut keys, cursor) = match scanned {
+            Ok(scanned) => scanned,
+            Err(failure) if failure.retry == Retry::Never => return Err(failure),
+            Err(_) => (Vec::new(), None),
+        };
+        let next = match cursor {
+            Some(cursor) => Some(format!("{number} {cursor}")),
+            None => (number + 1 < self.nodes.len()).then(|| format!("{} ", number + 1)),
+        };
+        for before in &mut self.nodes[..number] {
+            let Ok(answers) = before.answers(Action::Inspect, &keys).await else {
+                continue;
+            };
+            let mut answers = answers.iter();
+            keys.retain(|_| !answers.next().is_some_and(has_key));
+        }
+        let mut locks = if keys.is_empty() {
+            Vec::new()
+        } else {
+            self.do_with(Action::Inspect, &keys).await?
+        };
+        locks.retain(|lock| !lock.holders.is_empty() || lock.is_taken());
+        Ok(Page {
+            locks,
+            next: next.map(Place),
+        })
+    }
+
+    async fn one(&mut self, action: Action, key: &FullKey) -> Result<LockInfo, Failure> {
+        let mut locks = self.do_with(action, std::slice::from_ref(key)).await?;
+        Ok(locks.pop().unwrap_or_else(|| LockInfo::free(key.name())))
+    }
+}
+
+fn has_key(answer: &Value) -> bool {
+    Seen::read(answer).is_ok_and(|seen| seen.value.is_some())
+}
+
+/// What the nodes say of the lock `key`, together. `count` is the number of all nodes.
+fn counted<'a>(
+    key: &str,
+    count: usize,
+    answers: impl Iterator<Item = &'a Value>,
+) -> Result<LockInfo, Failure> {
+    let mut info = LockInfo::free(key);
+    let (mut nodes, mut kept) = (0, Vec::new());
+    // By the value, so that one holder is one entry.
+    let mut holders: BTreeMap<Vec<u8>, Holder> = BTreeMap::new();
+    for answer in answers {
+        let seen = Seen::read(answer)?;
+        nodes += 1;
+        let Some(value) = seen.value else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(value);
+        if let Some(until) = kept_until(&text, &seen) {
+            kept.push(until);
+            continue;
+        }
+        let holder = holder(&text, &seen);
+        let token = value::token(text.strip_prefix('r').unwrap_or(&text));
+        let name = token.map_or(value, |(token, _)| token.as_bytes()).to_vec();
+        let known = holders.entry(name).or_insert_with(|| Holder {
+            nodes: Some(0),
+            ..holder.clone()
+        });
+        known.nodes = known.nodes.map(|nodes| nodes + 1);
+        known.expires_in = known.expires_in.max(holder.expires_in);
+        known.revoked |= holder.revoked;
+    }
+    let quorum = u32::try_from(majority(count)).unwrap_or(u32::MAX);
+    info.nodes = Some(nodes);
+    info.holders = holders.into_values().collect();
+    info.holders
+        .sort_by_key(|holder| std::cmp::Reverse(holder.nodes));
+    if info
+        .holders
+        .iter()
+        .any(|holder| holder.nodes >= Some(quorum))
+    {
+        info.state = LockState::Exclusive;
+    } else if majority(count) <= kept.len() {
+        info.state = LockState::Kept;
+        info.kept_until = kept.into_iter().max();
+    }
+    Ok(info)
+}
+
+/// Until when a node keeps the lock after its section, if it does.
+fn kept_until(value: &str, seen: &Seen<'_>) -> Option<SystemTime> {
+    let (token, _) = value::token(value)?;
+    let is_kept = token.bytes().all(|digit| digit == b'0');
+    is_kept.then(|| seen.now + seen.left.unwrap_or_default())
+}
+
+/// The holder that a node knows. Version 0.1.0 wrote `token:owner`.
+fn holder(value: &str, seen: &Seen<'_>) -> Holder {
+    let (record, revoked) = match Written::read(value) {
+        Written::Held(record) => (record, false),
+        Written::Revoked(record) => (record, true),
+        _ => {
+            let owner = value::token(value).and_then(|(_, rest)| Owner::read(rest));
+            return Holder {
+                foreign: owner.is_none(),
+                owner,
+                ..Holder::unknown(seen.left)
+            };
+        }
+    };
+    Holder {
+        fence: None,
+        revoked,
+        ..record.holder(seen.left, seen.now)
+    }
+}
+
+impl Source for RedlockSource {
+    fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let looked = self.one(Action::Inspect, key).await;
+            looked.map_err(|failure| failure.error)
+        })
+    }
+
+    fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
+        Box::pin(async move {
+            let page = self.some(pattern, &place).await;
+            page.map_err(|failure| failure.error)
+        })
+    }
+
+    fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let taken = self.one(Action::TakeAway, key).await;
+            taken.map_err(|failure| failure.error)
+        })
+    }
+}

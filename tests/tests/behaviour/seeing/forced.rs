@@ -1,0 +1,245 @@
+//! `LockPool::force_release`: the holder is told, and no two bodies overlap.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool, LockState, distributed_lock};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::load::Load;
+use leasehold_tests::on_every_store;
+use leasehold_tests::random::Random;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::sync::oneshot;
+
+use super::{LONG, TTL, seen};
+
+/// How long a lock that was taken away stays taken at most.
+const GRACE: Duration = Duration::from_secs(3);
+
+on_every_store!(
+    the_holder_is_told_at_once,
+    the_body_is_dropped_before_the_next_begins,
+    a_holder_that_goes_on_has_seconds,
+    sharers_are_told,
+    a_free_lock_stays_free,
+    a_kept_lock_comes_free,
+    a_dead_holder_s_lock_comes_free_at_once,
+    done_twice,
+    the_next_process_is_served,
+    under_load,
+);
+
+/// A lock of 20 s without a watchdog: nothing but the message tells before that.
+#[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+async fn long(pool: &LockPool, entered: oneshot::Sender<()>) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits");
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+async fn the_holder_is_told_at_once(store: &Store) {
+    let (pool, operator) = (store.pool().await, store.pool().await);
+    let (entered, inside) = oneshot::channel();
+    let caller = pool.clone();
+    let call = tokio::spawn(async move { long(&caller, entered).await });
+    inside.await.expect("the body begins");
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let was = operator.force_release("k").await.expect("it answers");
+    let was = was.expect("it was held");
+    assert_eq!(was.state, LockState::Exclusive);
+    assert!(!was.holders[0].revoked, "it was not before");
+    let ended = wait::within("the call ends", LONG, call).await;
+    let error = ended.expect("no panic").expect_err("it lost its lock");
+    assert!(error.is_lost(), "{error}");
+    let most = Duration::from_secs(1) + excuse.so_far();
+    assert!(started.elapsed() < most, "{:?}", started.elapsed());
+    // The body has ended, so nothing waits for the end of the lease, nor for the grace.
+    seen(&operator, "k", |lock| !lock.is_taken()).await;
+    let most = Duration::from_secs(2) + excuse.so_far();
+    assert!(started.elapsed() < most, "{:?}", started.elapsed());
+}
+
+/// Says when it is dropped.
+struct Dropped(Option<oneshot::Sender<Instant>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let sender = self.0.take().expect("dropped once");
+        let _ = sender.send(Instant::now());
+    }
+}
+
+async fn the_body_is_dropped_before_the_next_begins(store: &Store) {
+    let (pool, next) = (store.pool().await, store.pool().await);
+    let ((entered, inside), (dropped, ended)) = (oneshot::channel(), oneshot::channel());
+    let body = async move {
+        let _dropped = Dropped(Some(dropped));
+        entered.send(()).expect("the test waits");
+        std::future::pending::<()>().await;
+    };
+    let call = tokio::spawn(pool.lock("b").ttl(TTL).run(body));
+    inside.await.expect("the body begins");
+    let waiting = tokio::spawn(async move {
+        let request = next.lock("b").ttl(TTL).wait(LONG);
+        let guard = request.acquire().await.expect("its turn comes");
+        (Instant::now(), guard)
+    });
+    seen(&pool, "b", |lock| lock.waiting.len() == 1).await;
+    pool.force_release("b").await.expect("it answers");
+    let (began, guard) = waiting.await.expect("no panic");
+    let ended = ended.await.expect("the body is dropped");
+    assert!(ended < began, "they overlap by {:?}", ended - began);
+    assert!(call.await.expect("no panic").expect_err("lost").is_lost());
+    guard.release().await.expect("held");
+}
+
+/// A guard that is held on to keeps the lock for the grace, and not for its lease.
+async fn a_holder_that_goes_on_has_seconds(store: &Store) {
+    let (pool, next) = (store.pool().await, store.pool().await);
+    let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    pool.force_release("g").await.expect("it answers");
+    guard.lost().await;
+    let lock = pool.inspect("g").await.expect("it answers");
+    assert!(lock.holders[0].revoked, "{lock:?}");
+    assert!(lock.holders[0].expires_in <= Some(GRACE), "{lock:?}");
+    let taken = next.lock("g").ttl(TTL).wait(LONG).acquire().await;
+    let took = started.elapsed();
+    let taken = taken.expect("it comes free");
+    let most = GRACE + Duration::from_secs(2) + excuse.so_far();
+    assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
+    let error = guard.release().await.expect_err("it was lost");
+    assert!(error.is_lost(), "{error}");
+    taken.release().await.expect("still held");
+}
+
+async fn sharers_are_told(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    for limit in [None, Some(3)] {
+        let request = |pool: &LockPool| {
+            let request = pool.lock("s").ttl(TTL);
+            limit.map_or(request.clone().shared(), |limit| request.permits(limit))
+        };
+        let one = request(&pool).acquire().await.expect("free");
+        let two = request(&other).acquire().await.expect("beside it");
+        let writer = tokio::spawn(pool.lock("s").ttl(TTL).wait(LONG).acquire());
+        seen(&pool, "s", |lock| lock.waiting.len() == 1).await;
+        let was = other.force_release("s").await.expect("it answers");
+        assert_eq!(was.expect("two had it").holders.len(), 2);
+        for guard in [one, two] {
+            wait::within("it is told", LONG, Box::pin(guard.lost())).await;
+            let lock = pool.inspect("s").await.expect("it answers");
+            assert!(lock.holders.iter().all(|holder| holder.revoked), "{lock:?}");
+            let error = guard.release().await.expect_err("it was lost");
+            assert!(error.is_lost(), "{error}");
+        }
+        let writer = writer.await.expect("no panic").expect("its turn comes");
+        writer.release().await.expect("held");
+    }
+}
+
+async fn a_free_lock_stays_free(store: &Store) {
+    let pool = store.pool().await;
+    assert_eq!(pool.force_release("free").await, Ok(None));
+    let guard = pool.lock("free").ttl(TTL).acquire().await.expect("free");
+    guard.release().await.expect("held");
+    assert_eq!(pool.force_release("free").await, Ok(None));
+}
+
+async fn a_kept_lock_comes_free(store: &Store) {
+    let pool = store.pool().await;
+    let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
+    guard.release_after(TTL).await.expect("held");
+    let was = pool.force_release("kept").await.expect("it answers");
+    assert_eq!(was.expect("it was kept").state, LockState::Kept);
+    let guard = pool.lock("kept").ttl(TTL).acquire().await;
+    guard.expect("free at once").release().await.expect("held");
+}
+
+/// The holder's engine has panicked: nothing listens for it any more.
+async fn a_dead_holder_s_lock_comes_free_at_once(store: &Store) {
+    let (dead, operator) = (store.pool().await, store.pool().await);
+    let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
+    leasehold::__test::inside_engine(&dead, || panic!("the holder's engine is to end"));
+    drop((guard, dead));
+    let lock = operator.inspect("dead").await.expect("it answers");
+    assert!(lock.is_taken(), "the dead holder has it");
+    let was = operator.force_release("dead").await.expect("it answers");
+    assert!(was.is_some());
+    let guard = operator.lock("dead").ttl(TTL).acquire().await;
+    guard.expect("free at once").release().await.expect("held");
+}
+
+/// Fails if a second call lets the next holder in while the body may still run.
+async fn done_twice(store: &Store) {
+    let (pool, next) = (store.pool().await, store.pool().await);
+    let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
+    for revoked in [false, true, true] {
+        let was = next.force_release("t").await.expect("it answers");
+        let was = was.expect("it is still taken");
+        assert_eq!(was.holders[0].revoked, revoked);
+        let error = next.lock("t").ttl(TTL).acquire().await;
+        assert!(error.expect_err("it is taken").is_contention());
+    }
+    drop(guard);
+    let guard = next.lock("t").ttl(TTL).wait(LONG).acquire().await;
+    guard.expect("it comes free").release().await.expect("held");
+}
+
+/// Fails if those that wait are forgotten, or are served out of their order.
+async fn the_next_process_is_served(store: &Store) {
+    let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
+    let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
+    let first = tokio::spawn(one.lock("n").ttl(TTL).wait(LONG).acquire());
+    seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
+    let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
+    seen(&pool, "n", |lock| lock.waiting.len() == 2).await;
+    pool.force_release("n").await.expect("it answers");
+    drop(guard);
+    let first = first.await.expect("no panic").expect("its turn");
+    assert!(!second.is_finished());
+    drop(first);
+    let second = second.await.expect("no panic").expect("its turn");
+    second.release().await.expect("held");
+}
+
+/// Locks are taken away at random moments from callers of two processes' worth of pools.
+async fn under_load(store: &Store) {
+    const KEYS: u64 = 3;
+    let pools = [store.pool().await, store.pool().await];
+    let operator = store.pool().await;
+    let mut random = Random::seeded("forced releases");
+    let load = Load::start(&pools, 12, KEYS, Duration::from_millis(30), &mut random);
+    let (mut forced, until) = (0, Instant::now() + Duration::from_secs(4));
+    while Instant::now() < until {
+        let key = format!("load:{}", random.below(KEYS));
+        let key = key.replace(':', "%3A");
+        let was = operator.force_release(key).await.expect("it answers");
+        forced += usize::from(was.is_some());
+        tokio::time::sleep(random.duration(Duration::from_millis(20))).await;
+    }
+    let ended = load.stop().await;
+    let sections = ended.recorder().len();
+    println!("{sections} sections, {forced} locks taken away");
+    assert!(
+        sections > 50 && forced > 20,
+        "{sections} sections, {forced} taken away"
+    );
+    ended.recorder().verify();
+}
+
+/// Fails if no test notices that a holder is not told.
+#[test]
+fn a_holder_that_is_not_told_is_found() {
+    fails_with(
+        "RevocationUnheard",
+        "seeing::forced::redis::the_holder_is_told_at_once",
+    );
+}
+
+/// Fails if no test notices that a lock that is taken away is free at once.
+#[test]
+fn a_lock_that_is_free_before_its_body_has_ended_is_found() {
+    fails_with("RevokedIsFree", "seeing::forced::redis::under_load");
+}

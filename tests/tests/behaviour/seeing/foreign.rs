@@ -1,0 +1,229 @@
+//! Locks of other clients, and what is no lock.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, LockState};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::{LONG, TTL, seen};
+
+async fn pool(server: &Server) -> LockPool {
+    wait::connected(LockPool::builder().url(server.url())).await
+}
+
+/// Fails if another client's lock is refused, or gets an owner of its value's making.
+#[tokio::test]
+async fn a_lock_of_another_client_is_shown_without_an_owner() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    let hex = "0123456789abcdef".repeat(2);
+    for value in [
+        "shell-17",
+        "",
+        &hex,
+        &format!("{hex}:web-1 17 other"),
+        "web-1 4711 shop::create_order",
+    ] {
+        assert!(probe.set_nx("lock:theirs", value, TTL));
+        let lock = pool.inspect("theirs").await.expect("it answers");
+        assert_eq!(lock.state, LockState::Exclusive, "{value}");
+        let [holder] = &lock.holders[..] else {
+            panic!("{lock:?}");
+        };
+        assert!(holder.foreign, "{value}");
+        assert_eq!(
+            (&holder.owner, holder.since, holder.fence),
+            (&None, None, None)
+        );
+        let left = holder.expires_in.expect("it expires");
+        assert!(TTL / 2 < left && left <= TTL, "{left:?}");
+        assert!(!format!("{lock:?}").contains("4711"), "{lock:?}");
+        let error = pool.lock("theirs").ttl(TTL).acquire().await;
+        assert_eq!(error.expect_err("it is held").holder(), None);
+        assert!(probe.delete("lock:theirs"));
+    }
+}
+
+/// Fails if a lock without an end is overlooked: it is the one that an operator looks for.
+#[tokio::test]
+async fn a_lock_without_an_end_is_shown_and_can_be_taken_away() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    probe.run::<()>(cmd("SET").arg("lock:stuck").arg("someone"));
+    let mut locks = pool.locks("*");
+    let lock = locks
+        .next()
+        .await
+        .expect("it is listed")
+        .expect("it answers");
+    assert_eq!((&*lock.key, lock.holders[0].expires_in), ("stuck", None));
+    assert!(locks.next().await.is_none());
+    let waiting = tokio::spawn(pool.lock("stuck").ttl(TTL).wait(LONG).acquire());
+    seen(&pool, "stuck", |lock| lock.waiting.len() == 1).await;
+    let was = pool.force_release("stuck").await.expect("it answers");
+    assert!(was.expect("it was there").holders[0].foreign);
+    let guard = waiting.await.expect("no panic").expect("it is free");
+    guard.release().await.expect("held");
+}
+
+/// Fails if data that is no string is listed, or breaks the list.
+#[tokio::test]
+async fn other_data_is_a_foreign_lock() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    probe.run::<()>(cmd("HSET").arg(&["lock:hash", "a", "b"]));
+    let lock = pool.inspect("hash").await.expect("it answers");
+    assert!(lock.holders[0].foreign, "{lock:?}");
+    let taken = pool.lock("hash").ttl(TTL).acquire().await;
+    assert!(taken.is_err(), "no lock can be taken there");
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    let (mut locks, mut keys) = (pool.locks("*"), Vec::new());
+    while let Some(lock) = locks.next().await {
+        keys.push(lock.expect("it answers").key);
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, ["hash", "k"]);
+    guard.release().await.expect("held");
+}
+
+/// Fails if a look hangs, or takes a lock that it cannot see for a free one.
+#[tokio::test]
+async fn a_store_that_is_away_is_told() {
+    let mut server = Server::start();
+    let short = Duration::from_millis(300);
+    let builder = LockPool::builder().url(server.url()).io_timeout(short);
+    let pool = wait::connected(builder).await;
+    assert!(!pool.inspect("k").await.expect("it answers").is_taken());
+    server.kill();
+    for error in [
+        pool.inspect("k").await.expect_err("away"),
+        pool.force_release("k").await.expect_err("away"),
+        pool.locks("*")
+            .next()
+            .await
+            .expect("told")
+            .expect_err("away"),
+    ] {
+        assert!(error.is_unavailable(), "{error}");
+    }
+    server.restart();
+    let guard = pool.lock("k").ttl(TTL).wait(LONG).acquire().await;
+    let guard = guard.expect("it is back");
+    let lock = pool.inspect("k").await.expect("it is back");
+    assert_eq!(lock.fence, guard.fence());
+}
+
+/// Fails if a server that hangs keeps callers waiting, each behind the other.
+#[tokio::test]
+async fn a_store_that_hangs_is_told_to_all_at_about_the_same_time() {
+    let server = Server::start();
+    let short = Duration::from_millis(300);
+    let builder = LockPool::builder().url(server.url()).io_timeout(short);
+    let pool = wait::connected(builder).await;
+    assert!(!pool.inspect("k").await.expect("it answers").is_taken());
+    server.pause();
+    let looks = (0..50).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move { pool.inspect("k").await })
+    });
+    let looks: Vec<_> = looks.collect();
+    for look in looks {
+        let look = wait::within("a look", LONG / 3, look).await;
+        let error = look.expect("no panic").expect_err("it hangs");
+        assert!(error.is_unavailable(), "{error}");
+    }
+    server.resume();
+}
+
+/// Fails if a permission that locks do not need is needed to look at one, or its lack is not told.
+#[tokio::test]
+async fn the_smallest_set_of_permissions_is_enough() {
+    let server = Server::start();
+    let (_, rule) = leasehold::__test::permissions();
+    for (name, extra) in [("all", ""), ("no-scan", "-scan")] {
+        let mut user = cmd("ACL");
+        user.arg("SETUSER")
+            .arg(name)
+            .arg("on")
+            .arg(format!(">{name}"));
+        for word in rule
+            .split(' ')
+            .chain(extra.split(' '))
+            .filter(|word| !word.is_empty())
+        {
+            user.arg(word);
+        }
+        server.probe().run::<()>(&user);
+    }
+    for (name, lists) in [("all", true), ("no-scan", false)] {
+        let url = format!("redis://{name}:{name}@127.0.0.1:{}/", server.port());
+        let pool = wait::connected(LockPool::builder().url(url)).await;
+        let guard = pool.lock("k").ttl(TTL).shared().acquire().await;
+        let guard = guard.expect("free");
+        let lock = pool.inspect("k").await.expect("it may look");
+        assert!(lock.holders[0].owner.is_some(), "{lock:?}");
+        match pool.locks("*").next().await.expect("an answer") {
+            Ok(lock) => assert!(lists, "{lock:?}"),
+            Err(error) => {
+                assert!(!lists, "{error}");
+                assert!(error.to_string().contains("+scan"), "{error}");
+            }
+        }
+        let was = pool.force_release("k").await.expect("it may");
+        assert!(was.is_some());
+        drop(guard);
+        let free = async {
+            while pool.inspect("k").await.expect("it may look").is_taken() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        wait::within("it comes free", LONG, Box::pin(free)).await;
+    }
+}
+
+/// Fails if what is shown or said of a lock has its token in it.
+#[tokio::test]
+async fn no_token_is_shown() {
+    let server = Server::start();
+    let (pool, probe) = (pool(&server).await, server.probe());
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    let share = pool.lock("s").ttl(TTL).shared().acquire().await;
+    let share = share.expect("free");
+    let tokens = [
+        probe.value("lock:k").expect("held").token,
+        probe
+            .run::<Vec<String>>(
+                cmd("ZRANGE")
+                    .arg("lock:%leasehold:shares:lock:s")
+                    .arg(&[0, 1]),
+            )
+            .remove(0),
+    ];
+    let mut told = vec![
+        format!("{:?}", pool.inspect("k").await.expect("it answers")),
+        format!("{:?}", pool.inspect("s").await.expect("it answers")),
+        pool.lock("k")
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect_err("held")
+            .to_string(),
+    ];
+    let refused: LockError = pool.lock("s").ttl(TTL).acquire().await.expect_err("shared");
+    told.push(format!("{refused} {refused:?}"));
+    told.push(format!(
+        "{:?}",
+        pool.force_release("k").await.expect("it answers")
+    ));
+    for token in tokens {
+        for text in &told {
+            assert!(
+                !text.contains(&token[..16]) && !text.contains(&token[16..]),
+                "{text}"
+            );
+        }
+    }
+    drop((guard, share));
+}

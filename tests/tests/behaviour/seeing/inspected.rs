@@ -1,0 +1,191 @@
+//! `LockPool::inspect`: one lock, in each of its states.
+
+use std::time::{Duration, SystemTime};
+
+use leasehold::{LockError, LockInfo, LockPool, LockState, distributed_lock};
+use leasehold_tests::on_every_store;
+use leasehold_tests::stores::Store;
+use tokio::sync::oneshot;
+
+use super::{LONG, TTL, holds, is_here, seen};
+
+on_every_store!(
+    a_free_lock,
+    a_lock_that_one_call_has,
+    an_annotated_function_is_named,
+    readers,
+    permits,
+    a_writer_that_becomes_a_reader,
+    a_lock_that_is_kept,
+    processes_that_wait,
+    keys_that_no_lock_can_have,
+);
+
+async fn look(pool: &LockPool, key: &str) -> LockInfo {
+    pool.inspect(key).await.expect("the store answers")
+}
+
+async fn a_free_lock(store: &Store) {
+    let pool = store.pool().await;
+    for key in ["never", "used"] {
+        let lock = look(&pool, key).await;
+        assert_eq!(lock.key, key);
+        assert_eq!(lock.state, LockState::Free);
+        assert!(lock.holders.is_empty() && lock.waiting.is_empty());
+        assert_eq!(lock.kept_until, None);
+        let guard = pool.lock("used").ttl(TTL).acquire().await.expect("free");
+        guard.release().await.expect("held");
+    }
+}
+
+async fn a_lock_that_one_call_has(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let begun = SystemTime::now();
+    let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
+    // What is seen does not depend on the pool, and looking changes nothing.
+    for pool in [&pool, &other, &pool] {
+        let lock = look(pool, "k").await;
+        assert_eq!(lock.state, LockState::Exclusive);
+        assert_eq!(lock.holders.len(), 1);
+        holds(&lock.holders[0], "", begun);
+        assert_eq!(lock.fence, guard.fence());
+        assert_eq!(lock.holders[0].fence, guard.fence());
+        assert_eq!(lock.holders[0].nodes, None);
+    }
+    guard.release().await.expect("held");
+    assert_eq!(look(&other, "k").await.state, LockState::Free);
+}
+
+#[distributed_lock(key = "named", ttl = "20s", pool = pool)]
+async fn create_order(
+    pool: &LockPool,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits");
+    leave.await.expect("the test tells when");
+    Ok(())
+}
+
+async fn an_annotated_function_is_named(store: &Store) {
+    let pool = store.pool().await;
+    let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());
+    let (caller, begun) = (pool.clone(), SystemTime::now());
+    let call = tokio::spawn(async move { create_order(&caller, entered, left).await });
+    inside.await.expect("the body begins");
+    let lock = look(&pool, "named").await;
+    let function = concat!(module_path!(), "::create_order");
+    holds(&lock.holders[0], function, begun);
+    leave.send(()).expect("the body waits");
+    call.await.expect("no panic").expect("held");
+}
+
+async fn readers(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let begun = SystemTime::now();
+    let one = pool.lock("r").ttl(TTL).shared().acquire().await;
+    let two = other.lock("r").ttl(TTL).shared().acquire().await;
+    let (one, two) = (one.expect("free"), two.expect("beside a reader"));
+    let lock = look(&other, "r").await;
+    assert_eq!(lock.state, LockState::Shared);
+    assert_eq!(lock.holders.len(), 2);
+    for holder in &lock.holders {
+        holds(holder, "", begun);
+    }
+    let mut fences: Vec<_> = lock.holders.iter().map(|holder| holder.fence).collect();
+    fences.sort_unstable();
+    assert_eq!(fences, [one.fence(), two.fence()]);
+    assert_eq!(lock.fence, two.fence());
+    one.release().await.expect("held");
+    assert_eq!(look(&other, "r").await.holders.len(), 1);
+    two.release().await.expect("held");
+    assert_eq!(look(&other, "r").await.state, LockState::Free);
+}
+
+async fn permits(store: &Store) {
+    let pool = store.pool().await;
+    let begun = SystemTime::now();
+    let mut held = Vec::new();
+    for count in 1..=3 {
+        let guard = pool.lock("p").ttl(TTL).permits(3).acquire().await;
+        held.push(guard.expect("there is a permit"));
+        let lock = look(&pool, "p").await;
+        assert_eq!(lock.state, LockState::Permits { limit: 3 });
+        assert_eq!(lock.holders.len(), count);
+        holds(&lock.holders[count - 1], "", begun);
+    }
+    held.pop()
+        .expect("three")
+        .release_after(LONG)
+        .await
+        .expect("held");
+    let lock = look(&pool, "p").await;
+    assert_eq!(lock.holders.len(), 3, "a permit that is kept is in use");
+}
+
+async fn a_writer_that_becomes_a_reader(store: &Store) {
+    let pool = store.pool().await;
+    let begun = SystemTime::now();
+    let mut guard = pool.lock("d").ttl(TTL).acquire().await.expect("free");
+    guard.downgrade().await.expect("held");
+    let lock = seen(&pool, "d", |lock| lock.state == LockState::Shared).await;
+    holds(&lock.holders[0], "", begun);
+    assert_eq!(lock.holders[0].fence, guard.fence());
+    guard.release().await.expect("held");
+}
+
+async fn a_lock_that_is_kept(store: &Store) {
+    let pool = store.pool().await;
+    let guard = pool.lock("kept").ttl(TTL).acquire().await.expect("free");
+    let (fence, begun) = (guard.fence(), SystemTime::now());
+    guard.release_after(TTL).await.expect("held");
+    let lock = look(&pool, "kept").await;
+    assert_eq!(lock.state, LockState::Kept);
+    assert!(lock.holders.is_empty());
+    assert_eq!(lock.fence, fence);
+    let until = lock.kept_until.expect("it is known until when");
+    let most = SystemTime::now() + TTL + Duration::from_millis(20);
+    assert!(begun + TTL / 2 < until && until <= most, "{until:?}");
+}
+
+/// Fails if a process that waits is not named, or is told anew each time that it asks.
+async fn processes_that_wait(store: &Store) {
+    let (holder, one, two) = (store.pool().await, store.pool().await, store.pool().await);
+    let guard = holder.lock("w").ttl(TTL).acquire().await.expect("free");
+    let begun = SystemTime::now();
+    let first = tokio::spawn(one.lock("w").ttl(TTL).wait(LONG).acquire());
+    let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
+    let since = lock.waiting[0].since.expect("it is known since when");
+    let second = tokio::spawn(two.lock("w").ttl(TTL).wait(LONG).shared().acquire());
+    let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
+    assert_eq!(lock.state, LockState::Exclusive);
+    for waiter in &lock.waiting {
+        is_here(waiter.owner.as_ref(), "");
+        let since = waiter.since.expect("it is known since when");
+        assert!(begun - super::ROUNDED <= since, "{since:?}");
+    }
+    // By now the first has asked again.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let lock = look(&holder, "w").await;
+    assert_eq!(lock.waiting[0].since, Some(since), "it waits since then");
+    guard.release().await.expect("held");
+    let first = first.await.expect("no panic").expect("its turn comes");
+    let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
+    assert_eq!(lock.state, LockState::Exclusive);
+    first.release().await.expect("held");
+    let second = second.await.expect("no panic").expect("its turn comes");
+    seen(&holder, "w", |lock| lock.waiting.is_empty()).await;
+    second.release().await.expect("held");
+}
+
+async fn keys_that_no_lock_can_have(store: &Store) {
+    let pool = store.pool().await;
+    for key in ["", "%leasehold:fence", &"k".repeat(513)] {
+        for error in [
+            pool.inspect(key).await.expect_err("no lock"),
+            pool.force_release(key).await.expect_err("no lock"),
+        ] {
+            assert!(matches!(error, LockError::InvalidKey { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `LockPool::locks`: the locks that match a pattern.
+
+use std::collections::BTreeSet;
+
+use leasehold::{LockGuard, LockPool, LockState};
+use leasehold_tests::on_every_store;
+use leasehold_tests::stores::Store;
+
+use super::TTL;
+
+on_every_store!(
+    locks_that_match,
+    more_locks_than_a_page,
+    a_list_without_locks,
+    locks_that_are_released_meanwhile,
+);
+
+async fn take(pool: &LockPool, key: &str) -> LockGuard {
+    let guard = pool.lock(key).ttl(TTL).acquire().await;
+    guard.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+async fn keys(pool: &LockPool, pattern: &str) -> Vec<String> {
+    let (mut locks, mut keys) = (pool.locks(pattern), Vec::new());
+    while let Some(lock) = locks.next().await {
+        let lock = lock.expect("the store answers");
+        assert!(lock.is_taken(), "{lock:?}");
+        keys.push(lock.key);
+    }
+    keys.sort_unstable();
+    keys
+}
+
+async fn locks_that_match(store: &Store) {
+    let pool = store.pool().await;
+    let names = [
+        "order:1",
+        "order:22",
+        "order:1*",
+        "ordér:1",
+        "[a]",
+        "cart:1",
+        r"back\slash",
+        "100%",
+    ];
+    let mut held = Vec::new();
+    for name in names {
+        held.push(take(&pool, name).await);
+    }
+    for (pattern, expected) in [
+        ("order:*", vec!["order:1", "order:1*", "order:22"]),
+        ("order:?", vec!["order:1"]),
+        ("ord?r:1", vec!["order:1", "ordér:1"]),
+        (r"order:1\*", vec!["order:1*"]),
+        ("[a]", vec!["[a]"]),
+        ("*:1", vec!["cart:1", "order:1", "ordér:1"]),
+        (r"back\\slash", vec![r"back\slash"]),
+        ("100%", vec!["100%"]),
+        ("order", vec![]),
+        ("", vec![]),
+    ] {
+        assert_eq!(keys(&pool, pattern).await, expected, "{pattern}");
+    }
+    let mut all: Vec<String> = names.map(str::to_owned).to_vec();
+    all.sort_unstable();
+    assert_eq!(keys(&pool, "*").await, all);
+}
+
+/// Fails if a page's end loses a lock, or if the list does not end.
+async fn more_locks_than_a_page(store: &Store) {
+    let pool = store.pool().await;
+    let mut held = Vec::new();
+    for number in 0..700 {
+        held.push(take(&pool, &format!("many:{number}")).await);
+    }
+    let shared = pool.lock("many:shared").ttl(TTL).shared().acquire().await;
+    let shared = shared.expect("free");
+    let found: BTreeSet<String> = keys(&pool, "many:*").await.into_iter().collect();
+    assert_eq!(found.len(), 701);
+    drop((held, shared));
+}
+
+async fn a_list_without_locks(store: &Store) {
+    let pool = store.pool().await;
+    assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
+    let guard = take(&pool, "gone").await;
+    guard.release().await.expect("held");
+    assert_eq!(keys(&pool, "*").await, Vec::<String>::new());
+}
+
+/// Fails if a list that is read slowly ends early, or tells of free locks.
+async fn locks_that_are_released_meanwhile(store: &Store) {
+    let pool = store.pool().await;
+    let mut held = Vec::new();
+    for number in 0..500 {
+        held.push(take(&pool, &format!("slow:{number}")).await);
+    }
+    let stays = take(&pool, "slow:stays").await;
+    let (mut locks, mut found) = (pool.locks("slow:*"), BTreeSet::new());
+    while let Some(lock) = locks.next().await {
+        let lock = lock.expect("the store answers");
+        assert_ne!(lock.state, LockState::Free);
+        found.insert(lock.key);
+        if let Some(guard) = held.pop() {
+            guard.release().await.expect("held");
+        }
+    }
+    assert!(found.contains("slow:stays"), "{} found", found.len());
+    stays.release().await.expect("held");
+}

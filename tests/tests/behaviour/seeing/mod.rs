@@ -1,0 +1,55 @@
+//! What is seen of locks, and taking them away by force.
+
+mod forced;
+mod foreign;
+mod inspected;
+mod listed;
+mod refused;
+
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Holder, LockInfo, LockPool, Owner};
+
+const TTL: Duration = Duration::from_secs(20);
+
+/// For what comes within far less.
+const LONG: Duration = Duration::from_secs(30);
+
+/// How far the clocks of this machine's processes may be apart, and a time be rounded.
+const ROUNDED: Duration = Duration::from_millis(20);
+
+/// Looks at a lock until it is as expected.
+async fn seen(pool: &LockPool, key: &str, is: impl Fn(&LockInfo) -> bool) -> LockInfo {
+    let looking = async {
+        loop {
+            let lock = pool.inspect(key).await.expect("the store answers");
+            if is(&lock) {
+                return lock;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let seen = tokio::time::timeout(LONG, looking).await;
+    seen.unwrap_or_else(|_| panic!("`{key}` is never seen so"))
+}
+
+/// This process, in a call by hand.
+#[track_caller]
+fn is_here(owner: Option<&Owner>, function: &str) {
+    let owner = owner.expect("its owner is known");
+    assert_eq!(owner.pid, std::process::id());
+    assert!(!owner.host.is_empty());
+    assert_eq!(owner.function, function, "{owner}");
+}
+
+/// A holder of this process with the whole ttl before it, which began after `begun`.
+#[track_caller]
+fn holds(holder: &Holder, function: &str, begun: SystemTime) {
+    is_here(holder.owner.as_ref(), function);
+    assert!(!holder.foreign && !holder.revoked);
+    let since = holder.since.expect("it is known since when");
+    assert!(begun - ROUNDED <= since, "{since:?} is before {begun:?}");
+    assert!(since <= SystemTime::now() + ROUNDED, "{since:?}");
+    let left = holder.expires_in.expect("it has an end");
+    assert!(left <= TTL && TTL / 2 < left, "{left:?}");
+}

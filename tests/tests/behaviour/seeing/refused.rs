@@ -1,0 +1,111 @@
+//! A refused call is told who holds the lock, without asking for it.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::on_every_store;
+use leasehold_tests::stores::Store;
+use tokio::sync::oneshot;
+
+use super::{TTL, is_here};
+
+const SHORT: Duration = Duration::from_millis(60);
+
+on_every_store!(
+    a_refusal_names_the_holder,
+    a_call_that_waited_names_the_holder,
+    several_keys_name_the_holder,
+    sharers_are_not_named,
+);
+
+#[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+async fn holder(
+    pool: &LockPool,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits");
+    leave.await.expect("the test tells when");
+    Ok(())
+}
+
+/// Runs `test` while `holder` has the lock `k` in a pool of its own.
+async fn while_held(store: &Store, test: impl AsyncFnOnce(&LockPool, &LockPool)) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());
+    let caller = pool.clone();
+    let call = tokio::spawn(async move { holder(&caller, entered, left).await });
+    inside.await.expect("the body begins");
+    test(&pool, &other).await;
+    leave.send(()).expect("the body waits");
+    call.await.expect("no panic").expect("held");
+}
+
+#[track_caller]
+fn names_the_holder(error: &LockError) {
+    is_here(error.holder(), concat!(module_path!(), "::holder"));
+    let text = error.to_string();
+    let pid = format!("(pid {})", std::process::id());
+    assert!(
+        text.contains(&pid) && text.contains("::holder on "),
+        "{text}"
+    );
+    assert!(!error.public_message().contains("holder"));
+}
+
+async fn a_refusal_names_the_holder(store: &Store) {
+    while_held(store, async |pool, other| {
+        for pool in [pool, other, pool, other] {
+            let error = pool.lock("k").ttl(TTL).acquire().await;
+            let error = error.expect_err("it is held");
+            assert!(matches!(error, LockError::Contended { .. }), "{error}");
+            names_the_holder(&error);
+        }
+    })
+    .await;
+}
+
+async fn a_call_that_waited_names_the_holder(store: &Store) {
+    while_held(store, async |pool, other| {
+        for pool in [pool, other] {
+            let error = pool.lock("k").ttl(TTL).wait(SHORT).acquire().await;
+            let error = error.expect_err("it is held");
+            assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
+            names_the_holder(&error);
+        }
+    })
+    .await;
+}
+
+async fn several_keys_name_the_holder(store: &Store) {
+    while_held(store, async |pool, other| {
+        for pool in [pool, other] {
+            for wait in [Duration::ZERO, SHORT] {
+                let all = pool.lock_all(["a", "k", "z"]).ttl(TTL).wait(wait);
+                let error = all.acquire().await.expect_err("one is held");
+                assert!(error.is_contention(), "{error}");
+                names_the_holder(&error);
+            }
+        }
+    })
+    .await;
+}
+
+/// Fails if one of many sharers is told as the holder, or the holder before as the present one.
+async fn sharers_are_not_named(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let alone = pool.lock("s").ttl(TTL).acquire().await.expect("free");
+    let error = other.lock("s").ttl(TTL).acquire().await.expect_err("held");
+    is_here(error.holder(), "");
+    alone.release().await.expect("held");
+    let share = pool.lock("s").ttl(TTL).shared().acquire().await;
+    let share = share.expect("free");
+    let error = other
+        .lock("s")
+        .ttl(TTL)
+        .acquire()
+        .await
+        .expect_err("shared");
+    assert_eq!(error.holder(), None, "{error}");
+    share.release().await.expect("held");
+}
