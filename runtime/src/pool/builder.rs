@@ -90,6 +90,7 @@ pub struct LockPoolBuilder {
     #[cfg(feature = "tls")]
     tls: Tls,
     place: Place,
+    pub(super) log_keys: bool,
 }
 
 impl Default for LockPoolBuilder {
@@ -111,6 +112,7 @@ impl Default for LockPoolBuilder {
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             place: Place::Thread,
+            log_keys: false,
         }
     }
 }
@@ -422,7 +424,7 @@ impl LockPoolBuilder {
             limits.make_way_after = Duration::ZERO;
         }
         let connecting = target.clone().connect(options.clone());
-        let engine = thread::start(self.place, limits, clock, connecting).await?;
+        let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
         Ok(LockPool {
             inner: Arc::new(Inner {
                 id: PoolId::next(),
@@ -432,6 +434,7 @@ impl LockPoolBuilder {
                 namespace: self.namespace,
                 wait: self.wait,
                 retry_hint: self.limits.retry_hint,
+                log_keys: self.log_keys,
                 place,
                 target,
                 options,

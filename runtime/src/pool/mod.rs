@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod installed;
+mod log_keys;
 pub(crate) mod scope;
 
 use std::fmt;
@@ -123,6 +124,7 @@ struct Inner {
     namespace: String,
     wait: Duration,
     retry_hint: Option<Duration>,
+    log_keys: bool,
     /// The store, without its password.
     place: String,
     /// The store that `check` connects to.
@@ -247,6 +249,11 @@ impl LockPool {
 
     pub(crate) fn retry_hint(&self) -> Option<Duration> {
         self.inner.retry_hint
+    }
+
+    /// Whether spans show keys.
+    pub(crate) fn logs_keys(&self) -> bool {
+        self.inner.log_keys
     }
 
     /// The key on the server.
