@@ -64,7 +64,10 @@ mod tests {
             ),
             (vec![expression("key_of(id)")], "other"),
             (vec![expression("a"), expression("b")], "other"),
-            (vec![template("order:<id>"), expression("b")], "order:<id>, other"),
+            (
+                vec![template("order:<id>"), expression("b")],
+                "order:<id>, other",
+            ),
         ] {
             assert_eq!(label(&keys), expected);
         }

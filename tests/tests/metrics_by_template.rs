@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use leasehold::__test::reports_told;
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::probe::Probe as _;
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 use metrics::{
@@ -138,12 +137,15 @@ fn by(metric: &str, by: &str, (label, value): (&str, &str)) -> BTreeMap<String, 
     let of = series.iter().filter(|((name, labels), _)| {
         name == metric && labels.get(label).is_some_and(|given| given == value)
     });
-    of.map(|((_, labels), count)| (labels[by].clone(), *count)).collect()
+    of.map(|((_, labels), count)| (labels[by].clone(), *count))
+        .collect()
 }
 
 /// The value of the metric for this template.
 fn of(metric: &str, template: &str) -> Option<f64> {
-    by(metric, "lock", ("lock", template)).get(template).copied()
+    by(metric, "lock", ("lock", template))
+        .get(template)
+        .copied()
 }
 
 fn counts<const N: usize>(pairs: [(&str, f64); N]) -> BTreeMap<String, f64> {
@@ -183,9 +185,18 @@ async fn each_outcome_is_told_by_template() {
         let _ = (&mut holder).now_or_never();
         of("leasehold_held", template) == Some(1.0)
     });
-    assert!(matches!(waits(&pool, "1").await, Err(LockError::TimedOut { .. })));
-    assert!(matches!(asked(&pool, "1").await, Err(LockError::Contended { .. })));
-    assert!(matches!(asked(&pool, "").await, Err(LockError::InvalidKey { .. })));
+    assert!(matches!(
+        waits(&pool, "1").await,
+        Err(LockError::TimedOut { .. })
+    ));
+    assert!(matches!(
+        asked(&pool, "1").await,
+        Err(LockError::Contended { .. })
+    ));
+    assert!(matches!(
+        asked(&pool, "").await,
+        Err(LockError::InvalidKey { .. })
+    ));
     let gives_up = wait::started(waits(&pool, "1")).await;
     assert_eq!(of("leasehold_waiting", template), Some(1.0));
     drop(gives_up);
@@ -201,7 +212,11 @@ async fn each_outcome_is_told_by_template() {
     ];
     assert_eq!(outcomes(template), counts(expected));
     assert_eq!(ends(template), counts([("dropped", 1.0)]));
-    assert_eq!(of("leasehold_lost_total", template), Some(0.0), "known before the first loss");
+    assert_eq!(
+        of("leasehold_lost_total", template),
+        Some(0.0),
+        "known before the first loss"
+    );
 }
 
 #[distributed_lock(key = "ends:<id>", ttl = "30s", pool = pool)]
@@ -224,7 +239,14 @@ async fn each_end_is_told_by_template() {
     let panicked = AssertUnwindSafe(panics(&pool, 1)).catch_unwind().await;
     assert!(panicked.is_err());
     let request = pool.lock("ends:1").label(template).ttl(TTL);
-    request.clone().acquire().await.expect("free").release().await.expect("held");
+    request
+        .clone()
+        .acquire()
+        .await
+        .expect("free")
+        .release()
+        .await
+        .expect("held");
     drop(request.clone().acquire().await.expect("free"));
     let guard = request.clone().wait(LONG).acquire().await.expect("free");
     let thread = std::thread::spawn(move || {
@@ -277,9 +299,18 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
 async fn labels_are_templates_and_never_keys() {
     let pool = pool("memory://").await;
     both(&pool, 48_151, 62_342).await.expect("free");
-    assert_eq!(outcomes("both:<one>, both:<other>"), counts([("granted", 1.0)]));
+    assert_eq!(
+        outcomes("both:<one>, both:<other>"),
+        counts([("granted", 1.0)])
+    );
     expressions(&pool, 48_151, 62_342).await.expect("free");
-    drop(pool.lock("secret:48151").ttl(TTL).acquire().await.expect("free"));
+    drop(
+        pool.lock("secret:48151")
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect("free"),
+    );
     assert!(outcomes("other").contains_key("granted"));
     let series = lock(&SERIES);
     for (name, labels) in series.keys() {
@@ -306,7 +337,13 @@ async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockEr
 async fn losses_and_renewals_are_told() {
     let server = Server::start();
     let pool = pool(&server.url()).await;
-    let renewals = || by("leasehold_renewals_total", "outcome", ("outcome", "renewed"));
+    let renewals = || {
+        by(
+            "leasehold_renewals_total",
+            "outcome",
+            ("outcome", "renewed"),
+        )
+    };
     let (body, probe) = (runs_on(&pool, 1), server.probe());
     let deleted = async {
         let renewed = || renewals().get("renewed").is_some_and(|count| 0.0 < *count);
@@ -328,7 +365,11 @@ async fn the_store_is_told() {
     let mut server = Server::start();
     let pool = pool(&server.url()).await;
     let store = format!("redis://{}", server.address());
-    let up = || by("leasehold_store_up", "store", ("store", &store)).get(&store).copied();
+    let up = || {
+        by("leasehold_store_up", "store", ("store", &store))
+            .get(&store)
+            .copied()
+    };
     wait::until_async("it is up", LONG, || up() == Some(1.0)).await;
     let guard = pool.lock("k").ttl(TTL).acquire().await.expect("free");
     guard.release().await.expect("held");
@@ -358,9 +399,8 @@ async fn durations_are_in_seconds() {
     let second = waits.await.expect("no panic").expect("it came free");
     tokio::time::sleep(SHORT).await;
     second.release().await.expect("held");
-    let told = |metric: &str, by_label: &str, value: &str| {
-        by(metric, by_label, ("lock", "timed"))[value]
-    };
+    let told =
+        |metric: &str, by_label: &str, value: &str| by(metric, by_label, ("lock", "timed"))[value];
     let waited = told("leasehold_acquire_seconds_sum", "outcome", "granted");
     assert!((waited - 3.0).abs() < 0.06, "{waited}");
     let held = told("leasehold_held_seconds_sum", "end", "released");
@@ -378,6 +418,10 @@ async fn every_metric_is_described() {
     for (name, _) in lock(&SERIES).keys() {
         let name = name.trim_end_matches("_sum");
         let unit = described.get(name).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!(name.ends_with("_seconds"), *unit == Some(Unit::Seconds), "{name}");
+        assert_eq!(
+            name.ends_with("_seconds"),
+            *unit == Some(Unit::Seconds),
+            "{name}"
+        );
     }
 }

@@ -122,7 +122,9 @@ impl Subscriber for Book {
     fn record(&self, id: &Id, values: &Record<'_>) {
         hook("record");
         let mut spans = lock(&SPANS);
-        let told = spans.get_mut(&id.into_u64()).expect("a span of this subscriber");
+        let told = spans
+            .get_mut(&id.into_u64())
+            .expect("a span of this subscriber");
         values.record(&mut Reader(&mut told.fields));
     }
 
@@ -140,7 +142,10 @@ impl Subscriber for Book {
 
     fn enter(&self, id: &Id) {
         hook("enter");
-        lock(&SPANS).get_mut(&id.into_u64()).expect("a span").entered += 1;
+        lock(&SPANS)
+            .get_mut(&id.into_u64())
+            .expect("a span")
+            .entered += 1;
         INSIDE.with_borrow_mut(|inside| inside.push(id.into_u64()));
     }
 
@@ -151,7 +156,10 @@ impl Subscriber for Book {
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        lock(&SPANS).get_mut(&id.into_u64()).expect("a span").handles += 1;
+        lock(&SPANS)
+            .get_mut(&id.into_u64())
+            .expect("a span")
+            .handles += 1;
         id.clone()
     }
 
@@ -174,7 +182,11 @@ async fn pool(url: &str) -> LockPool {
 /// The spans with this template, in the order in which they began.
 fn spans(template: &str) -> Vec<Told> {
     let spans = lock(&SPANS);
-    let of = |told: &&Told| told.fields.get("lock.template").is_some_and(|given| given == template);
+    let of = |told: &&Told| {
+        told.fields
+            .get("lock.template")
+            .is_some_and(|given| given == template)
+    };
     spans.values().filter(of).cloned().collect()
 }
 
@@ -185,11 +197,16 @@ fn ended(template: &str) -> Vec<(&'static str, String)> {
     let open: Vec<&Told> = spans.iter().filter(|told| told.handles != 0).collect();
     assert!(open.is_empty(), "{open:?}");
     let outcome = |told: &Told| told.fields.get("lock.outcome").cloned().unwrap_or_default();
-    spans.iter().map(|told| (told.name, outcome(told))).collect()
+    spans
+        .iter()
+        .map(|told| (told.name, outcome(told)))
+        .collect()
 }
 
 fn pairs<const N: usize>(pairs: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
-    pairs.map(|(name, outcome)| (name, outcome.to_owned())).to_vec()
+    pairs
+        .map(|(name, outcome)| (name, outcome.to_owned()))
+        .to_vec()
 }
 
 /// The events with this code.
@@ -216,21 +233,31 @@ async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
     let request = tracing::info_span!(target: "test", "request");
     let fence = {
         let call = create(&pool, 42);
-        tracing::Instrument::instrument(call, request).await.expect("free")
+        tracing::Instrument::instrument(call, request)
+            .await
+            .expect("free")
     };
-    let expected = [("leasehold::acquire", "granted"), ("leasehold::held", "released")];
+    let expected = [
+        ("leasehold::acquire", "granted"),
+        ("leasehold::held", "released"),
+    ];
     assert_eq!(ended("order:<id>"), pairs(expected));
     for told in spans("order:<id>") {
         assert_eq!(told.level, Level::INFO);
         assert_eq!(told.parent, Some("request"));
         assert_eq!(told.fields["lock.fence"], fence.to_string());
-        assert!(told.fields["lock.waited_ms"].parse::<u64>().is_ok(), "{told:?}");
+        assert!(
+            told.fields["lock.waited_ms"].parse::<u64>().is_ok(),
+            "{told:?}"
+        );
         assert!(!told.fields.contains_key("lock.key"), "{told:?}");
         assert!(!format!("{told:?}").contains("order:42"), "{told:?}");
     }
     assert!(2 <= spans("order:<id>")[1].entered, "each poll of the body");
     let events = lock(&EVENTS);
-    let of_body = events.iter().find(|(_, fields)| fields.get("of").is_some_and(|of| of == "create"));
+    let of_body = events
+        .iter()
+        .find(|(_, fields)| fields.get("of").is_some_and(|of| of == "create"));
     assert_eq!(of_body.expect("an event").1["inside"], "leasehold::held");
 }
 
@@ -240,7 +267,11 @@ async fn keys_are_shown_where_the_program_wants_it() {
     LazyLock::force(&INSTALLED);
     let pool = LockPool::builder().url("memory://").log_keys(true);
     let pool = pool.connect().await.expect("it opens");
-    let both = pool.lock_all(["b", "a"]).label("shown").ttl(TTL).run(async {});
+    let both = pool
+        .lock_all(["b", "a"])
+        .label("shown")
+        .ttl(TTL)
+        .run(async {});
     both.await.expect("free");
     for told in spans("shown") {
         assert_eq!(told.fields["lock.key"], "a, b", "{told:?}");
@@ -265,22 +296,34 @@ async fn the_spans_tell_how_a_call_ended() {
     let body = AssertUnwindSafe(request("panics").run(async { panic!("as the test wants it") }));
     assert!(body.catch_unwind().await.is_err());
     let dropped = request("drops").wait(LONG).run(pending::<()>());
-    assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .is_err()
+    );
     let (acquire, held) = ("leasehold::acquire", "leasehold::held");
-    assert_eq!(ended("guard"), pairs([(acquire, "granted"), (held, "released")]));
+    assert_eq!(
+        ended("guard"),
+        pairs([(acquire, "granted"), (held, "released")])
+    );
     assert_eq!(ended("refused"), pairs([(acquire, "contended")]));
     assert_eq!(ended("gives up"), pairs([(acquire, "dropped")]));
     assert_eq!(ended("invalid"), pairs([(acquire, "other")]));
-    assert_eq!(ended("panics"), pairs([(acquire, "granted"), (held, "panicked")]));
-    assert_eq!(ended("drops"), pairs([(acquire, "granted"), (held, "dropped")]));
+    assert_eq!(
+        ended("panics"),
+        pairs([(acquire, "granted"), (held, "panicked")])
+    );
+    assert_eq!(
+        ended("drops"),
+        pairs([(acquire, "granted"), (held, "dropped")])
+    );
 }
 
 /// Fails if a subscriber that panics leaves a lock behind, or a call that cannot end, or ends the
 /// process.
 #[test]
 fn a_subscriber_that_panics_leaves_no_lock_behind() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-    let runtime = runtime.build().expect("a runtime starts");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     let pool = runtime.block_on(pool("memory://"));
     for (name, before) in HOOKS {
         for body_panics in [false, true] {
@@ -315,14 +358,26 @@ async fn incidents_are_events_with_a_stable_code() {
     let [(level, fields)] = &events("lease-lost")[..] else {
         panic!("{:?}", events("lease-lost"));
     };
-    assert_eq!((*level, fields["lock.template"].as_str()), (Level::WARN, "lost:<id>"));
+    assert_eq!(
+        (*level, fields["lock.template"].as_str()),
+        (Level::WARN, "lost:<id>")
+    );
     let store = format!("redis://{}", server.address());
     let told = |code: &str| {
         let of_store = |(_, fields): &(Level, Fields)| fields["store"] == store;
-        events(code).into_iter().find(of_store).map(|(level, _)| level)
+        events(code)
+            .into_iter()
+            .find(of_store)
+            .map(|(level, _)| level)
     };
     server.kill();
-    wait::until_async("it is away", LONG, || told("store-away") == Some(Level::WARN)).await;
+    wait::until_async("it is away", LONG, || {
+        told("store-away") == Some(Level::WARN)
+    })
+    .await;
     server.restart();
-    wait::until_async("it is back", LONG, || told("store-back") == Some(Level::INFO)).await;
+    wait::until_async("it is back", LONG, || {
+        told("store-back") == Some(Level::INFO)
+    })
+    .await;
 }

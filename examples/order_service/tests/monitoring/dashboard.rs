@@ -25,7 +25,10 @@ pub(crate) fn queries() -> Vec<Query> {
             });
         }
     }
-    for variable in dashboard["templating"]["list"].as_array().expect("variables") {
+    for variable in dashboard["templating"]["list"]
+        .as_array()
+        .expect("variables")
+    {
         let name = variable["name"].as_str().expect("a name");
         if let Some(text) = variable["query"]["query"].as_str() {
             queries.push(Query {
@@ -46,7 +49,11 @@ fn inserted(text: &str) -> String {
 
 /// `label_values(metric, label)` as a query.
 fn values_of(text: &str) -> String {
-    let inside = text.strip_prefix("label_values(").and_then(|text| text.strip_suffix(')'));
-    let (metric, label) = inside.and_then(|inside| inside.split_once(", ")).expect(text);
+    let inside = text
+        .strip_prefix("label_values(")
+        .and_then(|text| text.strip_suffix(')'));
+    let (metric, label) = inside
+        .and_then(|inside| inside.split_once(", "))
+        .expect(text);
     format!("count by ({label}) ({metric})")
 }

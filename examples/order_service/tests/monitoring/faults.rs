@@ -38,7 +38,12 @@ impl Scene {
         let redis = Server::start();
         let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
         let database = scratch.file("shop.sqlite");
-        let items = ["--items", "kettle=100000,cup=100000", "--payment-ms", PAYMENT_MS];
+        let items = [
+            "--items",
+            "kettle=100000,cup=100000",
+            "--payment-ms",
+            PAYMENT_MS,
+        ];
         let services = [(); 2].map(|()| Service::start(&redis.url(), &database, &items));
         let addresses = services.each_ref().map(Service::address);
         let prometheus = Prometheus::start(&scratch.file(""), &addresses);
@@ -124,7 +129,9 @@ fn every_panel_has_data(scene: &Scene) {
         let query = format!("sum(leasehold_acquire_seconds_count{{lock={lock:?}}})");
         assert!(0.0 < scene.prometheus.query(&query)[0].value, "{lock}");
     }
-    let read = scene.prometheus.query("count by (instance) (leasehold_store_up)");
+    let read = scene
+        .prometheus
+        .query("count by (instance) (leasehold_store_up)");
     assert_eq!(read.len(), 2, "both services are read: {read:?}");
     scene.all_is_quiet("load is no fault");
 }
@@ -136,7 +143,11 @@ fn a_stolen_lock_is_told(scene: &Scene) {
         let made = scope.spawn(|| scene.post(0, "/orders", r#"{"id": "stolen", "sku": "cup"}"#));
         let locked = || probe.get("lock:order:stolen").is_some();
         wait::until("the order is locked", LIMIT, locked);
-        probe.overwrite("lock:order:stolen", "another client", Duration::from_secs(1));
+        probe.overwrite(
+            "lock:order:stolen",
+            "another client",
+            Duration::from_secs(1),
+        );
         made.join().expect("no panic");
     });
     scene.fires("LeaseholdLeaseLost", "lock", "order:<order.id>");
@@ -147,7 +158,10 @@ fn a_store_that_is_down_is_told(scene: &mut Scene) {
     let store = scene.redis.url();
     scene.redis.kill();
     let named = scene.prometheus.query("leasehold_store_up");
-    let name = named[0].labels["store"].as_str().expect("a label").to_owned();
+    let name = named[0].labels["store"]
+        .as_str()
+        .expect("a label")
+        .to_owned();
     assert_eq!(name, store.trim_end_matches('/'));
     scene.fires("LeaseholdStoreDown", "store", &name);
     scene.redis.restart();
@@ -179,10 +193,14 @@ fn a_queue_that_grows_is_told(scene: &Scene) {
 /// The database is slow: a buyer holds the lock of an item for most of its ttl.
 fn a_hold_that_nears_its_ttl_is_told(scene: &Scene) {
     let probe = scene.redis.probe();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.expect("a runtime starts");
     let database = scene.scratch.file("shop.sqlite");
-    let options = SqliteConnectOptions::new().filename(database).busy_timeout(LIMIT);
+    let options = SqliteConnectOptions::new()
+        .filename(database)
+        .busy_timeout(LIMIT);
     let mut writer = runtime
         .block_on(SqliteConnection::connect_with(&options))
         .expect("the database opens");

@@ -45,11 +45,15 @@ fn the_rules_and_the_alerts_pass_their_unit_tests() {
 #[test]
 fn the_runbook_has_a_section_for_each_alert() {
     let alerts = page("alerts.yml");
-    let alerts = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let alerts = alerts
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
     let mut alerts: Vec<&str> = alerts.collect();
     let runbook = page("README.md");
     let sections = runbook.lines().filter_map(|line| line.strip_prefix("### "));
-    let mut sections: Vec<&str> = sections.filter(|name| name.starts_with("Leasehold")).collect();
+    let mut sections: Vec<&str> = sections
+        .filter(|name| name.starts_with("Leasehold"))
+        .collect();
     alerts.sort_unstable();
     sections.sort_unstable();
     assert_eq!(alerts, sections);

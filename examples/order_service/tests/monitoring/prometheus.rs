@@ -72,8 +72,14 @@ impl Prometheus {
         let log = folder.join("prometheus.log");
         let output = File::create(&log).expect("the folder is writable");
         let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", folder.join("prometheus.yml").display()))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!(
+                "--config.file={}",
+                folder.join("prometheus.yml").display()
+            ))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("data").display()
+            ))
             .arg(format!("--web.listen-address={address}"))
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a file can be shared"))
@@ -88,7 +94,10 @@ impl Prometheus {
         let mut ended = false;
         wait::until("prometheus is ready", START, || {
             ended = prometheus.process.exited().is_some();
-            ended || prometheus.get("/-/ready").is_some_and(|answer| answer.starts_with("HTTP/1.0 200"))
+            ended
+                || prometheus
+                    .get("/-/ready")
+                    .is_some_and(|answer| answer.starts_with("HTTP/1.0 200"))
         });
         (!ended).then_some(prometheus)
     }
@@ -100,7 +109,11 @@ impl Prometheus {
         let result = answer["data"]["result"].as_array();
         let samples = result.expect("a vector").iter().map(|sample| Sample {
             labels: sample["metric"].clone(),
-            value: sample["value"][1].as_str().expect("a number").parse().expect("a number"),
+            value: sample["value"][1]
+                .as_str()
+                .expect("a number")
+                .parse()
+                .expect("a number"),
         });
         samples.filter(|sample| !sample.value.is_nan()).collect()
     }
@@ -122,7 +135,9 @@ impl Prometheus {
     /// None if it does not listen yet. With HTTP 1.0 the answer is not in chunks.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
-        stream.set_read_timeout(Some(START)).expect("it is not zero");
+        stream
+            .set_read_timeout(Some(START))
+            .expect("it is not zero");
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
@@ -156,7 +171,10 @@ fn shortened(rules: &str) -> String {
             Some(long) => line.replace(long, FOR),
             None => line,
         };
-        assert!(!line.contains("m]"), "a window that is not shortened: {line}");
+        assert!(
+            !line.contains("m]"),
+            "a window that is not shortened: {line}"
+        );
         short.push_str(&line);
         short.push('\n');
     }

@@ -31,8 +31,7 @@ pub(crate) fn counted() {
 /// Returns whether there was anything.
 pub(super) fn tell() -> bool {
     let templates = Meter::all().filter(|meter| meter.tell()).count();
-    let stores = store::all().filter(|store| store.tell()).count();
-    0 < templates + stores
+    store::tell() || 0 < templates
 }
 
 /// Tells the recorder what each metric means, and the present value of each gauge. Runs on the
@@ -41,14 +40,12 @@ pub(super) fn tell_again() {
     guarded(describe::describe);
     counts::announce();
     Meter::all().for_each(Meter::tell_again);
-    for store in store::all() {
-        store.tell_up();
-    }
+    store::tell_again();
 }
 
 /// Whether a pool is connected, so that there may be something to tell again.
 pub(super) fn are_in_use() -> bool {
-    store::all().next().is_some()
+    store::are_in_use()
 }
 
 /// Calls the program's recorder. If it panics, only what `tell` tells is lost.

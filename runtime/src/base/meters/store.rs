@@ -1,7 +1,7 @@
 //! What is told of each store: whether it can be reached, and how long its answers take.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::times::Times;
@@ -39,9 +39,9 @@ impl Kind {
     }
 }
 
-/// The meters of all stores that a pool is connected to. Locked only when a pool connects, and by
-/// the reporter thread.
-static STORES: Mutex<Vec<Weak<StoreMeter>>> = Mutex::new(Vec::new());
+/// The meters of all stores that a pool is connected to, and of those whose end is not told yet.
+/// Locked only when a pool connects, and by the reporter thread.
+static STORES: Mutex<Vec<Arc<StoreMeter>>> = Mutex::new(Vec::new());
 
 /// What is counted of one store, by all pools that are connected to it.
 pub(crate) struct StoreMeter {
@@ -63,11 +63,9 @@ impl StoreMeter {
     }
 
     fn find(store: &str) -> Arc<Self> {
-        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
-        stores.retain(|known| known.strong_count() != 0);
-        let mut known = stores.iter().filter_map(Weak::upgrade);
-        if let Some(meter) = known.find(|meter| meter.store == store) {
-            return meter;
+        let mut stores = stores();
+        if let Some(meter) = stores.iter().find(|meter| meter.store == store) {
+            return Arc::clone(meter);
         }
         let meter = Arc::new(Self {
             store: store.to_owned(),
@@ -75,7 +73,7 @@ impl StoreMeter {
             changed: AtomicBool::new(true),
             requests: [const { Times::new() }; Kind::ALL.len()],
         });
-        stores.push(Arc::downgrade(&meter));
+        stores.push(Arc::clone(&meter));
         meter
     }
 
@@ -97,7 +95,7 @@ impl StoreMeter {
     }
 
     /// Hands on what has been counted. Returns whether there was anything.
-    pub(super) fn tell(&self) -> bool {
+    fn tell(&self) -> bool {
         let mut found = self.changed.swap(false, Ordering::SeqCst);
         if found {
             self.tell_up();
@@ -111,7 +109,7 @@ impl StoreMeter {
     }
 
     /// Tells whether every pool of this process can reach the store.
-    pub(super) fn tell_up(&self) {
+    fn tell_up(&self) {
         let up = self.away.load(Ordering::SeqCst) == 0;
         guarded(|| {
             let store = self.store.clone();
@@ -120,9 +118,35 @@ impl StoreMeter {
     }
 }
 
-/// The meters of all stores.
-pub(super) fn all() -> impl Iterator<Item = Arc<StoreMeter>> {
-    let stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
-    let all: Vec<_> = stores.iter().filter_map(Weak::upgrade).collect();
-    all.into_iter()
+/// Hands on what has been counted of all stores. Returns whether there was anything.
+pub(super) fn tell() -> bool {
+    // Copied first: a recorder may block.
+    let all = stores().clone();
+    let found = all.iter().filter(|store| store.tell()).count();
+    drop(all);
+    let untold = |store: &StoreMeter| store.changed.load(Ordering::SeqCst);
+    stores().retain(|store| is_in_use(store) || untold(store));
+    0 < found
+}
+
+/// Tells which stores can be reached, whether or not that has changed.
+pub(super) fn tell_again() {
+    let all = stores().clone();
+    for store in all {
+        store.tell_up();
+    }
+}
+
+/// Whether a pool is connected to any store.
+pub(super) fn are_in_use() -> bool {
+    stores().iter().any(is_in_use)
+}
+
+/// Whether the meter has an owner beside the list: a pool.
+fn is_in_use(store: &Arc<StoreMeter>) -> bool {
+    1 < Arc::strong_count(store)
+}
+
+fn stores() -> MutexGuard<'static, Vec<Arc<StoreMeter>>> {
+    STORES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -34,7 +34,14 @@ impl Keeper {
         own_thread: bool,
     ) -> (Self, Engine) {
         let store_waker = Arc::new(StoreWaker::default());
-        let state = EngineState::new(store, name, limits, clock, listeners, Arc::clone(&store_waker));
+        let state = EngineState::new(
+            store,
+            name,
+            limits,
+            clock,
+            listeners,
+            Arc::clone(&store_waker),
+        );
         let shared = Arc::new(Shared::new(state, store_waker));
         if own_thread {
             shared.keeper_is_here();

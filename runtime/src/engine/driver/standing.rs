@@ -56,11 +56,19 @@ impl Standing {
         let store = self.store.clone();
         if away {
             reporter::log(move || {
-                tracing::warn!(code = codes::STORE_AWAY, store, "the lock store cannot be reached");
+                tracing::warn!(
+                    code = codes::STORE_AWAY,
+                    store,
+                    "the lock store cannot be reached"
+                );
             });
         } else {
             reporter::log(move || {
-                tracing::info!(code = codes::STORE_BACK, store, "the lock store can be reached again");
+                tracing::info!(
+                    code = codes::STORE_BACK,
+                    store,
+                    "the lock store can be reached again"
+                );
             });
         }
     }

@@ -32,7 +32,8 @@ pub(crate) async fn start(
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (keeper, engine) = Keeper::new(connecting.await?, name, limits, clock, false, false);
+            let (keeper, engine) =
+                Keeper::new(connecting.await?, name, limits, clock, false, false);
             tokio::spawn(keeper.run());
             Ok(engine)
         }
