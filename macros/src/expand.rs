@@ -8,6 +8,7 @@ use syn::spanned::Spanned as _;
 
 use crate::check::LockSpec;
 use crate::kind::Kind;
+use crate::label::label;
 use crate::option::{KeyArg, Length, PoolArg, Watchdog};
 use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
@@ -26,7 +27,7 @@ fn here() -> Span {
 // Output:
 //     async fn create(id: u64) -> Result<Order, Error> {
 //         use ::leasehold::__private as __leasehold;
-//         static SITE: Site = Site { function: "shop::create", file: file!(), line: line!() };
+//         static SITE: Site = Site::new("shop::create", file!(), line!(), "order:<id>");
 //         let mut call = Call::new(&SITE, { …the key… }, Duration::from_millis(10000));
 //         let body = pin!(Some({
 //             let lock = call.handle();
@@ -43,7 +44,7 @@ fn here() -> Span {
 //         }
 //     }
 pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
-    let site = site(&spec.target.name);
+    let site = site(spec);
     let call = call(spec);
     let result = result(spec);
     let run = run(spec, &body(spec));
@@ -87,16 +88,15 @@ fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
     }
 }
 
-fn site(name: &Ident) -> TokenStream {
-    let name = tokens::plain(name);
+fn site(spec: &LockSpec) -> TokenStream {
+    let (name, label) = (tokens::plain(&spec.target.name), label(&spec.keys));
     quote_spanned! {here()=>
-        static __LEASEHOLD_SITE: __leasehold::Site = __leasehold::Site {
-            function: __leasehold::core::concat!(
-                __leasehold::core::module_path!(), "::", #name
-            ),
-            file: __leasehold::core::file!(),
-            line: __leasehold::core::line!(),
-        };
+        static __LEASEHOLD_SITE: __leasehold::Site = __leasehold::Site::new(
+            __leasehold::core::concat!(__leasehold::core::module_path!(), "::", #name),
+            __leasehold::core::file!(),
+            __leasehold::core::line!(),
+            #label,
+        );
     }
 }
 

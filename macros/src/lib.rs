@@ -16,6 +16,7 @@ mod elsewhere;
 mod expand;
 mod habit;
 mod kind;
+mod label;
 mod manifest;
 mod names;
 mod option;

@@ -43,6 +43,7 @@ pages! {
     durations: "durations.md",
     postgres: "stores/postgres.md",
     production: "production.md",
+    monitoring: "monitoring/README.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
     // The tests' package compiles its code, which needs the frameworks.

@@ -7,12 +7,14 @@
 //! | `POST /items/{sku}/buy` | sells one item and never one too many |
 //! | `GET /items`, `GET /items/{sku}` | the stock |
 //! | `GET /` | a page with a buy button |
+//! | `GET /metrics` | the metrics of leasehold, for Prometheus: `docs/monitoring/` has a dashboard and alerts |
 //!
 //! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`.
 
 mod config;
 mod db;
 mod error;
+mod metrics;
 mod page;
 mod payments;
 mod routes;

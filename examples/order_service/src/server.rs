@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use axum::routing::get;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::db::Db;
+use crate::metrics;
 use crate::payments::Payments;
 use crate::routes::{self, Shop};
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
+    #[error("the metrics: {0}")]
+    Metrics(#[from] metrics_exporter_prometheus::BuildError),
     #[error("{0}")]
     Locks(#[from] leasehold::LockError),
     #[error("the database {path}: {source}")]
@@ -28,6 +32,7 @@ pub(crate) enum StartError {
 /// Serves until SIGTERM or ctrl-c, then lets requests in flight finish and releases what is still
 /// locked.
 pub(crate) async fn run(config: Config) -> Result<(), StartError> {
+    let metrics = metrics::install()?;
     leasehold::init_from_env().await?;
     let db = Db::open(&config.database, &config.items)
         .await
@@ -36,7 +41,8 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
             source,
         })?;
     let payments = Payments::new(db.clone(), config.payment_ms);
-    let app = routes::router(Shop { db, payments });
+    let app = routes::router(Shop { db, payments })
+        .route("/metrics", get(async move || metrics.render()));
 
     let listener = TcpListener::bind(config.listen)
         .await

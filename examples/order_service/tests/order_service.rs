@@ -1,6 +1,7 @@
 //! Two order services, each in a process of its own, on one Redis and one database.
 
 mod harness;
+mod monitoring;
 
 use std::process::{Command, Output};
 use std::thread;

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::meters;
 use crate::error::LockError;
 
 /// The events that are counted.
@@ -18,9 +19,12 @@ pub(crate) enum Count {
     Lost,
     Confirmed,
     Unconfirmed,
+    Renewed,
+    RenewalLost,
+    RenewalFailed,
 }
 
-const ALL: [Count; 10] = [
+const ALL: [Count; 13] = [
     Count::Granted,
     Count::Contended,
     Count::TimedOut,
@@ -31,6 +35,9 @@ const ALL: [Count; 10] = [
     Count::Lost,
     Count::Confirmed,
     Count::Unconfirmed,
+    Count::Renewed,
+    Count::RenewalLost,
+    Count::RenewalFailed,
 ];
 
 /// Counts that the reporter thread has not handed on yet.
@@ -45,11 +52,18 @@ static FOUND_NOTHING: AtomicU64 = AtomicU64::new(0);
 /// After this many such looks the reporter thread sleeps until the next count.
 const LAST_LOOK: u64 = 20;
 
-/// Counts one event. Returns whether the caller must ask the reporter thread to look. The caller
-/// calls [`not_asked`] if it could not ask. Until then no count is handed on.
-pub(crate) fn add(count: Count) -> bool {
+/// Counts so many events.
+pub(crate) fn add(count: Count, times: usize) {
+    if 0 < times {
+        COUNTED[count as usize].fetch_add(times as u64, Ordering::SeqCst);
+        meters::counted();
+    }
+}
+
+/// Whether the caller, which has counted something, must ask the reporter thread to look. The
+/// caller calls [`not_asked`] if it could not ask. Until then no count is handed on.
+pub(crate) fn is_to_ask() -> bool {
     // Count first, then read the flag: the reporter thread clears the flag before its last look.
-    COUNTED[count as usize].fetch_add(1, Ordering::SeqCst);
     !LOOKED_FOR.load(Ordering::SeqCst) && !LOOKED_FOR.swap(true, Ordering::SeqCst)
 }
 
@@ -61,17 +75,29 @@ pub(crate) fn not_asked() {
 /// Hands on what has been counted; runs on the reporter thread. Returns whether the thread must
 /// look again soon.
 pub(crate) fn tell_counts() -> bool {
-    let found = ALL.into_iter().filter(|count| hand_on(*count)).count();
-    if 0 < found {
+    if hand_all_on() {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
     } else if LAST_LOOK <= FOUND_NOTHING.fetch_add(1, Ordering::Relaxed) {
         FOUND_NOTHING.store(0, Ordering::Relaxed);
         LOOKED_FOR.store(false, Ordering::SeqCst);
         // A count from here on asks for a look. An earlier count is seen here.
-        let late = ALL.into_iter().filter(|count| hand_on(*count)).count();
-        return 0 < late && !LOOKED_FOR.swap(true, Ordering::SeqCst);
+        return hand_all_on() && !LOOKED_FOR.swap(true, Ordering::SeqCst);
     }
     true
+}
+
+/// Makes counters known that alerts look at: one that the recorder first hears of with an event
+/// would show no increase. Runs on the reporter thread.
+pub(super) fn announce() {
+    for count in [Count::Renewed, Count::RenewalLost, Count::RenewalFailed] {
+        let _ = catch_unwind(AssertUnwindSafe(|| count.tell(0)));
+    }
+}
+
+/// Returns whether there was anything to hand on.
+fn hand_all_on() -> bool {
+    let counts = ALL.into_iter().filter(|count| hand_on(*count)).count();
+    meters::tell() || 0 < counts
 }
 
 /// Hands on the count of one event. Returns whether there was any.
@@ -108,6 +134,9 @@ impl Count {
             Self::Lost => metrics::counter!("leasehold_leases_lost_total"),
             Self::Confirmed => releases("true"),
             Self::Unconfirmed => releases("false"),
+            Self::Renewed => renewals("renewed"),
+            Self::RenewalLost => renewals("lost"),
+            Self::RenewalFailed => renewals("failed"),
         };
         counter.increment(times);
     }
@@ -119,4 +148,8 @@ fn acquisitions(outcome: &'static str) -> metrics::Counter {
 
 fn releases(confirmed: &'static str) -> metrics::Counter {
     metrics::counter!("leasehold_releases_total", "confirmed" => confirmed)
+}
+
+fn renewals(outcome: &'static str) -> metrics::Counter {
+    metrics::counter!("leasehold_renewals_total", "outcome" => outcome)
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 #[cfg(feature = "metrics")]
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tracing::Dispatch;
@@ -24,6 +24,8 @@ use tracing::level_filters::LevelFilter;
 
 #[cfg(feature = "metrics")]
 use super::counts::tell_counts;
+#[cfg(feature = "metrics")]
+use super::meters;
 
 /// How many reports may wait.
 const MOST: usize = 1024;
@@ -31,6 +33,10 @@ const MOST: usize = 1024;
 /// The interval at which counts are handed on while there is traffic.
 #[cfg(feature = "metrics")]
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The interval at which the recorder is told again what may not have changed.
+#[cfg(feature = "metrics")]
+const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 enum Report {
     /// A log event, with the subscriber of the thread that made it.
@@ -109,17 +115,27 @@ fn run(reports: &Receiver<Report>) {
 #[cfg(feature = "metrics")]
 fn run(reports: &Receiver<Report>) {
     let mut counting = false;
+    // None before the first count, and while no pool is connected.
+    let mut again: Option<Instant> = None;
     loop {
-        let report = if counting {
-            reports.recv_timeout(LOOK_EVERY)
-        } else {
-            reports.recv().map_err(RecvTimeoutError::from)
+        let wait = again.map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = if counting { Some(LOOK_EVERY) } else { wait };
+        let report = match wait {
+            Some(wait) => reports.recv_timeout(wait),
+            None => reports.recv().map_err(RecvTimeoutError::from),
         };
         match report {
-            Ok(Report::Counts) => counting = true,
+            Ok(Report::Counts) => {
+                counting = true;
+                again = again.or_else(|| Some(Instant::now()));
+            }
             Ok(report) => guarded(|| tell(report)),
             Err(RecvTimeoutError::Timeout) => counting = tell_counts(),
             Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if again.is_some_and(|at| at <= Instant::now()) {
+            guarded(meters::tell_again);
+            again = (counting || meters::are_in_use()).then(|| Instant::now() + TELL_AGAIN);
         }
     }
 }

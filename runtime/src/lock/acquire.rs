@@ -12,10 +12,12 @@ use super::call_site::At;
 use super::held::{HeldLock, HeldLocks, NestedPermit};
 use super::leases::{LeaseRef, Lock, Locks};
 use super::nesting::{self, Standing};
+use super::observed::Asking;
 use super::pending::PendingLock;
 use super::settings::{Plan, Settings};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
+use crate::base::label::Label;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::engine::core::hold_times::UNKNOWN;
@@ -35,6 +37,8 @@ pub(crate) struct Acquisition {
     others: Option<Taken>,
     /// For how long the locks stay from when the call has all of them.
     at_least: Option<Duration>,
+    /// What is told of the call, until it has its locks.
+    asking: Option<Asking>,
 }
 
 type Taken = Pin<Box<dyn Future<Output = Result<OneOrMany<HeldLock>, LockError>> + Send>>;
@@ -47,6 +51,27 @@ pub(crate) fn begin(
     settings: &Settings,
     at: At,
 ) -> Result<Acquisition, LockError> {
+    let (clock, label) = (pool.engine().clock(), settings.label(at));
+    let asking = Asking::begin(label, &locks, clock, pool.logs_keys());
+    match ask(pool, locks, settings, at) {
+        Ok(mut acquisition) => {
+            acquisition.asking = Some(asking);
+            Ok(acquisition)
+        }
+        Err(error) => {
+            asking.refused(&error);
+            Err(error)
+        }
+    }
+}
+
+fn ask(
+    pool: LockPool,
+    locks: Locks,
+    settings: &Settings,
+    at: At,
+) -> Result<Acquisition, LockError> {
+    let label = settings.label(at);
     let plan = settings.plan(&pool)?;
     let wants = locks
         .iter()
@@ -55,7 +80,7 @@ pub(crate) fn begin(
     let at_least = plan.at_least;
     let others: Option<Taken> = match wants {
         OneOrMany::One(Want { key, holder: None }) => {
-            let acquire = acquire(key, &pool, &plan, at, plan.wait);
+            let acquire = acquire(key, &pool, &plan, at, label, plan.wait);
             let lock = PendingLock::ask(pool, acquire)?;
             locks.fill([lease(&lock, &plan, at)]);
             let held = HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock)));
@@ -63,6 +88,7 @@ pub(crate) fn begin(
                 held,
                 others: None,
                 at_least,
+                asking: None,
             });
         }
         wants => {
@@ -71,6 +97,7 @@ pub(crate) fn begin(
                 pool,
                 plan,
                 at,
+                label,
             };
             Some(Box::pin(taking.taken(locks.clone(), wants)))
         }
@@ -80,12 +107,23 @@ pub(crate) fn begin(
         held,
         others,
         at_least,
+        asking: None,
     })
 }
 
 impl Acquisition {
     /// Ready when the call has all its locks, or cannot get them.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let taken = ready!(self.poll_asking(cx));
+        match (self.asking.take(), &taken) {
+            (Some(asking), Ok(())) => self.held.begin_holding(asking),
+            (Some(asking), Err(error)) => asking.refused(error),
+            (None, _) => {}
+        }
+        Poll::Ready(taken)
+    }
+
+    fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         match &mut self.others {
             None => ready!(self.held.poll_taken(cx))?,
             Some(others) => {
@@ -124,6 +162,7 @@ struct Taking {
     pool: LockPool,
     plan: Plan,
     at: At,
+    label: Label,
     since: Instant,
 }
 
@@ -148,12 +187,20 @@ impl Want {
     }
 }
 
-fn acquire(key: FullKey, pool: &LockPool, plan: &Plan, at: At, budget: Duration) -> Acquire {
+fn acquire(
+    key: FullKey,
+    pool: &LockPool,
+    plan: &Plan,
+    at: At,
+    label: Label,
+    budget: Duration,
+) -> Acquire {
     Acquire {
         key,
         token: pool.token(),
         function: at.function(),
         site: at.site(),
+        label,
         terms: plan.terms,
         watchdog: plan.watchdog,
         wait: budget,
@@ -332,7 +379,8 @@ impl Taking {
     }
 
     fn acquire(&self, want: &Want, budget: Duration) -> Acquire {
-        acquire(want.key.clone(), &self.pool, &self.plan, self.at, budget)
+        let key = want.key.clone();
+        acquire(key, &self.pool, &self.plan, self.at, self.label, budget)
     }
 
     /// What is left of the `wait` that the call has for all its keys.

@@ -3,18 +3,38 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr;
+use std::sync::OnceLock;
 
+use crate::base::label::Label;
 use crate::engine::core::ticket::SiteId;
 
 /// Where an annotated function stands.
 #[derive(Debug)]
 pub struct Site {
-    /// Its path, such as `shop::orders::create_order`.
-    pub function: &'static str,
-    /// `file!()`.
-    pub file: &'static str,
-    /// `line!()`.
-    pub line: u32,
+    function: &'static str,
+    file: &'static str,
+    line: u32,
+    template: &'static str,
+    label: OnceLock<Label>,
+}
+
+impl Site {
+    /// `function` is its path, such as `shop::orders::create_order`. `template` is that of its
+    /// keys, such as `order:<id>`.
+    pub const fn new(
+        function: &'static str,
+        file: &'static str,
+        line: u32,
+        template: &'static str,
+    ) -> Self {
+        Self {
+            function,
+            file,
+            line,
+            template,
+            label: OnceLock::new(),
+        }
+    }
 }
 
 /// Where a lock is asked for; shown as `file:line`.
@@ -33,6 +53,15 @@ impl At {
         match self {
             Self::Function(site) => site.function,
             Self::Call(_) => "",
+        }
+    }
+
+    /// The template of the function's keys. That of a call of
+    /// [`LockPool::lock`](crate::LockPool::lock) is not known.
+    pub(crate) fn label(self) -> Label {
+        match self {
+            Self::Function(site) => *site.label.get_or_init(|| Label::of(site.template)),
+            Self::Call(_) => Label::other(),
         }
     }
 

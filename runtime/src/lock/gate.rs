@@ -72,7 +72,13 @@ impl Gate {
         }
         self.started = true;
         let poll = || nesting::inside(locks, || body.poll(cx));
-        match catch_unwind(AssertUnwindSafe(poll)) {
+        // The subscriber hears of the body's end after a panic of the body has been caught: two
+        // panics at a time would end the process.
+        let observed = || {
+            let _entered = self.held.enter_span();
+            catch_unwind(AssertUnwindSafe(poll))
+        };
+        match catch_unwind(AssertUnwindSafe(observed)).unwrap_or_else(Err) {
             Ok(Poll::Ready(good)) => Poll::Ready(Ok(Ok(good))),
             // A loss from here on must wake this task. `register` returns false for an earlier
             // loss, which woke no task.

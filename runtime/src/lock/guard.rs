@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::held::HeldLocks;
 use super::leases::Locks;
 use crate::base::lease_terms;
+use crate::base::outcome::End;
 use crate::error::LockError;
 use crate::fence::Fence;
 
@@ -114,8 +115,11 @@ impl LockGuard {
     /// Cancel safe: all releases are asked for before the first wait.
     async fn end(mut self, keep: Option<Duration>) -> Result<(), LockError> {
         let lasted = self.check();
+        if lasted.is_err() {
+            self.held.ends(End::Lost);
+        }
         self.held.begin_release(keep);
-        let gone = poll_fn(|cx| self.held.poll_released(cx).map(Option::<&_>::cloned)).await;
+        let gone = poll_fn(|cx| self.held.poll_released(cx)).await;
         lasted.and(gone.map_or(Ok(()), |cell| Err(cell.lost_error())))
     }
 

@@ -7,10 +7,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::span::Entered;
 
 use super::leases::{LeaseRef, Locks, any_over};
+use super::observed::{Asking, Holding};
 use super::pending::PendingLock;
 use crate::base::one_or_many::OneOrMany;
+use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
@@ -19,6 +22,8 @@ use crate::error::LockError;
 pub(crate) struct HeldLocks {
     locks: Locks,
     held: OneOrMany<HeldLock>,
+    /// None until the call has all its locks.
+    holding: Option<Holding>,
 }
 
 /// How a call got one of its locks.
@@ -86,7 +91,43 @@ impl HeldLock {
 
 impl HeldLocks {
     pub(crate) fn new(locks: Locks, held: OneOrMany<HeldLock>) -> Self {
-        Self { locks, held }
+        Self {
+            locks,
+            held,
+            holding: None,
+        }
+    }
+
+    /// The call has all its locks. `asking`: what is told of it.
+    pub(crate) fn begin_holding(&mut self, asking: Asking) {
+        let entered = self.own().next().is_none();
+        self.holding = Some(asking.granted(self.locks.fence(), entered));
+    }
+
+    /// The span of what runs inside the locks is the present one while the result of this lives.
+    pub(crate) fn enter_span(&self) -> Option<Entered<'_>> {
+        self.holding.as_ref().map(Holding::enter)
+    }
+
+    /// The call stops holding its locks in this way. Of several the first counts.
+    pub(crate) fn ends(&mut self, end: End) {
+        if let Some(holding) = &mut self.holding {
+            holding.close(end);
+        }
+    }
+
+    /// As [`ends`](Self::ends), for a call that is done with its locks, or dropped.
+    fn is_dropped(&mut self) {
+        if self.holding.as_ref().is_none_or(Holding::is_closed) {
+            return;
+        }
+        self.ends(if std::thread::panicking() {
+            End::Panicked
+        } else if self.locks.is_live() {
+            End::Dropped
+        } else {
+            End::Lost
+        });
     }
 
     /// The call has these locks, too.
@@ -169,6 +210,7 @@ impl HeldLocks {
 
     /// Asks for the release of the locks that the call has taken itself, now or after `keep`.
     pub(crate) fn begin_release(&mut self, keep: Option<Duration>) {
+        self.ends(End::Released);
         let own = self.held.iter_mut().filter_map(|lock| match lock {
             HeldLock::Held(lock) => Some(lock),
             HeldLock::Entered(permit) => {
@@ -184,12 +226,17 @@ impl HeldLocks {
     /// Ready when the store has answered to the releases that were asked for, at the latest after a
     /// tenth of the ttl and after 1 s. The engine logs and counts a lock that the store no longer
     /// had: its lease was lost. Of several such locks this returns the first.
-    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<Option<&Arc<LeaseCell>>> {
+    pub(crate) fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Option<Arc<LeaseCell>>> {
         let mut gone = None;
         for lock in self.own() {
             if ready!(lock.poll_released(cx)) {
-                gone = Some(lock.cell());
+                gone = Some(Arc::clone(lock.cell()));
             }
+        }
+        if gone.is_some()
+            && let Some(holding) = &mut self.holding
+        {
+            holding.was_lost();
         }
         Poll::Ready(gone)
     }
@@ -208,5 +255,11 @@ impl HeldLocks {
             HeldLock::Entered(permit) => Some(permit),
             HeldLock::Held(_) => None,
         })
+    }
+}
+
+impl Drop for HeldLocks {
+    fn drop(&mut self) {
+        self.is_dropped();
     }
 }

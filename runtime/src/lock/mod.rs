@@ -10,6 +10,7 @@ pub(crate) mod guard;
 pub(crate) mod held;
 pub(crate) mod leases;
 pub(crate) mod nesting;
+pub(crate) mod observed;
 pub(crate) mod pending;
 pub(crate) mod request;
 pub(crate) mod section;

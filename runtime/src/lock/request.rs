@@ -10,7 +10,9 @@ use super::call::Call;
 use super::call_site::At;
 use super::guard::LockGuard;
 use super::leases::Locks;
+use super::observed;
 use super::settings::{Beat, Settings};
+use crate::base::label::Label;
 use crate::engine::core::ticket::Share;
 use crate::error::LockError;
 use crate::pool::LockPool;
@@ -287,6 +289,23 @@ impl LockRequest {
         self
     }
 
+    /// What metrics, spans and the log call this lock: the template of its key, such as
+    /// `order:<id>`. Keys are no labels: there are too many of them, and a key can contain private
+    /// data. Of the first 1,000 labels of a program each is counted by itself. Default: `other`.
+    ///
+    /// The attribute gives the template of its `key`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn example(pool: leasehold::LockPool, id: u64) -> leasehold::LockRequest {
+    /// pool.lock(format!("order:{id}")).label("order:<id>").ttl(Duration::from_secs(10))
+    /// # }
+    /// ```
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.settings.label = Some(Label::of(label));
+        self
+    }
+
     /// Takes the lock; of several keys all or none.
     ///
     /// Cancel safe: a dropped future leaves no place in the queue and no lock. After the first poll
@@ -319,8 +338,10 @@ impl LockRequest {
     /// - [`LockError::Config`] for a ttl, interval, `max_hold`, `at_least`, `permits` or number of
     ///   keys that is not possible.
     pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        let locks = Locks::checked(self.keys)?;
-        let taking = begin(self.pool, locks, &self.settings, At::Call(self.at))?;
+        let (at, locks) = (At::Call(self.at), Locks::checked(self.keys));
+        let label = self.settings.label(at);
+        let locks = locks.inspect_err(|error| observed::refused(label, error))?;
+        let taking = begin(self.pool, locks, &self.settings, at)?;
         taking.taken().await.map(LockGuard::new)
     }
 

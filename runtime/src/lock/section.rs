@@ -11,7 +11,9 @@ use super::call_site::At;
 use super::gate::Gate;
 use super::held::HeldLocks;
 use super::leases::Locks;
+use super::observed;
 use super::settings::Settings;
+use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::pool::{LockPool, installed};
@@ -138,10 +140,10 @@ impl Section {
     }
 
     fn begin(&mut self) -> Result<Acquisition, LockError> {
-        if let Some(error) = self.invalid.take() {
-            return Err(error);
-        }
-        let pool = self.pool.take().map_or_else(installed::current, Ok)?;
+        let valid = self.invalid.take().map_or(Ok(()), Err);
+        let pool = valid.and_then(|()| self.pool.take().map_or_else(installed::current, Ok));
+        let label = self.settings.label(self.at);
+        let pool = pool.inspect_err(|error| observed::refused(label, error))?;
         begin(pool, self.locks.clone(), &self.settings, self.at)
     }
 
@@ -161,9 +163,15 @@ impl Section {
             }
             // Caught, so that the release is awaited here. If the panic ended the runtime, no
             // caller would wait until the release is sent.
-            Ok(Err(panic)) => (None, Ok(Err(panic))),
+            Ok(Err(panic)) => {
+                held.ends(End::Panicked);
+                (None, Ok(Err(panic)))
+            }
             Err(lost) if seeded!(ReleasedBeforeDrop) => (None, Err(lost)),
-            Err(lost) => return Err(lost),
+            Err(lost) => {
+                held.ends(End::Lost);
+                return Err(lost);
+            }
         };
         held.begin_release(keep);
         self.stage = Stage::Releasing(held, end);
@@ -171,7 +179,7 @@ impl Section {
     }
 
     fn poll_released(&mut self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
-        let Stage::Releasing(held, _) = &self.stage else {
+        let Stage::Releasing(held, _) = &mut self.stage else {
             // As a future of the compiler does, which it may: `Future::poll` allows no more polls.
             panic!("a call was polled after its end");
         };

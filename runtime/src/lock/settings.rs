@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::call_site::At;
 use super::gate::OnLost;
+use crate::base::label::Label;
 use crate::base::lease_terms::{self, Terms};
 use crate::engine::core::ticket::{Share, Watchdog};
 use crate::error::LockError;
@@ -20,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) reentrant: bool,
     pub(crate) hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
+    /// The label of a lock that is taken by hand.
+    pub(crate) label: Option<Label>,
 }
 
 /// The settings, checked and complete.
@@ -46,6 +50,11 @@ pub(crate) enum Beat {
 }
 
 impl Settings {
+    /// The template of the call's keys.
+    pub(crate) fn label(&self, at: At) -> Label {
+        self.label.unwrap_or_else(|| at.label())
+    }
+
     /// The plan, or an error that says what is wrong with the settings.
     pub(crate) fn plan(&self, pool: &LockPool) -> Result<Plan, LockError> {
         let ttl = self.ttl.ok_or_else(|| {

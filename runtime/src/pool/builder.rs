@@ -93,6 +93,7 @@ pub struct LockPoolBuilder {
     #[cfg(feature = "tls")]
     tls: Tls,
     place: Place,
+    pub(super) log_keys: bool,
 }
 
 impl Default for LockPoolBuilder {
@@ -114,6 +115,7 @@ impl Default for LockPoolBuilder {
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             place: Place::Thread,
+            log_keys: false,
         }
     }
 }
@@ -426,7 +428,7 @@ impl LockPoolBuilder {
         }
         let local = Arc::new(OnceLock::new());
         let connecting = noting(target.clone().connect(options.clone()), Arc::clone(&local));
-        let engine = thread::start(self.place, limits, clock, connecting).await?;
+        let engine = thread::start(self.place, place.clone(), limits, clock, connecting).await?;
         let local = local.get().cloned().flatten();
         Ok(LockPool {
             inner: Arc::new(Inner {
@@ -437,6 +439,7 @@ impl LockPoolBuilder {
                 namespace: self.namespace,
                 wait: self.wait,
                 retry_hint: self.limits.retry_hint,
+                log_keys: self.log_keys,
                 place,
                 observer: Observer::new(target.clone(), options.clone(), local),
                 target,

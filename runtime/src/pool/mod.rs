@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod installed;
+mod log_keys;
 pub(crate) mod scope;
 
 use std::fmt;
@@ -95,11 +96,30 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
+/// | `leasehold_acquire_seconds` | histogram | `lock`; `outcome`: `granted`, `entered`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `dropped`, `other` |
+/// | `leasehold_held_seconds` | histogram | `lock`; `end`: `released`, `lost`, `dropped`, `panicked` |
+/// | `leasehold_held` | gauge | `lock` |
+/// | `leasehold_waiting` | gauge | `lock` |
+/// | `leasehold_lost_total` | counter | `lock` |
+/// | `leasehold_renewals_total` | counter | `outcome`: `renewed`, `lost`, `failed` |
+/// | `leasehold_store_request_seconds` | histogram | `store`; `op`: `acquire`, `renew`, `release`, `leave` |
+/// | `leasehold_store_up` | gauge | `store` |
 /// | `leasehold_acquisitions_total` | counter | `outcome`: `granted`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `other` |
 /// | `leasehold_leases_lost_total` | counter | |
 /// | `leasehold_releases_total` | counter | `confirmed`: `true`, `false` |
 ///
-/// Keys are no labels: there are too many of them, and a key can contain what must not be public.
+/// `lock` is the template of a call's keys, such as `order:<id>`, or the
+/// [label](crate::LockRequest::label) of a lock that is taken by hand, or else `other`. Keys are no
+/// labels: there are too many of them, and a key can contain what must not be public. The last
+/// three metrics count each lock of a call, whatever its template.
+/// [Monitoring](crate::guide::monitoring) says what each metric means, with a dashboard and alerts.
+///
+/// # Spans
+///
+/// With `tracing`, each call has the span `leasehold::acquire` until it has its locks, and
+/// `leasehold::held` around its body. Their fields are `lock.template`, `lock.fence`,
+/// `lock.waited_ms` and `lock.outcome`, and with
+/// [`log_keys`](crate::LockPoolBuilder::log_keys) also `lock.key`.
 #[derive(Clone)]
 pub struct LockPool {
     inner: Arc<Inner>,
@@ -125,6 +145,7 @@ struct Inner {
     namespace: String,
     wait: Duration,
     retry_hint: Option<Duration>,
+    log_keys: bool,
     /// The store, without its password.
     place: String,
     /// The store that `check` connects to.
@@ -255,6 +276,11 @@ impl LockPool {
 
     pub(crate) fn retry_hint(&self) -> Option<Duration> {
         self.inner.retry_hint
+    }
+
+    /// Whether spans show keys.
+    pub(crate) fn logs_keys(&self) -> bool {
+        self.inner.log_keys
     }
 
     /// The key on the server.

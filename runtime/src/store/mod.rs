@@ -77,6 +77,11 @@ pub(crate) trait LockStore: Send {
     /// The next event. While there is none, wakes `cx` when the next one comes.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent>;
 
+    /// Whether the store cannot be reached now, as far as it knows. Asked after each poll.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// The sockets that answers come on, if they have changed since the last call. A listener on
     /// any thread can then wait for answers. Without sockets the engine's own runtime waits.
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {

@@ -52,7 +52,7 @@ use self::hold_times::HoldTimes;
 use self::queues::Queues;
 use self::renewals::Renewals;
 use self::requests::{Flight, Requests};
-use self::signal::{Limits, Releases, Signal};
+use self::signal::{Limits, Releases, Renewed, Signal};
 use self::ticket::{Stage, Ticket, TicketId};
 use self::tickets::Tickets;
 use crate::base::clock::{Instant, earlier};
@@ -72,6 +72,7 @@ pub(crate) struct Core {
     jitter: Jitter,
     signals: Vec<Signal>,
     releases: Releases,
+    renewed: Renewed,
     #[cfg(any(test, all(feature = "__test", debug_assertions)))]
     bug: Option<crate::testing::seeded_bugs::Bug>,
 }
@@ -89,6 +90,7 @@ impl Core {
             jitter: Jitter::new(seed),
             signals: Vec::new(),
             releases: Releases::default(),
+            renewed: Renewed::default(),
             #[cfg(any(test, all(feature = "__test", debug_assertions)))]
             bug: crate::testing::seeded_bugs::active(),
         }
@@ -182,6 +184,11 @@ impl Core {
     /// Takes the number of releases that are over since the last call.
     pub(crate) fn take_releases(&mut self) -> Releases {
         mem::take(&mut self.releases)
+    }
+
+    /// Takes how renewals have ended since the last call.
+    pub(crate) fn take_renewed(&mut self) -> Renewed {
+        mem::take(&mut self.renewed)
     }
 
     /// Takes back the space of a request list that has been sent.

@@ -17,6 +17,7 @@ use super::requests::Flight;
 use super::signal::Signal;
 use super::ticket::{Removal, Stage, Ticket, TicketId};
 use crate::base::clock::Instant;
+use crate::base::codes;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::fence::Fence;
@@ -189,9 +190,11 @@ impl Core {
         if cleanup.has_expired(now) {
             if cleanup.ends_a_lock() && !cleanup.is_removed() {
                 let tries = cleanup.tries();
-                let key = ticket.acquire().key.clone();
+                let (key, label) = (ticket.acquire().key.clone(), ticket.acquire().label);
                 reporter::log(move || {
                     tracing::warn!(
+                        code = codes::RELEASE_UNCONFIRMED,
+                        lock.template = label.template(),
                         key = ?key.name(),
                         tries,
                         "release not confirmed; the lock has expired by now"
@@ -210,8 +213,12 @@ impl Core {
             && let Some(cleanup) = ticket.cleanup()
         {
             let (key, fence) = (ticket.acquire().key.clone(), cleanup.fence());
+            let label = ticket.acquire().label;
+            label.lost();
             reporter::log(move || {
                 tracing::warn!(
+                    code = codes::LEASE_LOST,
+                    lock.template = label.template(),
                     key = ?key.name(),
                     fence = fence.map(Fence::get),
                     "lease lost: the store did not have the lock any more when it was released"

@@ -9,6 +9,7 @@ use super::requests::Flight;
 use super::signal::Signal;
 use super::ticket::{Ticket, TicketId};
 use crate::base::clock::Instant;
+use crate::base::codes;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
@@ -53,6 +54,7 @@ impl Core {
             let ticket = self.tickets.get_mut(id);
             let lease = ticket.and_then(Ticket::lease_mut);
             if lease.is_some_and(Lease::leave_batch) {
+                self.renewed.unknown += 1;
                 self.lease_due(id, now);
                 self.arm(id);
             }
@@ -131,6 +133,7 @@ impl Core {
             }
             // The outcome is not known: the lease keeps its end, and the same token is tried again.
             unknown => {
+                self.renewed.unknown += tickets.len();
                 let failure = unknown.err();
                 let retry = failure
                     .as_ref()
@@ -179,6 +182,11 @@ impl Core {
         kept: Option<bool>,
         now: Instant,
     ) {
+        match kept {
+            Some(true) => self.renewed.kept += 1,
+            Some(false) => self.renewed.lost += 1,
+            None => self.renewed.unknown += 1,
+        }
         match kept {
             Some(true) => {
                 let sent = if seeded!(self, CountedFromReply) {
@@ -243,10 +251,13 @@ impl Core {
         };
         let (reason, fence) = (lease.loss(now), lease.fence());
         let held_for = lease.held_for(now);
-        let key = ticket.acquire().key.clone();
+        let (key, label) = (ticket.acquire().key.clone(), ticket.acquire().label);
         let lost = key.clone();
+        label.lost();
         reporter::log(move || {
             tracing::warn!(
+                code = codes::LEASE_LOST,
+                lock.template = label.template(),
                 key = ?lost.name(),
                 fence = fence.map(Fence::get),
                 ?held_for,

@@ -98,6 +98,17 @@ impl Releases {
     }
 }
 
+/// How renewals have ended, by the lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Renewed {
+    /// The store has renewed the lease.
+    pub(crate) kept: usize,
+    /// The store did not have the lock any more.
+    pub(crate) lost: usize,
+    /// The outcome is not known: an error, or no answer in time. The engine tries again.
+    pub(crate) unknown: usize,
+}
+
 /// The largest capacity of a list that is kept for reuse.
 const KEPT: usize = 1024;
 

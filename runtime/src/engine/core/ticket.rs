@@ -7,6 +7,7 @@ use super::cleanup::{Cleanup, Origin};
 use super::lease::Lease;
 use crate::base::clock::{Instant, earlier};
 use crate::base::full_key::FullKey;
+use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
@@ -42,6 +43,7 @@ pub(crate) struct Acquire {
     /// that is taken without the attribute.
     pub(crate) function: &'static str,
     pub(crate) site: SiteId,
+    pub(crate) label: Label,
     pub(crate) terms: Terms,
     pub(crate) watchdog: Option<Watchdog>,
     /// How long to queue; zero is one try.

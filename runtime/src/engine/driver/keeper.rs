@@ -24,15 +24,24 @@ pub(super) struct Keeper {
 impl Keeper {
     /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
     /// runtimes may hear of answers. `own_thread`: whether the keeper has a thread of its own.
+    /// `name`: the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
+        name: String,
         limits: Limits,
         clock: Clock,
         listeners: bool,
         own_thread: bool,
     ) -> (Self, Engine) {
         let store_waker = Arc::new(StoreWaker::default());
-        let state = EngineState::new(store, limits, clock, listeners, Arc::clone(&store_waker));
+        let state = EngineState::new(
+            store,
+            name,
+            limits,
+            clock,
+            listeners,
+            Arc::clone(&store_waker),
+        );
         let shared = Arc::new(Shared::new(state, store_waker));
         if own_thread {
             shared.keeper_is_here();

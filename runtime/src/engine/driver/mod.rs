@@ -29,6 +29,7 @@ mod notifications;
 mod priority;
 mod relay;
 mod shared;
+mod standing;
 mod state;
 mod store_waker;
 pub(crate) mod thread;

@@ -28,6 +28,7 @@ use super::state::EngineState;
 use super::store_waker::StoreWaker;
 use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
+use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::{Nonce, Token};
 use crate::engine::core::signal::Limits;
@@ -195,6 +196,7 @@ fn acquire(name: &str) -> Acquire {
         token: Token::random(Nonce::new()),
         function: "",
         site: SiteId(1),
+        label: Label::other(),
         terms: Terms::new(LONG).expect("a ttl"),
         watchdog: None,
         wait: LONG,
@@ -252,6 +254,7 @@ fn model(fate: Fate, time: Time, callers: Callers) {
     let limits = Limits::of_tests(LONG, 100);
     let state = EngineState::new(
         Box::new(store),
+        "the model".to_owned(),
         limits,
         clock,
         true,

@@ -17,6 +17,7 @@ use tokio::task::unconstrained;
 use super::alarms::Alarms;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::Notifications;
+use super::standing::Standing;
 use super::store_waker::StoreWaker;
 use super::traffic::Traffic;
 use crate::base::clock::earlier;
@@ -79,6 +80,7 @@ pub(super) struct EngineState {
     alarms: Alarms,
     life: Life,
     traffic: Traffic,
+    standing: Standing,
     lanes: Lanes,
     store_waker: Arc<StoreWaker>,
     /// `store_waker`, as the waker that the store is polled with.
@@ -101,9 +103,10 @@ enum Life {
 
 impl EngineState {
     /// To be called in the runtime that the store was connected in. `listeners`: whether callers'
-    /// runtimes may hear of answers.
+    /// runtimes may hear of answers. `name`: the store's URL without its password.
     pub(super) fn new(
         store: Box<dyn LockStore>,
+        name: String,
         limits: Limits,
         clock: Clock,
         listeners: bool,
@@ -122,6 +125,7 @@ impl EngineState {
             alarms: Alarms::default(),
             life: Life::Open,
             traffic: Traffic::default(),
+            standing: Standing::new(name),
             lanes: Lanes::new(listeners),
             waker: Waker::from(Arc::clone(&store_waker)),
             store_waker,
@@ -259,6 +263,7 @@ impl EngineState {
         }
         let mut requests = self.core.take_requests(self.now);
         self.traffic.sends(&requests, self.now);
+        self.standing.sends(&requests, self.now);
         self.store.submit(&mut requests);
         self.core.reuse_requests(requests);
     }
@@ -271,6 +276,7 @@ impl EngineState {
             store_waker,
             waker,
             events,
+            standing,
             ..
         } = self;
         let cx = &mut Context::from_waker(waker);
@@ -283,6 +289,7 @@ impl EngineState {
                     Poll::Pending => break,
                 }
             }
+            standing.is_away(store.is_away());
         });
     }
 
@@ -298,6 +305,7 @@ impl EngineState {
             match event {
                 StoreEvent::Reply(op, result) => {
                     self.traffic.answered(op);
+                    self.standing.answered(op, now);
                     self.core.reply(op, result, now);
                 }
                 StoreEvent::Connected => self.core.connected(now),

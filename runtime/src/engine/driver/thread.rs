@@ -21,24 +21,28 @@ pub(crate) enum Place {
     CurrentRuntime,
 }
 
-/// Connects the store where the engine will run, and starts the engine.
+/// Connects the store where the engine will run, and starts the engine. `name`: the store's URL
+/// without its password.
 pub(crate) async fn start(
     place: Place,
+    name: String,
     limits: Limits,
     clock: Clock,
     connecting: Connecting,
 ) -> Result<Engine, LockError> {
     match place {
         Place::CurrentRuntime => {
-            let (keeper, engine) = Keeper::new(connecting.await?, limits, clock, false, false);
+            let (keeper, engine) =
+                Keeper::new(connecting.await?, name, limits, clock, false, false);
             tokio::spawn(keeper.run());
             Ok(engine)
         }
-        Place::Thread => start_thread(limits, clock, connecting).await,
+        Place::Thread => start_thread(name, limits, clock, connecting).await,
     }
 }
 
 async fn start_thread(
+    name: String,
     limits: Limits,
     clock: Clock,
     connecting: Connecting,
@@ -70,7 +74,7 @@ async fn start_thread(
             // A runtime without an I/O driver shows that by a panic, which only unwinding can
             // catch.
             let listeners = cfg!(panic = "unwind");
-            let (keeper, engine) = Keeper::new(store, limits, clock, listeners, true);
+            let (keeper, engine) = Keeper::new(store, name, limits, clock, listeners, true);
             // If the caller has stopped waiting, the engine is dropped here, and the keeper ends at
             // once.
             let _ = started.send(Ok(engine));

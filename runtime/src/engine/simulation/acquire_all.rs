@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, State, World};
 use crate::base::full_key::FullKey;
+use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::engine::core::ticket::{Acquire, SiteId, TicketId, Watchdog};
@@ -40,6 +41,7 @@ impl World {
                 token,
                 function: "simulation",
                 site: SiteId(1),
+                label: Label::other(),
                 terms,
                 watchdog,
                 wait: Duration::ZERO,

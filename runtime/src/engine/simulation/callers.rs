@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::world::{Caller, Happening, IO_TIMEOUT, KEYS, Node, State, World};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
+use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::engine::core::signal::Signal;
@@ -38,6 +39,7 @@ impl World {
             token,
             function: "simulation",
             site: SiteId(1),
+            label: Label::other(),
             terms,
             watchdog,
             wait,

@@ -213,6 +213,13 @@ impl Nodes {
         away.any(|(id, _)| map.names(*id))
     }
 
+    /// Whether a node that has slots cannot be reached.
+    pub(super) fn are_away(&self, map: &Map) -> bool {
+        let away = |node: &Node| node.store.as_ref().is_some_and(LockStore::is_away);
+        let mut away = self.known.iter().filter(|(_, node)| away(node));
+        away.any(|(id, _)| map.names(*id))
+    }
+
     /// The nodes with a connection, which can be asked about the cluster.
     pub(super) fn servers(&self) -> impl Iterator<Item = Server> {
         self.known

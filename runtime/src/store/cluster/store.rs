@@ -292,6 +292,11 @@ impl LockStore for ClusterStore {
         self.flush();
     }
 
+    /// Whether a master cannot be reached: the locks of its slots cannot be taken.
+    fn is_away(&self) -> bool {
+        self.nodes.are_away(self.router.map())
+    }
+
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         self.nodes.sockets()
     }

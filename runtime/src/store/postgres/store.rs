@@ -304,6 +304,10 @@ impl PostgresStore {
 }
 
 impl LockStore for PostgresStore {
+    fn is_away(&self) -> bool {
+        self.out || self.connection.is_none()
+    }
+
     fn submit(&mut self, batch: &mut Vec<Request>) {
         self.submitted.append(batch);
     }

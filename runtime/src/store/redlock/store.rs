@@ -225,6 +225,12 @@ impl LockStore for RedlockStore {
         self.flush();
     }
 
+    /// Whether no quorum can be reached.
+    fn is_away(&self) -> bool {
+        let reached = self.nodes.iter().filter(|node| !node.store.is_away());
+        reached.count() < majority(self.nodes.len())
+    }
+
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let stores = self.nodes.iter().map(|node| &node.store);
         self.told.news(stores.flat_map(RedisStore::wires))

@@ -16,6 +16,7 @@ const CANCEL: SiteId = SiteId(8);
 fn call(site: SiteId, number: u64) -> Acquire {
     Acquire {
         site,
+        label: Label::other(),
         watchdog: Some(Watchdog {
             interval: TTL / 3,
             max_hold: None,

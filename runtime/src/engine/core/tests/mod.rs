@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::ticket::{Acquire, Share, SiteId, TicketId};
 use super::{Core, Limits, Signal};
 use crate::base::clock::Instant;
+use crate::base::label::Label;
 use crate::base::lease_terms::Terms;
 use crate::base::token::Token;
 use crate::error::{LockError, StoreError};
@@ -38,6 +39,7 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         token: Token::fixed(number.into()),
         function: "test",
         site: SiteId(1),
+        label: Label::other(),
         terms: Terms::new(TTL).expect("a usual ttl"),
         watchdog: None,
         wait,

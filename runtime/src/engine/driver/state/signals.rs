@@ -16,6 +16,7 @@ impl EngineState {
         }
         self.core.reuse_signals(signals);
         metrics::released(self.core.take_releases());
+        metrics::renewed(self.core.take_renewed());
     }
 
     fn apply(&mut self, signal: Signal) {

@@ -353,6 +353,11 @@ impl LockStore for RedisStore {
         self.events.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
+    fn is_away(&self) -> bool {
+        // The first attempt to connect is neither a failure nor a success yet.
+        self.is_out() && !self.opening
+    }
+
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         let wires = wires_of(self.connection.as_ref(), &self.retired);
         self.told.news(wires)

@@ -1,0 +1,204 @@
+//! What is told of the calls of each template.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::times::Times;
+use super::{counted, guarded};
+use crate::base::label::OTHER;
+use crate::base::outcome::{End, Outcome};
+
+/// The most templates. Calls of further templates are counted as [`OTHER`].
+const MOST: usize = 1_000;
+
+/// A call that asks, in [`Meter::present`]. The calls that hold are counted below it.
+const ASKING: u64 = 1 << 32;
+
+/// What is counted of the calls of one template.
+pub(crate) struct Meter {
+    template: &'static str,
+    /// How many calls ask for locks and how many hold some, in one number: a call goes from the one
+    /// to the other in one step.
+    present: AtomicU64,
+    /// `present`, as the recorder was told it. Only the reporter thread uses this.
+    told: AtomicU64,
+    lost: AtomicU64,
+    /// Whether the recorder knows the template. Only the reporter thread uses this.
+    announced: AtomicBool,
+    acquire: [Times; Outcome::ALL.len()],
+    held: [Times; End::ALL.len()],
+    /// The next template: a list, so that all can be found without a mutex. A thread of low
+    /// priority could be suspended inside of one.
+    next: OnceLock<Box<Self>>,
+}
+
+static FIRST: Meter = Meter::new(OTHER);
+
+impl Meter {
+    const fn new(template: &'static str) -> Self {
+        Self {
+            template,
+            present: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            announced: AtomicBool::new(false),
+            acquire: [const { Times::new() }; Outcome::ALL.len()],
+            held: [const { Times::new() }; End::ALL.len()],
+            next: OnceLock::new(),
+        }
+    }
+
+    /// The meter of a template, which is added if it is new.
+    pub(crate) fn of(template: &'static str) -> &'static Self {
+        FIRST.find(template)
+    }
+
+    /// The meter of a template among this one and those behind it.
+    fn find(&'static self, template: &'static str) -> &'static Self {
+        let mut meter = self;
+        for _ in 0..MOST {
+            if ptr::eq(meter.template, template) || meter.template == template {
+                return meter;
+            }
+            let next = || Box::new(Self::new(template));
+            meter = meter.next.get_or_init(next);
+        }
+        self
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
+        FIRST.chain()
+    }
+
+    /// This meter and those behind it.
+    fn chain(&'static self) -> impl Iterator<Item = &'static Self> {
+        std::iter::successors(Some(self), |meter| meter.next.get().map(|next| &**next))
+    }
+
+    pub(crate) fn template(&self) -> &'static str {
+        self.template
+    }
+
+    /// A call begins to ask.
+    pub(crate) fn asks(&self) {
+        self.present.fetch_add(ASKING, Ordering::SeqCst);
+        counted();
+    }
+
+    /// A call that asked is answered after `waited`. `holds`: whether it holds locks now.
+    pub(crate) fn answered(&self, outcome: Outcome, waited: Duration, holds: bool) {
+        self.acquire[outcome as usize].add(waited);
+        self.present
+            .fetch_sub(ASKING - u64::from(holds), Ordering::SeqCst);
+        counted();
+    }
+
+    /// A call was refused before it could ask.
+    pub(crate) fn refused(&self, outcome: Outcome) {
+        self.acquire[outcome as usize].add(Duration::ZERO);
+        counted();
+    }
+
+    /// A call holds its locks no more.
+    pub(crate) fn let_go(&self) {
+        self.present.fetch_sub(1, Ordering::SeqCst);
+        counted();
+    }
+
+    /// It is known how a call came to hold its locks no more, after it had held them for `held`.
+    pub(crate) fn ended(&self, end: End, held: Duration) {
+        self.held[end as usize].add(held);
+        counted();
+    }
+
+    /// A lease was lost.
+    pub(crate) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::SeqCst);
+        counted();
+    }
+
+    /// Hands on what has been counted. Returns whether there was anything.
+    pub(super) fn tell(&self) -> bool {
+        let mut found = self.tell_times();
+        let present = self.present.load(Ordering::SeqCst);
+        if self.told.swap(present, Ordering::Relaxed) != present {
+            self.tell_present(present);
+            found = true;
+        }
+        let lost = self.lost.swap(0, Ordering::SeqCst);
+        if 0 < lost {
+            self.tell_lost(lost);
+            found = true;
+        }
+        if found && !self.announced.swap(true, Ordering::Relaxed) {
+            self.tell_again();
+        }
+        found
+    }
+
+    /// Tells what may not have changed, of a template that is in use. A counter that the recorder
+    /// first hears of with a loss would show no increase.
+    pub(super) fn tell_again(&self) {
+        if self.announced.load(Ordering::Relaxed) {
+            self.tell_present(self.present.load(Ordering::SeqCst));
+            self.tell_lost(0);
+        }
+    }
+
+    fn tell_times(&self) -> bool {
+        let mut found = false;
+        for (outcome, times) in Outcome::ALL.into_iter().zip(&self.acquire) {
+            found |= times.tell(|| {
+                metrics::histogram!("leasehold_acquire_seconds", "lock" => self.template, "outcome" => outcome.name())
+            });
+        }
+        for (end, times) in End::ALL.into_iter().zip(&self.held) {
+            found |= times.tell(|| {
+                metrics::histogram!("leasehold_held_seconds", "lock" => self.template, "end" => end.name())
+            });
+        }
+        found
+    }
+
+    /// Tells how many calls ask and hold.
+    fn tell_present(&self, present: u64) {
+        let (waiting, held) = (present / ASKING, present % ASKING);
+        guarded(|| {
+            metrics::gauge!("leasehold_waiting", "lock" => self.template).set(number(waiting));
+            metrics::gauge!("leasehold_held", "lock" => self.template).set(number(held));
+        });
+    }
+
+    fn tell_lost(&self, lost: u64) {
+        guarded(|| {
+            metrics::counter!("leasehold_lost_total", "lock" => self.template).increment(lost);
+        });
+    }
+}
+
+fn number(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if one template has two meters, or two templates one, or if a program that makes
+    /// templates without end makes meters without end.
+    #[test]
+    fn each_template_has_one_meter_and_there_are_not_too_many() {
+        let first: &'static Meter = Box::leak(Box::new(Meter::new(OTHER)));
+        let one = first.find("order:<id>");
+        let text = String::from("order:<id>").leak();
+        assert!(ptr::eq(one, first.find(text)));
+        assert!(!ptr::eq(one, first.find("item:<sku>")));
+        for number in 0..2 * MOST {
+            first.find(format!("{number}").leak());
+        }
+        assert!(first.chain().count() <= MOST + 1);
+        assert_eq!(first.find("one more").template(), OTHER);
+    }
+}

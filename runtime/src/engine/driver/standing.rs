@@ -1,0 +1,121 @@
+//! The store as operators see it: whether it can be reached, and how long its answers take.
+
+#[cfg(feature = "metrics")]
+use std::collections::VecDeque;
+#[cfg(feature = "metrics")]
+use std::sync::Arc;
+
+use crate::base::clock::Instant;
+use crate::base::codes;
+#[cfg(feature = "metrics")]
+use crate::base::meters::store::{Kind, StoreMeter};
+use crate::base::reporter;
+use crate::store::{OpId, Request};
+
+/// For so many requests the engine remembers when they were sent. A store may leave a request
+/// without an answer.
+#[cfg(feature = "metrics")]
+const REMEMBERED: usize = 8_192;
+
+/// The standing of one pool's store.
+pub(super) struct Standing {
+    /// The store's URL without its password.
+    store: String,
+    away: bool,
+    #[cfg(feature = "metrics")]
+    meter: Arc<StoreMeter>,
+    /// The requests from the number `first` on. None for one that is answered.
+    #[cfg(feature = "metrics")]
+    asked: VecDeque<Option<(Kind, Instant)>>,
+    #[cfg(feature = "metrics")]
+    first: u64,
+}
+
+impl Standing {
+    pub(super) fn new(store: String) -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            meter: StoreMeter::of(&store),
+            store,
+            away: false,
+            #[cfg(feature = "metrics")]
+            asked: VecDeque::new(),
+            #[cfg(feature = "metrics")]
+            first: 0,
+        }
+    }
+
+    /// Whether the store can be reached now. Logs a change.
+    pub(super) fn is_away(&mut self, away: bool) {
+        if away == self.away {
+            return;
+        }
+        self.away = away;
+        #[cfg(feature = "metrics")]
+        self.meter.is_away(away);
+        let store = self.store.clone();
+        if away {
+            reporter::log(move || {
+                tracing::warn!(
+                    code = codes::STORE_AWAY,
+                    store,
+                    "the lock store cannot be reached"
+                );
+            });
+        } else {
+            reporter::log(move || {
+                tracing::info!(
+                    code = codes::STORE_BACK,
+                    store,
+                    "the lock store can be reached again"
+                );
+            });
+        }
+    }
+
+    /// These requests leave now. Their numbers follow each other.
+    #[cfg(feature = "metrics")]
+    pub(super) fn sends(&mut self, requests: &[Request], now: Instant) {
+        for request in requests {
+            if self.asked.is_empty() {
+                self.first = request.id.0;
+            }
+            self.asked.push_back(Some((Kind::of(&request.op), now)));
+        }
+        while REMEMBERED < self.asked.len() {
+            self.asked.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The store has answered a request.
+    #[cfg(feature = "metrics")]
+    pub(super) fn answered(&mut self, id: OpId, now: Instant) {
+        let index = id.0.checked_sub(self.first);
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let asked = index.and_then(|index| self.asked.get_mut(index)?.take());
+        if let Some((kind, sent)) = asked {
+            self.meter.answered(kind, now.since(sent));
+        }
+        while let Some(None) = self.asked.front() {
+            self.asked.pop_front();
+            self.first += 1;
+        }
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    pub(super) fn sends(&mut self, _: &[Request], _: Instant) {}
+
+    #[cfg(not(feature = "metrics"))]
+    pub(super) fn answered(&mut self, _: OpId, _: Instant) {}
+}
+
+/// A pool that is gone says nothing of its store.
+#[cfg(feature = "metrics")]
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if self.away {
+            self.meter.is_away(false);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The spans of a call, and the events of locks and stores. A program of its own: it installs a
+//! subscriber.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use leasehold::__test::reports_told;
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+const TTL: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(20);
+
+type Fields = BTreeMap<String, String>;
+
+/// A span, as the subscriber was told of it.
+#[derive(Debug, Clone)]
+struct Told {
+    name: &'static str,
+    level: Level,
+    /// The name of the span that it began in.
+    parent: Option<&'static str>,
+    fields: Fields,
+    entered: u32,
+    /// How many handles there are.
+    handles: u32,
+}
+
+static SPANS: Mutex<BTreeMap<u64, Told>> = Mutex::new(BTreeMap::new());
+static EVENTS: Mutex<Vec<(Level, Fields)>> = Mutex::new(Vec::new());
+
+/// The hooks that a call calls, and how often before the test wants it to panic.
+const HOOKS: [(&str, u32); 8] = [
+    ("new_span", 0),
+    ("new_span", 1),
+    ("enter", 0),
+    ("enter", 1),
+    ("exit", 0),
+    ("record", 0),
+    ("try_close", 0),
+    ("try_close", 1),
+];
+
+thread_local! {
+    /// The spans that this thread is in.
+    static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The hook that panics on this thread, after so many further calls.
+    static PANICS: RefCell<Option<(&'static str, u32)>> = const { RefCell::new(None) };
+}
+
+static INSTALLED: LazyLock<()> = LazyLock::new(|| {
+    tracing::subscriber::set_global_default(Book).expect("the only one");
+});
+
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Book;
+
+struct Reader<'a>(&'a mut Fields);
+
+impl Visit for Reader<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+}
+
+/// Panics if the test wants that of this hook on this thread.
+fn hook(name: &'static str) {
+    let panics = PANICS.with_borrow_mut(|panics| match panics {
+        Some((wanted, 0)) if *wanted == name => panics.take().is_some(),
+        Some((wanted, before)) if *wanted == name => {
+            *before -= 1;
+            false
+        }
+        _ => false,
+    });
+    assert!(!panics, "as the test wants it, in {name}");
+}
+
+impl Subscriber for Book {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold") || metadata.target() == "test"
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        hook("new_span");
+        let mut fields = Fields::new();
+        attributes.record(&mut Reader(&mut fields));
+        let parent = INSIDE.with_borrow(|inside| inside.last().copied());
+        let mut spans = lock(&SPANS);
+        let told = Told {
+            name: attributes.metadata().name(),
+            level: *attributes.metadata().level(),
+            parent: parent.map(|parent| spans[&parent].name),
+            fields,
+            entered: 0,
+            handles: 1,
+        };
+        let id = LAST.fetch_add(1, Ordering::SeqCst) + 1;
+        spans.insert(id, told);
+        Id::from_u64(id)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        hook("record");
+        let mut spans = lock(&SPANS);
+        let told = spans
+            .get_mut(&id.into_u64())
+            .expect("a span of this subscriber");
+        values.record(&mut Reader(&mut told.fields));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::new();
+        event.record(&mut Reader(&mut fields));
+        if let Some(inside) = INSIDE.with_borrow(|inside| inside.last().copied()) {
+            let name = lock(&SPANS)[&inside].name;
+            fields.insert("inside".to_owned(), name.to_owned());
+        }
+        lock(&EVENTS).push((*event.metadata().level(), fields));
+    }
+
+    fn enter(&self, id: &Id) {
+        hook("enter");
+        lock(&SPANS)
+            .get_mut(&id.into_u64())
+            .expect("a span")
+            .entered += 1;
+        INSIDE.with_borrow_mut(|inside| inside.push(id.into_u64()));
+    }
+
+    fn exit(&self, id: &Id) {
+        let left = INSIDE.with_borrow_mut(Vec::pop);
+        assert_eq!(left, Some(id.into_u64()));
+        hook("exit");
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        lock(&SPANS)
+            .get_mut(&id.into_u64())
+            .expect("a span")
+            .handles += 1;
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut spans = lock(&SPANS);
+        let told = spans.get_mut(&id.into_u64()).expect("a span");
+        told.handles -= 1;
+        let closed = told.handles == 0;
+        drop(spans);
+        hook("try_close");
+        closed
+    }
+}
+
+async fn pool(url: &str) -> LockPool {
+    LazyLock::force(&INSTALLED);
+    wait::connected(LockPool::builder().url(url)).await
+}
+
+/// The spans with this template, in the order in which they began.
+fn spans(template: &str) -> Vec<Told> {
+    let spans = lock(&SPANS);
+    let of = |told: &&Told| {
+        told.fields
+            .get("lock.template")
+            .is_some_and(|given| given == template)
+    };
+    spans.values().filter(of).cloned().collect()
+}
+
+/// The spans with this template, each as its name and its outcome. All are closed.
+#[track_caller]
+fn ended(template: &str) -> Vec<(&'static str, String)> {
+    let spans = spans(template);
+    let open: Vec<&Told> = spans.iter().filter(|told| told.handles != 0).collect();
+    assert!(open.is_empty(), "{open:?}");
+    let outcome = |told: &Told| told.fields.get("lock.outcome").cloned().unwrap_or_default();
+    spans
+        .iter()
+        .map(|told| (told.name, outcome(told)))
+        .collect()
+}
+
+fn pairs<const N: usize>(pairs: [(&'static str, &str); N]) -> Vec<(&'static str, String)> {
+    pairs
+        .map(|(name, outcome)| (name, outcome.to_owned()))
+        .to_vec()
+}
+
+/// The events with this code.
+fn events(code: &str) -> Vec<(Level, Fields)> {
+    reports_told();
+    let events = lock(&EVENTS);
+    let of = |(_, fields): &&(Level, Fields)| fields.get("code").is_some_and(|given| given == code);
+    events.iter().filter(of).cloned().collect()
+}
+
+#[distributed_lock(key = "order:<id>", ttl = "30s", guard = lock, pool = pool)]
+async fn create(pool: &LockPool, id: u32) -> Result<u64, LockError> {
+    let _ = pool;
+    tokio::task::yield_now().await;
+    tracing::info!(target: "test", of = "create", id);
+    Ok(lock.fence().expect("memory:// numbers its locks").get())
+}
+
+/// Fails if a span has another name, level, field or parent than documented, if the body does not
+/// run inside of it, or if it shows the key.
+#[tokio::test]
+async fn a_call_has_two_spans_and_its_body_runs_in_the_second() {
+    let pool = pool("memory://").await;
+    let request = tracing::info_span!(target: "test", "request");
+    let fence = {
+        let call = create(&pool, 42);
+        tracing::Instrument::instrument(call, request)
+            .await
+            .expect("free")
+    };
+    let expected = [
+        ("leasehold::acquire", "granted"),
+        ("leasehold::held", "released"),
+    ];
+    assert_eq!(ended("order:<id>"), pairs(expected));
+    for told in spans("order:<id>") {
+        assert_eq!(told.level, Level::INFO);
+        assert_eq!(told.parent, Some("request"));
+        assert_eq!(told.fields["lock.fence"], fence.to_string());
+        assert!(
+            told.fields["lock.waited_ms"].parse::<u64>().is_ok(),
+            "{told:?}"
+        );
+        assert!(!told.fields.contains_key("lock.key"), "{told:?}");
+        assert!(!format!("{told:?}").contains("order:42"), "{told:?}");
+    }
+    assert!(2 <= spans("order:<id>")[1].entered, "each poll of the body");
+    let events = lock(&EVENTS);
+    let of_body = events
+        .iter()
+        .find(|(_, fields)| fields.get("of").is_some_and(|of| of == "create"));
+    assert_eq!(of_body.expect("an event").1["inside"], "leasehold::held");
+}
+
+/// Fails if keys are not shown to a program that asks for them.
+#[tokio::test]
+async fn keys_are_shown_where_the_program_wants_it() {
+    LazyLock::force(&INSTALLED);
+    let pool = LockPool::builder().url("memory://").log_keys(true);
+    let pool = pool.connect().await.expect("it opens");
+    let both = pool
+        .lock_all(["b", "a"])
+        .label("shown")
+        .ttl(TTL)
+        .run(async {});
+    both.await.expect("free");
+    for told in spans("shown") {
+        assert_eq!(told.fields["lock.key"], "a, b", "{told:?}");
+    }
+    let names = ended("shown");
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+/// Fails if a call that gets no lock has a second span, or no outcome, or if a held span does not
+/// say how it ended.
+#[tokio::test]
+async fn the_spans_tell_how_a_call_ended() {
+    let pool = pool("memory://").await;
+    let request = |label| pool.lock("k").label(label).ttl(TTL);
+    let guard = request("guard").acquire().await.expect("free");
+    let refused = request("refused").acquire().await;
+    assert!(refused.expect_err("it is held").is_contention());
+    drop(wait::started(request("gives up").wait(LONG).acquire()).await);
+    let invalid = pool.lock("").label("invalid").ttl(TTL).acquire().await;
+    assert!(matches!(invalid, Err(LockError::InvalidKey { .. })));
+    guard.release().await.expect("held");
+    let body = AssertUnwindSafe(request("panics").run(async { panic!("as the test wants it") }));
+    assert!(body.catch_unwind().await.is_err());
+    let dropped = request("drops").wait(LONG).run(pending::<()>());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .is_err()
+    );
+    let (acquire, held) = ("leasehold::acquire", "leasehold::held");
+    assert_eq!(
+        ended("guard"),
+        pairs([(acquire, "granted"), (held, "released")])
+    );
+    assert_eq!(ended("refused"), pairs([(acquire, "contended")]));
+    assert_eq!(ended("gives up"), pairs([(acquire, "dropped")]));
+    assert_eq!(ended("invalid"), pairs([(acquire, "other")]));
+    assert_eq!(
+        ended("panics"),
+        pairs([(acquire, "granted"), (held, "panicked")])
+    );
+    assert_eq!(
+        ended("drops"),
+        pairs([(acquire, "granted"), (held, "dropped")])
+    );
+}
+
+/// Fails if a subscriber that panics leaves a lock behind, or a call that cannot end, or ends the
+/// process.
+#[test]
+fn a_subscriber_that_panics_leaves_no_lock_behind() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    let pool = runtime.block_on(pool("memory://"));
+    for (name, before) in HOOKS {
+        for body_panics in [false, true] {
+            let lock = pool.lock(name).label("panics anywhere").ttl(TTL).wait(LONG);
+            PANICS.set(Some((name, before)));
+            // The body is polled on this thread, as all of the call is.
+            let call = lock.clone().run(async {
+                tokio::task::yield_now().await;
+                assert!(!body_panics, "as the test wants it, in the body");
+            });
+            let _ = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
+            assert_eq!(PANICS.take(), None, "it was called often enough");
+            let again = runtime.block_on(lock.acquire());
+            drop(again.unwrap_or_else(|error| panic!("{name}: {error}")));
+        }
+    }
+}
+
+#[distributed_lock(key = "lost:<id>", ttl = "30s", pool = pool)]
+async fn is_late(pool: &LockPool, server: &Server, id: u32) -> Result<(), LockError> {
+    let _ = pool;
+    assert!(server.probe().delete(&format!("lock:lost:{id}")));
+    Ok(())
+}
+
+/// Fails if a loss, or a change of the store, is told without its code, at another level, or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn incidents_are_events_with_a_stable_code() {
+    let mut server = Server::start();
+    let pool = pool(&server.url()).await;
+    is_late(&pool, &server, 7).await.expect("its work is done");
+    let [(level, fields)] = &events("lease-lost")[..] else {
+        panic!("{:?}", events("lease-lost"));
+    };
+    assert_eq!(
+        (*level, fields["lock.template"].as_str()),
+        (Level::WARN, "lost:<id>")
+    );
+    let store = format!("redis://{}", server.address());
+    let told = |code: &str| {
+        let of_store = |(_, fields): &(Level, Fields)| fields["store"] == store;
+        events(code)
+            .into_iter()
+            .find(of_store)
+            .map(|(level, _)| level)
+    };
+    server.kill();
+    wait::until_async("it is away", LONG, || {
+        told("store-away") == Some(Level::WARN)
+    })
+    .await;
+    server.restart();
+    wait::until_async("it is back", LONG, || {
+        told("store-back") == Some(Level::INFO)
+    })
+    .await;
+}
