@@ -33,7 +33,7 @@ mod replicas;
 )]
 mod store;
 #[cfg(any(test, feature = "__test"))]
-mod testing;
+mod selftest;
 
 #[doc(hidden)]
 #[path = "expanded.rs"]
@@ -41,7 +41,7 @@ pub mod __private;
 
 #[cfg(feature = "__test")]
 #[doc(hidden)]
-pub use testing::probe as __test;
+pub use selftest::probe as __test;
 
 pub use check_report::{CheckReport, Finding, Severity};
 pub use engine::core::drain::ShutdownReport;

@@ -383,7 +383,7 @@ mod tests {
     use std::future::Future;
 
     use super::*;
-    use crate::testing::fixtures::{LONG, counting};
+    use crate::selftest::fixtures::{LONG, counting};
 
     fn held() -> Arc<LeaseCell> {
         let cell = LeaseCell::new("key".into(), Clock::System);

@@ -188,7 +188,7 @@ impl Target {
             }),
             #[cfg(feature = "__test")]
             Self::Nothing => Box::pin(async {
-                Ok(Box::new(crate::testing::null_store::NoStore::default()) as _)
+                Ok(Box::new(crate::selftest::null_store::NoStore::default()) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Redis(master, replicas) => Box::pin(async move {

@@ -72,7 +72,7 @@ pub(crate) struct Core {
     signals: Vec<Signal>,
     releases: Releases,
     #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-    bug: Option<crate::testing::seeded_bugs::Bug>,
+    bug: Option<crate::selftest::seeded_bugs::Bug>,
 }
 
 impl Core {
@@ -89,7 +89,7 @@ impl Core {
             signals: Vec::new(),
             releases: Releases::default(),
             #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-            bug: crate::testing::seeded_bugs::active(),
+            bug: crate::selftest::seeded_bugs::active(),
         }
     }
 
