@@ -32,6 +32,10 @@ mod replicas;
     allow(dead_code, reason = "a part of the interface is for Redis")
 )]
 mod store;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+#[path = "kit/mod.rs"]
+pub mod testing;
 #[cfg(any(test, feature = "__test"))]
 mod selftest;
 
@@ -50,6 +54,7 @@ pub use fence::Fence;
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
 pub use lock::guard::{LockGuard, LockHandle};
+pub use lock::is_held::is_held;
 pub use lock::request::LockRequest;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;

@@ -78,6 +78,12 @@ pub(crate) trait LockStore: Send {
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         None
     }
+
+    /// The test kit's line to this store, which is told of the engine's commands and signals.
+    #[cfg(feature = "testing")]
+    fn line(&self) -> Option<Arc<crate::testing::Line>> {
+        None
+    }
 }
 
 /// A store that is being connected.
