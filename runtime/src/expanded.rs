@@ -7,6 +7,7 @@ pub use crate::error::LockError;
 pub use crate::key::Key;
 pub use crate::lock::call::{Call, Outcome};
 pub use crate::lock::call_site::Site;
+pub use crate::lock::is_held::assert_held;
 pub use core;
 
 /// The last argument of each function here whose bound is a trait of this module.

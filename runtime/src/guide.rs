@@ -50,6 +50,7 @@ pages! {
     #[cfg(not(doctest))]
     frameworks: "frameworks.md",
     recipes: "recipes.md",
+    testing: "testing.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",
     performance_results: "performance/results.md",

@@ -33,8 +33,12 @@ mod replicas;
     allow(dead_code, reason = "a part of the interface is for Redis")
 )]
 mod store;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+#[path = "kit/mod.rs"]
+pub mod testing;
 #[cfg(any(test, feature = "__test"))]
-mod testing;
+mod selftest;
 
 #[doc(hidden)]
 #[path = "expanded.rs"]
@@ -42,7 +46,7 @@ pub mod __private;
 
 #[cfg(feature = "__test")]
 #[doc(hidden)]
-pub use testing::probe as __test;
+pub use selftest::probe as __test;
 
 pub use check_report::{CheckReport, Finding, Severity};
 pub use engine::core::drain::ShutdownReport;
@@ -54,6 +58,7 @@ pub use inspect::owner::Owner;
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
 pub use lock::guard::{LockGuard, LockHandle};
+pub use lock::is_held::is_held;
 pub use lock::request::LockRequest;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;

@@ -6,14 +6,14 @@ macro_rules! seeded {
     ($bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]
         let on =
-            crate::testing::seeded_bugs::active() == Some(crate::testing::seeded_bugs::Bug::$bug);
+            crate::selftest::seeded_bugs::active() == Some(crate::selftest::seeded_bugs::Bug::$bug);
         #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
         let on = false;
         on
     }};
     ($core:expr, $bug:ident) => {{
         #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-        let on = $core.bug == Some(crate::testing::seeded_bugs::Bug::$bug);
+        let on = $core.bug == Some(crate::selftest::seeded_bugs::Bug::$bug);
         #[cfg(not(any(test, all(feature = "__test", debug_assertions))))]
         let on = false;
         on

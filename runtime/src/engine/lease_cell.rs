@@ -239,7 +239,7 @@ impl LeaseCell {
 
     /// Takes the waker. Returns none while another thread has the mutex: that thread reads the
     /// phase afterwards.
-    fn take_waker(&self) -> Option<Waker> {
+    pub(crate) fn take_waker(&self) -> Option<Waker> {
         match self.waker.try_lock() {
             Ok(mut waker) => waker.take(),
             Err(TryLockError::Poisoned(waker)) => waker.into_inner().take(),
@@ -383,7 +383,7 @@ mod tests {
     use std::future::Future;
 
     use super::*;
-    use crate::testing::fixtures::{LONG, counting};
+    use crate::selftest::fixtures::{LONG, counting};
 
     fn held() -> Arc<LeaseCell> {
         let cell = LeaseCell::new("key".into(), Clock::System);

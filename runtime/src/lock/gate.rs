@@ -22,7 +22,8 @@ pub(crate) struct Gate {
     on_lost: OnLost,
     /// Ends when a lease that the call has entered is over.
     entered_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    started: bool,
+    /// How often the body has been polled.
+    polls: u32,
 }
 
 /// What happens to the body of a lost lease.
@@ -41,7 +42,7 @@ impl Gate {
             entered_over: held.entered_over(),
             held,
             on_lost,
-            started: false,
+            polls: 0,
         }
     }
 
@@ -66,11 +67,15 @@ impl Gate {
             self.entered_over = None;
         }
         let (locks, on_lost) = (self.held.locks(), self.on_lost);
-        let guarded = (on_lost == OnLost::Cancel || !self.started) && !seeded!(NoGate);
+        let starts = self.polls == 0;
+        if starts {
+            self.held.polled(0);
+        }
+        let guarded = (on_lost == OnLost::Cancel || starts) && !seeded!(NoGate);
         if guarded && !locks.is_live() {
             return Poll::Ready(Err(locks.lost_error()));
         }
-        self.started = true;
+        self.polls = self.polls.saturating_add(1);
         let poll = || nesting::inside(locks, || body.poll(cx));
         // The subscriber hears of the body's end after a panic of the body has been caught: two
         // panics at a time would end the process.
@@ -83,6 +88,7 @@ impl Gate {
             // A loss from here on must wake this task. `register` returns false for an earlier
             // loss, which woke no task.
             Ok(Poll::Pending) => {
+                self.held.polled(self.polls);
                 let live = self.held.register(cx);
                 if live || on_lost == OnLost::Continue || seeded!(NoGate) {
                     Poll::Pending

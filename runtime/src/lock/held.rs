@@ -160,6 +160,21 @@ impl HeldLocks {
         self.entered().next().is_some()
     }
 
+    /// The body has been polled so often inside these locks. Tells a test kit, which may take one
+    /// away.
+    #[cfg_attr(
+        not(feature = "testing"),
+        expect(clippy::unused_self, reason = "there is no test kit")
+    )]
+    pub(crate) fn polled(&self, polls: u32) {
+        #[cfg(feature = "testing")]
+        for lock in self.own() {
+            lock.polled(polls);
+        }
+        #[cfg(not(feature = "testing"))]
+        let _ = polls;
+    }
+
     /// Registers this task to be woken when a lease is lost that the call has taken itself. Returns
     /// whether all these leases are held now.
     pub(crate) fn register(&self, cx: &Context<'_>) -> bool {

@@ -218,7 +218,7 @@ impl Lock {
             .map_or(Duration::ZERO, |lease| lease.cell.remaining())
     }
 
-    fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.lease().is_some_and(|lease| lease.cell.is_live())
     }
 

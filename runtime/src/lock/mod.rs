@@ -8,6 +8,7 @@ pub(crate) mod detach;
 pub(crate) mod gate;
 pub(crate) mod guard;
 pub(crate) mod held;
+pub(crate) mod is_held;
 pub(crate) mod leases;
 pub(crate) mod nesting;
 pub(crate) mod observed;

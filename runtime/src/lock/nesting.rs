@@ -6,6 +6,7 @@
 //! the gate, and is not on the path.
 
 use std::cell::RefCell;
+use std::future::Future;
 
 use super::leases::{LeaseRef, Lock, Locks};
 use crate::base::full_key::FullKey;
@@ -16,6 +17,12 @@ use crate::pool::PoolId;
 thread_local! {
     /// Outermost first.
     static PATH: RefCell<Vec<Locks>> = const { RefCell::new(Vec::new()) };
+}
+
+tokio::task_local! {
+    /// The path of the code that spawned this task. The task is on it for questions whether a lock
+    /// is held, and not as a nested call: it can outlive these locks.
+    static SPAWNED_ON: Vec<Locks>;
 }
 
 /// Runs `poll` inside of `locks`.
@@ -62,4 +69,54 @@ fn look(path: &[Locks], pool: PoolId, key: &FullKey) -> Standing {
         }
     }
     lost.map_or(Standing::Outside, Standing::Lost)
+}
+
+/// Whether the running code is inside of a lock.
+pub(crate) enum Inside {
+    /// It is, and the lease lasts.
+    Held,
+    /// It is, and the lease is over.
+    Lost,
+    /// It is not; it is inside of these.
+    Outside(Vec<String>),
+}
+
+/// Whether the running code is inside of the lock that callers call `name`, in whichever pool.
+pub(crate) fn inside_of(name: &str) -> Inside {
+    let (mut known, mut others) = (false, Vec::new());
+    let held = any_lock(|lock| {
+        if lock.name() != name {
+            others.extend(lock.is_live().then(|| lock.name().to_owned()));
+            return false;
+        }
+        known = true;
+        lock.is_live()
+    });
+    match (held, known) {
+        (true, _) => Inside::Held,
+        (false, true) => Inside::Lost,
+        (false, false) => Inside::Outside(others),
+    }
+}
+
+/// Whether the running code is inside of this lock, and its lease lasts.
+pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
+    any_lock(|lock| {
+        let lease = lock.lease();
+        lease.is_some_and(|lease| lease.pool == pool && lease.cell.key() == key) && lock.is_live()
+    })
+}
+
+/// Whether one of the locks is meant that the running code is inside of, from outside inwards.
+fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
+    let mut in_path = |path: &[Locks]| path.iter().flat_map(Locks::iter).any(&mut meant);
+    SPAWNED_ON.try_with(|path| in_path(path)).unwrap_or(false)
+        || PATH.try_with(|path| in_path(&path.borrow())).unwrap_or(false)
+}
+
+/// The future of a task, with the locks that the running code is inside of.
+pub(crate) fn spawned_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let mut path = SPAWNED_ON.try_with(Vec::clone).unwrap_or_default();
+    let _ = PATH.try_with(|here| path.extend(here.borrow().iter().cloned()));
+    SPAWNED_ON.scope(path, future)
 }

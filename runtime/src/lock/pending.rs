@@ -94,6 +94,17 @@ impl PendingLock {
         Poll::Ready(granted)
     }
 
+    /// The body has been polled so often inside this lock. A test kit may take the lock away now.
+    #[cfg(feature = "testing")]
+    pub(crate) fn polled(&self, polls: u32) {
+        if self.pool.loses(self.id, polls) {
+            // This task is awake. A wake-up would be an additional poll of what it does next.
+            drop(self.cell.take_waker());
+            // An engine that is gone keeps no lock.
+            let _ = self.tell(Command::Hear);
+        }
+    }
+
     pub(crate) fn pool_id(&self) -> PoolId {
         self.pool.id()
     }

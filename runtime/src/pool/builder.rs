@@ -402,16 +402,22 @@ impl LockPoolBuilder {
     ///
     /// With [`on_current_runtime`](Self::on_current_runtime), outside of a tokio runtime.
     pub async fn connect(self) -> Result<LockPool, LockError> {
+        let target = self.target()?;
+        self.connect_to(target).await
+    }
+
+    /// The store that the URL names, if the rest of the configuration is possible.
+    pub(crate) fn target(&self) -> Result<Target, LockError> {
         let target = Target::parse(self.url.as_deref().unwrap_or_default());
         self.check()?;
-        self.connect_to(target?).await
+        target
     }
 
     pub(crate) async fn connect_to(self, target: Target) -> Result<LockPool, LockError> {
-        let clock = match self.place {
+        let clock = target.clock(match self.place {
             Place::Thread => Clock::System,
             Place::CurrentRuntime => Clock::tokio(),
-        };
+        });
         let place = target.to_string();
         let options = Options {
             clock,
@@ -448,7 +454,7 @@ impl LockPoolBuilder {
         })
     }
 
-    fn check(&self) -> Result<(), LockError> {
+    pub(crate) fn check(&self) -> Result<(), LockError> {
         key::check_namespace(&self.namespace)?;
         if !(SHORTEST_IO_TIMEOUT..=LONGEST_IO_TIMEOUT).contains(&self.limits.io_timeout) {
             return Err(LockError::config(

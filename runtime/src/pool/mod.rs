@@ -20,6 +20,8 @@ use crate::base::reporter;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::CheckReport;
 use crate::engine::core::drain::ShutdownReport;
+#[cfg(feature = "testing")]
+use crate::engine::core::ticket::TicketId;
 use crate::engine::driver::command::Command;
 use crate::engine::driver::handle::Engine;
 use crate::error::LockError;
@@ -256,6 +258,16 @@ impl LockPool {
     /// Whether the pool gives no locks any more: it was shut down, or its engine has stopped.
     pub(crate) fn has_ended(&self) -> bool {
         self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
+    }
+
+    /// Whether the lock of `ticket` is lost after so many polls of its body: a test kit says so, and
+    /// takes the lock away when the engine hears its store next.
+    #[cfg(feature = "testing")]
+    pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
+        match &self.inner.target {
+            Target::Kit(seat) => seat.line().polled(ticket, polls),
+            _ => false,
+        }
     }
 
     pub(crate) fn id(&self) -> PoolId {

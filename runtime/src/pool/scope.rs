@@ -5,6 +5,7 @@ use std::future::Future;
 use tokio::task::JoinHandle;
 
 use super::LockPool;
+use crate::lock::nesting;
 
 tokio::task_local! {
     /// None in a future that was wrapped outside of all scopes.
@@ -104,7 +105,8 @@ impl LockPool {
 /// The task has no locks of its caller, because it can outlive them. For a key that the caller
 /// holds, the task is any other call: it is refused or waits, and `reentrant` enters nothing. A
 /// body that waits for such a task waits for itself, until the task's `wait` is over. The task is
-/// also not dropped with a body whose lease is lost.
+/// also not dropped with a body whose lease is lost. [`is_held`](crate::is_held()) is true in the
+/// task for the locks of its caller, as long as their leases last.
 ///
 /// Cancel safe as [`tokio::spawn`] is: the task runs on when its handle is dropped. If the task is
 /// aborted, its future is dropped, which releases its locks. Until its end the task keeps the pool
@@ -123,9 +125,10 @@ where
     tokio::spawn(in_current_scope(future))
 }
 
-/// The future, in the scope of the running code.
+/// The future of a task, in the scope of the running code and with its locks for
+/// [`is_held`](crate::is_held()).
 pub(crate) fn in_current_scope<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    SCOPED.scope(scoped(), future)
+    SCOPED.scope(scoped(), nesting::spawned_here(future))
 }
 
 /// The pool of the innermost scope.

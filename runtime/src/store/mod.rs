@@ -93,6 +93,12 @@ pub(crate) trait LockStore: Send {
     fn local(&self) -> Option<Arc<Space>> {
         None
     }
+
+    /// The test kit's line to this store, which is told of the engine's commands and signals.
+    #[cfg(feature = "testing")]
+    fn line(&self) -> Option<Arc<crate::testing::Line>> {
+        None
+    }
 }
 
 /// A store that is being connected.

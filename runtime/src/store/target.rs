@@ -34,6 +34,9 @@ const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///
 pub(crate) enum Target {
     /// All pools of one name share their locks. Without a name the locks are private to their pool.
     Memory(Option<String>),
+    /// The store of a test kit; no URL names it.
+    #[cfg(feature = "testing")]
+    Kit(Box<crate::testing::seat::Seat>),
     /// A store for tests; no URL names it.
     #[cfg(feature = "__test")]
     Nothing,
@@ -159,10 +162,21 @@ impl Target {
     pub(crate) fn has_other_clients(&self) -> bool {
         match self {
             Self::Memory(_) => false,
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.has_other_clients(),
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => false,
             #[cfg(any(feature = "redis", feature = "__test"))]
             _ => true,
+        }
+    }
+
+    /// The clock on which a pool on this store counts its leases; `own` unless the store has one.
+    pub(crate) fn clock(&self, own: Clock) -> Clock {
+        match self {
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.clock(),
+            _ => own,
         }
     }
 
@@ -190,9 +204,11 @@ impl Target {
                 reporter::log(move || tracing::warn!("{limits}"));
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.connect(options),
             #[cfg(feature = "__test")]
             Self::Nothing => Box::pin(async {
-                Ok(Box::new(crate::testing::null_store::NoStore::default()) as _)
+                Ok(Box::new(crate::selftest::null_store::NoStore::default()) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Redis(master, replicas) => Box::pin(async move {
@@ -232,6 +248,8 @@ impl Target {
                 let warning = Finding::warning("one-process", memory_limits(name.as_deref()));
                 Ok(CheckReport::new(self.to_string(), vec![warning]))
             }
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.check(options).await,
             #[cfg(feature = "__test")]
             Self::Nothing => Ok(CheckReport::new(self.to_string(), Vec::new())),
             #[cfg(feature = "redis")]
@@ -345,6 +363,8 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(name) => write!(f, "memory://{}", name.as_deref().unwrap_or_default()),
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.fmt(f),
             #[cfg(feature = "__test")]
             Self::Nothing => f.write_str("nothing"),
             #[cfg(feature = "redis")]

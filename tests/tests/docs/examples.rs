@@ -8,7 +8,7 @@ use super::{files, read, root};
 const WITHOUT: &[(&str, &str)] = &[];
 
 /// What tests are made of, and what no user sees.
-const NOT_PUBLIC: [&str; 3] = ["testing/", "/tests/", "_tests.rs"];
+const NOT_PUBLIC: [&str; 3] = ["selftest/", "/tests/", "_tests.rs"];
 
 /// An item, and whether its documentation has an example.
 type Item = (String, bool);

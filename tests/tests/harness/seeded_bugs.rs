@@ -35,7 +35,7 @@ fn tests_elsewhere_are_run_with_their_bugs() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     for elsewhere in ELSEWHERE {
         let files = match elsewhere.program {
-            "leasehold" => vec![tests.join("../runtime/src/testing/seeded_bugs.rs")],
+            "leasehold" => vec![tests.join("../runtime/src/selftest/seeded_bugs.rs")],
             "models" => vec![tests.join("../runtime/src/engine/driver/model.rs")],
             program => files(&tests.join("tests").join(program)),
         };

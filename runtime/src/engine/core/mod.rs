@@ -74,7 +74,7 @@ pub(crate) struct Core {
     releases: Releases,
     renewed: Renewed,
     #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-    bug: Option<crate::testing::seeded_bugs::Bug>,
+    bug: Option<crate::selftest::seeded_bugs::Bug>,
 }
 
 impl Core {
@@ -92,7 +92,7 @@ impl Core {
             releases: Releases::default(),
             renewed: Renewed::default(),
             #[cfg(any(test, all(feature = "__test", debug_assertions)))]
-            bug: crate::testing::seeded_bugs::active(),
+            bug: crate::selftest::seeded_bugs::active(),
         }
     }
 

@@ -241,6 +241,20 @@ impl Core {
         self.arm(id);
     }
 
+    /// The store has lost `key`: every lease on it is over. Only a test kit says so. Other stores
+    /// tell of a loss when they are asked for a renewal or a release.
+    pub(crate) fn key_lost(&mut self, key: &FullKey, now: Instant) {
+        let held = self.tickets.iter().filter(|(_, ticket)| {
+            let acquire = ticket.acquire();
+            ticket.lease().is_some() && acquire.key == *key
+        });
+        let mut held: Vec<_> = held.map(|(id, _)| id).collect();
+        held.sort_unstable();
+        for id in held {
+            self.lose(id, now);
+        }
+    }
+
     /// The lease is over: tells the holder, and lets the head of the queue ask.
     pub(super) fn lose(&mut self, id: TicketId, now: Instant) {
         let Some(ticket) = self.tickets.get_mut(id) else {

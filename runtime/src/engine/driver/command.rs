@@ -58,6 +58,9 @@ pub(crate) enum Command {
     ListenerUnable,
     /// All callers are gone.
     Close,
+    /// Hears at once what the store has to say, for a test kit.
+    #[cfg(feature = "testing")]
+    Hear,
     /// Runs a test's code under the engine's mutex.
     #[cfg(feature = "__test")]
     Inside(Box<dyn FnOnce() + Send>),

@@ -26,6 +26,7 @@ mod listener;
 #[cfg(all(test, shuttle))]
 mod model;
 mod notifications;
+mod observer;
 mod priority;
 mod relay;
 mod shared;

@@ -34,7 +34,7 @@ use crate::base::token::{Nonce, Token};
 use crate::engine::core::signal::Limits;
 use crate::engine::core::ticket::{Acquire, SiteId};
 use crate::engine::lease_cell::LeaseCell;
-use crate::testing::fixtures::LONG;
+use crate::selftest::fixtures::LONG;
 
 mod server;
 
@@ -366,7 +366,7 @@ fn models_find_their_bugs() {
         ("DeferredOvertaken", MIXED),
         ("DeferredUnheard", MIXED),
     ] {
-        crate::testing::seeded_bugs::assert_found(bug, &format!("engine::driver::model::{model}"));
+        crate::selftest::seeded_bugs::assert_found(bug, &format!("engine::driver::model::{model}"));
         println!("{bug}: found by {model}");
     }
 }

@@ -17,6 +17,7 @@ use tokio::task::unconstrained;
 use super::alarms::Alarms;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
 use super::notifications::Notifications;
+use super::observer::Observer;
 use super::standing::Standing;
 use super::store_waker::StoreWaker;
 use super::traffic::Traffic;
@@ -90,6 +91,7 @@ pub(super) struct EngineState {
     /// When the keeper's timer wakes it.
     keeper_looks_at: Instant,
     notifications: Notifications,
+    observer: Observer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,9 +114,15 @@ impl EngineState {
         listeners: bool,
         store_waker: Arc<StoreWaker>,
     ) -> Self {
-        let seed = clock.now().as_nanos() ^ u64::from(std::process::id()).rotate_left(32);
+        // On a test's clock every run is the same.
+        let process = match clock {
+            Clock::System => std::process::id(),
+            Clock::Tokio(_) => 0,
+        };
+        let seed = clock.now().as_nanos() ^ u64::from(process).rotate_left(32);
         Self {
             core: Core::new(limits, seed),
+            observer: Observer::of(&*store),
             store,
             clock,
             now: Instant::ZERO,
@@ -295,6 +303,9 @@ impl EngineState {
 
     /// Gives the store's events to the core.
     fn take_in_events(&mut self) {
+        for key in self.observer.lost_keys() {
+            self.core.key_lost(&key, self.now);
+        }
         if self.events.is_empty() {
             return;
         }

@@ -104,7 +104,7 @@ impl Wake for StoreWaker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fixtures::counting;
+    use crate::selftest::fixtures::counting;
 
     #[test]
     fn what_stirs_while_a_thread_polls_is_for_that_thread_and_else_for_the_keeper() {

@@ -15,7 +15,7 @@ mod world;
 use std::env;
 
 use self::world::{Outcome, World};
-use crate::testing::seeded_bugs::Bug;
+use crate::selftest::seeded_bugs::Bug;
 
 fn seeds(count: u64) -> Vec<u64> {
     match env::var("LEASEHOLD_SEED") {

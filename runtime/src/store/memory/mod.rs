@@ -46,6 +46,12 @@ impl MemoryStore {
         }
     }
 
+    /// A further pool on the same locks, for the pools of a test kit.
+    #[cfg(feature = "testing")]
+    pub(crate) fn beside(&self) -> Self {
+        Self::inside(Arc::clone(&self.space))
+    }
+
     fn inside(space: Arc<Space>) -> Self {
         let pool = space.enter();
         Self {

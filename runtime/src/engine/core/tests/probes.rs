@@ -4,7 +4,7 @@ use crate::base::clock::Instant;
 use crate::base::token::Token;
 use crate::engine::core::Core;
 use crate::engine::core::ticket::TicketId;
-use crate::testing::seeded_bugs::Bug;
+use crate::selftest::seeded_bugs::Bug;
 
 impl Core {
     pub(in crate::engine) fn with_bug(self, bug: Option<Bug>) -> Self {

@@ -22,6 +22,7 @@ impl EngineState {
     }
 
     fn execute_one(&mut self, command: Command, now: Instant) {
+        self.observer.command(&command, now);
         match command {
             Command::Acquire { id, acquire, cell } => {
                 self.cells.insert(id, cell);
@@ -77,6 +78,8 @@ impl EngineState {
             }
             Command::ListenerUnable => self.lanes.unable(now),
             Command::Close => self.life = Life::Closed,
+            #[cfg(feature = "testing")]
+            Command::Hear => self.drive(false),
             #[cfg(feature = "__test")]
             Command::Inside(code) => code(),
         }

@@ -21,6 +21,7 @@ impl EngineState {
 
     fn apply(&mut self, signal: Signal) {
         metrics::count(&signal);
+        self.observer.signal(&signal, self.now);
         let waker = match signal {
             Signal::Granted {
                 ticket,

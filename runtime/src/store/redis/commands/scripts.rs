@@ -85,8 +85,8 @@ pub(crate) fn code(code: &'static str) -> Cow<'static, str> {
 /// The script, with the bug that a test has seeded.
 #[cfg(any(test, all(feature = "__test", debug_assertions)))]
 pub(crate) fn code(code: &'static str) -> Cow<'static, str> {
-    crate::testing::seeded_bugs::active().map_or(code.into(), |bug| {
-        crate::testing::script_mutants::spoil(code, bug)
+    crate::selftest::seeded_bugs::active().map_or(code.into(), |bug| {
+        crate::selftest::script_mutants::spoil(code, bug)
     })
 }
 

@@ -1,0 +1,507 @@
+//! What happened to the locks of a kit's store.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::slice;
+use std::time::Duration;
+
+use crate::error::LockError;
+use crate::fence::Fence;
+
+/// What happened to the locks of a kit's store, in order, up to the time of
+/// [`Kit::history`](super::Kit::history).
+///
+/// `Display` and `Debug` are a table, one line for each event, that marks what overlaps. It is
+/// meant for the text of an assertion:
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold::testing::Kit;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// let other = kit.hold("order:42").await;
+/// let refused = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await;
+/// assert!(refused.is_err());
+/// other.release().await;
+///
+/// let history = kit.history();
+/// assert!(history.is_exclusive(), "{history}");
+/// assert_eq!((history.grants(), history.refusals(), history.releases()), (1, 1, 1));
+/// # assert!(history.to_string().contains("call 1   order:42  refused, contended"));
+/// # }
+/// ```
+///
+/// ```text
+///        0.000s  other 1  order:42  granted, exclusive
+///        0.000s  call 1   order:42  refused, contended
+///        0.000s  other 1  order:42  released
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "a history says nothing by itself"]
+pub struct History {
+    events: Vec<Event>,
+}
+
+/// One event of a [`History`].
+///
+/// ```
+/// use leasehold::testing::{EventKind, Kit};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// let other = kit.hold("order:42").await;
+/// let history = kit.history();
+/// let first = history.iter().next().expect("an event");
+/// assert_eq!(first.key, "order:42");
+/// assert!(first.caller.other);
+/// assert!(matches!(first.kind, EventKind::Granted { .. }));
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Event {
+    /// When, counted from the kit's first use, on the clock of the leases.
+    pub at: Duration,
+    /// The key without the namespace.
+    pub key: String,
+    /// Whose lock it is, or is not.
+    pub caller: Caller,
+    /// What happened.
+    pub kind: EventKind,
+    /// The end of the lease that the event confirms.
+    pub(super) until: Option<Duration>,
+}
+
+/// A call that asks for a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
+/// locks has one for each.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold::testing::Kit;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::LockError> {
+/// let kit = Kit::new();
+/// let guard = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+/// let history = kit.history();
+/// let caller = &history.iter().next().expect("a grant").caller;
+/// assert_eq!((caller.number, caller.other), (1, false));
+/// assert_eq!(caller.to_string(), "call 1");
+/// # guard.release().await
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Caller {
+    /// Counted from 1 in the order of the first events: the kit's calls, and its other holders.
+    pub number: u32,
+    /// Whether it is a holder by [`Kit::hold`](super::Kit::hold), in the place of another process.
+    pub other: bool,
+    /// The path of the annotated function. Empty for locks that are taken by hand.
+    pub function: &'static str,
+}
+
+/// What happened to a lock.
+///
+/// ```
+/// use leasehold::testing::{EventKind, Kit};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// drop(kit.hold("order:42").await);
+/// let history = kit.history();
+/// let last = history.iter().last().expect("two events");
+/// assert_eq!(last.kind, EventKind::Dropped);
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The caller holds the lock from now on.
+    Granted {
+        /// Which holders it excludes.
+        mode: Mode,
+        /// The number of the acquisition, if the store has such.
+        fence: Option<Fence>,
+    },
+    /// The store has confirmed a renewal: the lease runs its full ttl from when that was sent.
+    Renewed,
+    /// An exclusive lock has become a share.
+    Downgraded,
+    /// The lease was lost, and the caller is told: it was not renewed in time, or taken away.
+    Lost,
+    /// The caller asks for the release: nothing runs inside the lock from now on.
+    Released,
+    /// The caller's future or guard was dropped while it held the lock, which releases it.
+    Dropped,
+    /// The holder's process has died ([`Held::expire`](super::Held::expire)). The store keeps the
+    /// lock until its ttl is over.
+    Died,
+    /// The store did not have the lock any more when it was released: it had been lost before.
+    GoneAtRelease,
+    /// The caller did not get the lock.
+    Refused(LockError),
+}
+
+/// Which holders of a lock exclude each other.
+///
+/// ```
+/// # use std::time::Duration;
+/// use leasehold::testing::{EventKind, Kit, Mode};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// let reader = kit.hold("catalog").shared().await;
+/// let history = kit.history();
+/// let granted = &history.iter().next().expect("a grant").kind;
+/// assert!(matches!(granted, EventKind::Granted { mode: Mode::Shared, .. }));
+/// # reader.release().await;
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// No other holder.
+    Exclusive,
+    /// Any number of holders that share.
+    Shared,
+    /// At most so many holders with permits.
+    Permit(u32),
+}
+
+/// A holder while the events are read.
+struct Holder<'a> {
+    event: usize,
+    caller: &'a Caller,
+    mode: Mode,
+    until: Duration,
+}
+
+impl Mode {
+    /// Whether a lock of this mode can be granted while `others` hold it.
+    fn fits(self, others: &[Holder<'_>]) -> bool {
+        others.iter().all(|other| match (self, other.mode) {
+            (Self::Shared, Self::Shared) => true,
+            (Self::Permit(one), Self::Permit(two)) => others.len() < one.max(two) as usize,
+            _ => false,
+        })
+    }
+}
+
+impl History {
+    pub(super) fn new(events: Vec<Event>) -> Self {
+        Self { events }
+    }
+
+    /// Whether no two holders had a lock at the same time that exclude each other: a second holder
+    /// of an exclusive lock, a reader beside a writer, one permit too many.
+    ///
+    /// A holder has its lock from the grant to the release, the loss or the end of its lease,
+    /// whichever comes first.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let (one, two) = (kit.hold("report").permits(2).await, kit.hold("report").permits(2).await);
+    /// assert!(kit.history().is_exclusive(), "{}", kit.history());
+    /// # drop((one, two));
+    /// # }
+    /// ```
+    pub fn is_exclusive(&self) -> bool {
+        self.overlaps().is_empty()
+    }
+
+    /// The events of one key, without its namespace.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let (_one, _two) = (kit.hold("order:1").await, kit.hold("order:2").await);
+    /// assert_eq!(kit.history().of("order:2").grants(), 1);
+    /// # }
+    /// ```
+    pub fn of(&self, key: &str) -> Self {
+        let of_key = |event: &&Event| event.key == key;
+        Self::new(self.events.iter().filter(of_key).cloned().collect())
+    }
+
+    /// The events, in order.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.hold("order:42").await.release().await;
+    /// let keys: Vec<_> = kit.history().iter().map(|event| event.key.clone()).collect();
+    /// assert_eq!(keys, ["order:42", "order:42"]); // granted, released
+    /// # }
+    /// ```
+    pub fn iter(&self) -> slice::Iter<'_, Event> {
+        self.events.iter()
+    }
+
+    /// How many events there are.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// assert_eq!(Kit::new().history().len(), 0);
+    /// # }
+    /// ```
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing has happened.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// assert!(Kit::new().history().is_empty());
+    /// # }
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// How often a lock was granted.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let _other = kit.hold("order:42").await;
+    /// assert_eq!(kit.history().grants(), 1);
+    /// # }
+    /// ```
+    pub fn grants(&self) -> usize {
+        self.count(|kind| matches!(kind, EventKind::Granted { .. }))
+    }
+
+    /// How often a lease was renewed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let _other = kit.hold("order:42").await; // its watchdog renews it
+    /// tokio::time::sleep(Duration::from_secs(60)).await;
+    /// assert!(kit.history().renewals() > 10);
+    /// # }
+    /// ```
+    pub fn renewals(&self) -> usize {
+        self.count(|kind| *kind == EventKind::Renewed)
+    }
+
+    /// How often a lease was lost, or was found to be gone at its release.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// let kit = Kit::new();
+    /// let guard = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// tokio::time::sleep(Duration::from_secs(10)).await; // without a watchdog
+    /// assert_eq!(kit.history().losses(), 1);
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn losses(&self) -> usize {
+        self.count(|kind| matches!(kind, EventKind::Lost | EventKind::GoneAtRelease))
+    }
+
+    /// How often a lock was given back: by a release, or by a drop.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.hold("order:42").await.release().await;
+    /// assert_eq!(kit.history().releases(), 1);
+    /// # }
+    /// ```
+    pub fn releases(&self) -> usize {
+        self.count(|kind| matches!(kind, EventKind::Released | EventKind::Dropped))
+    }
+
+    /// How often a call did not get its lock, for whatever reason.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let _other = kit.hold("order:42").await;
+    /// let refused = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await;
+    /// assert!(refused.is_err());
+    /// assert_eq!(kit.history().refusals(), 1);
+    /// # }
+    /// ```
+    pub fn refusals(&self) -> usize {
+        self.count(|kind| matches!(kind, EventKind::Refused(_)))
+    }
+
+    fn count(&self, counts: impl Fn(&EventKind) -> bool) -> usize {
+        self.iter().filter(|event| counts(&event.kind)).count()
+    }
+
+    /// Each grant that does not fit a holder from before, by the index of its event, with the event
+    /// of that holder's grant.
+    fn overlaps(&self) -> BTreeMap<usize, usize> {
+        let mut overlaps = BTreeMap::new();
+        let mut held: BTreeMap<&str, Vec<Holder<'_>>> = BTreeMap::new();
+        for (index, event) in self.iter().enumerate() {
+            let holders = held.entry(&event.key).or_default();
+            let mine = |holder: &Holder<'_>| *holder.caller == event.caller;
+            match &event.kind {
+                EventKind::Granted { mode, .. } => {
+                    holders.retain(|holder| event.at < holder.until);
+                    if let Some(other) = holders.first()
+                        && !mode.fits(holders)
+                    {
+                        overlaps.insert(index, other.event);
+                    }
+                    holders.push(Holder {
+                        event: index,
+                        caller: &event.caller,
+                        mode: *mode,
+                        until: event.until.unwrap_or(Duration::MAX),
+                    });
+                }
+                EventKind::Renewed => {
+                    for holder in holders.iter_mut().filter(|holder| mine(holder)) {
+                        holder.until = event.until.unwrap_or(Duration::MAX);
+                    }
+                }
+                EventKind::Downgraded => {
+                    for holder in holders.iter_mut().filter(|holder| mine(holder)) {
+                        holder.mode = Mode::Shared;
+                    }
+                }
+                EventKind::Lost
+                | EventKind::Released
+                | EventKind::Dropped
+                | EventKind::Died
+                | EventKind::GoneAtRelease => holders.retain(|holder| !mine(holder)),
+                EventKind::Refused(_) => {}
+            }
+        }
+        overlaps
+    }
+}
+
+impl<'a> IntoIterator for &'a History {
+    type Item = &'a Event;
+    type IntoIter = slice::Iter<'a, Event>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return writeln!(f, "nothing has happened");
+        }
+        let overlaps = self.overlaps();
+        let width = |text: fn(&Event) -> String| {
+            let widths = self.iter().map(|event| text(event).chars().count());
+            widths.max().unwrap_or_default()
+        };
+        let (callers, keys) = (width(|event| event.caller.to_string()), width(|event| event.key.clone()));
+        for (index, event) in self.iter().enumerate() {
+            let caller = event.caller.to_string();
+            write!(
+                f,
+                "{:>13}  {caller:callers$}  {:keys$}  {}",
+                seconds(event.at),
+                event.key,
+                event.kind
+            )?;
+            if let Some(other) = overlaps.get(&index).and_then(|other| self.events.get(*other)) {
+                write!(f, "   <-- OVERLAPS: {} has had it since {}", other.caller, seconds(other.at))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3}s", time.as_secs_f64())
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.other { "other" } else { "call" };
+        write!(f, "{kind} {}", self.number)?;
+        if self.function.is_empty() {
+            return Ok(());
+        }
+        write!(f, " of {}", self.function)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted { mode, .. } => write!(f, "granted, {mode}"),
+            Self::Renewed => f.write_str("renewed"),
+            Self::Downgraded => f.write_str("downgraded, shared"),
+            Self::Lost => f.write_str("lost"),
+            Self::Released => f.write_str("released"),
+            Self::Dropped => f.write_str("dropped"),
+            Self::Died => f.write_str("died, kept until its ttl is over"),
+            Self::GoneAtRelease => f.write_str("gone at its release"),
+            Self::Refused(error) => write!(f, "refused, {}", reason(error)),
+        }
+    }
+}
+
+/// The kind of error, without times and numbers that may differ between two runs.
+fn reason(error: &LockError) -> &str {
+    match error {
+        LockError::Contended { .. } => "contended",
+        LockError::TimedOut { .. } => "timed out",
+        LockError::QueueFull { .. } => "queue full",
+        LockError::Lost { .. } => "lost",
+        LockError::Unavailable { .. } => "unavailable",
+        LockError::ShuttingDown => "shutting down",
+        _ => "not possible",
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str("exclusive"),
+            Self::Shared => f.write_str("shared"),
+            Self::Permit(limit) => write!(f, "one of {limit}"),
+        }
+    }
+}

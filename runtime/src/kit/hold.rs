@@ -1,0 +1,347 @@
+//! Other holders: they stand for other processes.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::kit_of_a_test::Kit;
+use super::line::Line;
+use crate::base::clock::Clock;
+use crate::fence::Fence;
+use crate::lock::guard::LockGuard;
+use crate::lock::request::LockRequest;
+
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// Another process that is to take a lock; see [`Kit::hold`]. Await it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::testing::Kit;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// let reader = kit.hold("catalog").shared().await;
+/// let worker = kit.hold("report").permits(3).await;
+/// let brief = kit.hold("order:42").releases_after(Duration::from_secs(2)).await;
+/// # drop((reader, worker, brief));
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "the lock is taken when this is awaited"]
+pub struct Hold {
+    kit: Kit,
+    key: String,
+    at: &'static Location<'static>,
+    ttl: Duration,
+    wait: Duration,
+    share: Option<Share>,
+    releases_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    Reader,
+    Permit(u32),
+}
+
+impl Hold {
+    pub(super) fn new(kit: Kit, key: String, at: &'static Location<'static>) -> Self {
+        Self {
+            kit,
+            key,
+            at,
+            ttl: DEFAULT_TTL,
+            wait: Duration::ZERO,
+            share: None,
+            releases_after: None,
+        }
+    }
+
+    /// Takes a share, beside other readers, as `shared` does in the attribute.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let (_one, _two) = (kit.hold("catalog").shared().await, kit.hold("catalog").shared().await);
+    /// # }
+    /// ```
+    pub fn shared(mut self) -> Self {
+        self.share = Some(Share::Reader);
+        self
+    }
+
+    /// Takes one of `permits` permits, as `permits` does in the attribute. All holders of a key
+    /// give the same number.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let (_one, _two) = (kit.hold("report").permits(2).await, kit.hold("report").permits(2).await);
+    /// # }
+    /// ```
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.share = Some(Share::Permit(permits));
+        self
+    }
+
+    /// The ttl of the holder's lease, which its watchdog renews. Default 10 s. It matters to
+    /// [`Held::expire`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let other = kit.hold("order:42").ttl(Duration::from_secs(30)).await;
+    /// # drop(other);
+    /// # }
+    /// ```
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Queues for the lock for so long. Default zero: the lock is to be free.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let _first = kit.hold("order:42").releases_after(Duration::from_secs(1)).await;
+    /// let _second = kit.hold("order:42").wait(Duration::from_secs(5)).await;
+    /// # }
+    /// ```
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Releases the lock so long after the grant by itself. Default: never.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let other = kit.hold("order:42").releases_after(Duration::from_secs(2)).await;
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// assert!(request.wait(Duration::from_secs(5)).acquire().await.is_ok());
+    /// # drop(other);
+    /// # }
+    /// ```
+    pub fn releases_after(mut self, time: Duration) -> Self {
+        self.releases_after = Some(time);
+        self
+    }
+
+    async fn take(self) -> Held {
+        let taken = async {
+            let (pool, line) = self.kit.other_pool().await?;
+            let request = LockRequest::new(pool, vec![self.key.clone()], self.at);
+            let request = request.ttl(self.ttl).wait(self.wait).watchdog();
+            let request = match self.share {
+                None => request,
+                Some(Share::Reader) => request.shared(),
+                Some(Share::Permit(permits)) => request.permits(permits),
+            };
+            Ok((request.acquire().await?, line))
+        };
+        let (guard, line) = match taken.await {
+            Ok(taken) => taken,
+            Err::<_, crate::LockError>(error) => panic!(
+                "`kit.hold(\"{key}\")` at {at} did not get the lock: {error}\n{history}",
+                key = self.key,
+                at = self.at,
+                history = self.kit.history().of(&self.key),
+            ),
+        };
+        Held::new(guard, line, self.kit.clock(), self.releases_after)
+    }
+}
+
+impl IntoFuture for Hold {
+    type Output = Held;
+    type IntoFuture = Pin<Box<dyn Future<Output = Held> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.take())
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &self.key)
+            .field("share", &self.share)
+            .field("releases_after", &self.releases_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lock that another process holds; see [`Kit::hold`]. Dropping this releases the lock, as the
+/// end of that process's call does. [`expire`](Self::expire) lets the process die instead.
+///
+/// ```
+/// # use leasehold::testing::Kit;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// drop(kit.hold("order:42").await);
+/// let again = kit.hold("order:42").await;
+/// # drop(again);
+/// # }
+/// ```
+#[must_use = "the lock is released when this is dropped"]
+pub struct Held {
+    key: String,
+    fence: Option<Fence>,
+    /// None once the lock has been released.
+    guard: Arc<Mutex<Option<LockGuard>>>,
+    line: Arc<Line>,
+    clock: Clock,
+    /// Releases the lock after a time.
+    release: Option<JoinHandle<()>>,
+}
+
+impl Held {
+    fn new(
+        guard: LockGuard,
+        line: Arc<Line>,
+        clock: Clock,
+        releases_after: Option<Duration>,
+    ) -> Self {
+        let (key, fence) = (guard.key().to_owned(), guard.fence());
+        let guard = Arc::new(Mutex::new(Some(guard)));
+        let release = releases_after.map(|time| {
+            let guard = Arc::clone(&guard);
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                if let Some(guard) = taken(&guard) {
+                    // A lease that is lost needs no release.
+                    let _ = guard.release().await;
+                }
+            })
+        });
+        Self {
+            key,
+            fence,
+            guard,
+            line,
+            clock,
+            release,
+        }
+    }
+
+    /// Releases the lock. It is free when this returns. Nothing happens if the holder has released
+    /// it by itself.
+    ///
+    /// Cancel safe: from the first poll on the release goes on even if this is dropped.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.hold("order:42").await.release().await;
+    /// let again = kit.hold("order:42").await;
+    /// # drop(again);
+    /// # }
+    /// ```
+    pub async fn release(mut self) {
+        if let Some(guard) = taken(&self.guard) {
+            // A lease that is lost needs no release.
+            let _ = guard.release().await;
+        } else if let Some(release) = self.release.take() {
+            // Its panic would be one of the kit's.
+            let _ = release.await;
+        }
+    }
+
+    /// The process dies: it renews no more and does not release. The store keeps the lock for what
+    /// is left of its ttl ([`Hold::ttl`]).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.hold("order:42").await.expire();
+    /// let request = || kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// assert!(request().acquire().await.unwrap_err().is_contention());
+    /// tokio::time::sleep(Duration::from_secs(10)).await;
+    /// assert!(request().acquire().await.is_ok());
+    /// # }
+    /// ```
+    pub fn expire(self) {
+        self.line.die(self.clock.now());
+    }
+
+    /// The key, without its namespace.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// assert_eq!(Kit::new().hold("order:42").await.key(), "order:42");
+    /// # }
+    /// ```
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The number of the acquisition, if the store has such: that of the kit's pool is greater
+    /// when it gets the lock later.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), leasehold::LockError> {
+    /// let kit = Kit::new();
+    /// let other = kit.hold("order:42").await;
+    /// let earlier = other.fence();
+    /// other.release().await;
+    /// let guard = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert!(earlier < guard.fence());
+    /// # Ok(()) }
+    /// ```
+    pub fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(taken(&self.guard));
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("key", &self.key)
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
+    }
+}
+
+fn taken(guard: &Mutex<Option<LockGuard>>) -> Option<LockGuard> {
+    guard.lock().unwrap_or_else(PoisonError::into_inner).take()
+}

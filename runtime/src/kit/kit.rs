@@ -1,0 +1,511 @@
+//! The kit: a pool on a store of its own, and what a test can do to it.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
+use std::panic::Location;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant as TokioInstant;
+
+use super::history::History;
+use super::hold::Hold;
+use super::line::Line;
+use super::log::Log;
+use super::point::Point;
+use super::seat::{Seat, SharedStore};
+use crate::base::clock::Clock;
+use crate::error::LockError;
+use crate::pool::LockPool;
+use crate::pool::builder::LockPoolBuilder;
+use crate::store::memory::MemoryStore;
+use crate::store::target::Target;
+
+/// The `io_timeout` of other holders.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A lock pool for one test, and what can happen to its locks. See the [module](crate::testing).
+///
+/// Clones are the same kit. The kit begins with its first use, on the tokio runtime of that use,
+/// and its locks end with that runtime.
+///
+/// ```
+/// use leasehold::testing::Kit;
+/// use leasehold::{LockError, distributed_lock};
+///
+/// #[distributed_lock(key = "order:<id>", ttl = "10s")]
+/// async fn create_order(id: u64) -> Result<u64, LockError> {
+///     Ok(id)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// assert_eq!(kit.scope(create_order(42)).await, Ok(42));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Kit {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    builder: LockPoolBuilder,
+    running: OnceLock<Running>,
+}
+
+/// A kit that is in use.
+struct Running {
+    store: SharedStore,
+    log: Arc<Log>,
+    pool: LockPool,
+    line: Arc<Line>,
+}
+
+impl Running {
+    async fn begin(store: SharedStore, builder: LockPoolBuilder) -> Result<Self, LockError> {
+        builder.check()?;
+        let log = Arc::new(Log::new(store.clock().now()));
+        let line = Line::new(Arc::clone(&log), false);
+        let seat = Seat {
+            store: store.clone(),
+            line: Arc::clone(&line),
+        };
+        let pool = builder.connect_to(Target::Kit(Box::new(seat))).await?;
+        Ok(Self {
+            store,
+            log,
+            pool,
+            line,
+        })
+    }
+}
+
+impl Default for Kit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kit {
+    /// A kit with a store of its own in memory, and a pool with the defaults.
+    ///
+    /// ```
+    /// use leasehold::testing::Kit;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let (one, two) = (Kit::new(), Kit::new());
+    /// let _held = one.hold("order:42").await;
+    /// let _also = two.hold("order:42").await; // another store
+    /// # }
+    /// ```
+    pub fn new() -> Self {
+        Self::with(LockPool::builder())
+    }
+
+    /// As [`new`](Self::new), for a pool that is configured as that of the service: its `wait`,
+    /// `io_timeout`, `max_waiters`, `retry_hint`, namespace. A URL in `builder` is not used.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::LockPool;
+    /// use leasehold::testing::Kit;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::with(LockPool::builder().wait(Duration::from_secs(5)));
+    /// let _other = kit.hold("order:42").releases_after(Duration::from_secs(2)).await;
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// assert!(request.acquire().await.is_ok()); // after two seconds
+    /// # }
+    /// ```
+    pub fn with(builder: LockPoolBuilder) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                builder: builder.on_current_runtime(),
+                running: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// A kit on the lock store at `url`, such as a Redis that the test suite has started: the same
+    /// test against a real server. With `memory://` this is [`new`](Self::new).
+    ///
+    /// Each kit has a namespace of its own, so tests run side by side on one server, and the test
+    /// names keys as ever. Every other holder has connections of its own. An outage or a delay is
+    /// one of the kit's pool alone: the server does not notice. [`lose_when`](Self::lose_when)
+    /// works by [`Point::After`] only, which removes the lock from the server; a loss at any other
+    /// point would have to wait for the server's answer, and could not be exact.
+    ///
+    /// The counter of the fences stays on the server, one key or row for each kit: use a server
+    /// that is there for tests.
+    ///
+    /// ```no_run
+    /// use leasehold::testing::Kit;
+    ///
+    /// # async fn example() -> Result<(), leasehold::LockError> {
+    /// let url = std::env::var("TEST_REDIS").unwrap_or_else(|_| "memory://".to_owned());
+    /// let kit = Kit::on(&url).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`LockPoolBuilder::connect`]. [`LockError::Config`] for `memory://name`, whose locks
+    /// tests would share, and for a server if the runtime's time is paused: its answers take real
+    /// time, and every time-out would be over before they come.
+    pub async fn on(url: &str) -> Result<Self, LockError> {
+        Self::connect(LockPool::builder().url(url)).await
+    }
+
+    /// As [`on`](Self::on), for a pool that is configured as that of the service. The server is that
+    /// of the builder's URL; the namespace is the kit's.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::LockPool;
+    /// use leasehold::testing::Kit;
+    ///
+    /// # async fn example() -> Result<(), leasehold::LockError> {
+    /// let builder = LockPool::builder().url("redis://127.0.0.1/").wait(Duration::from_secs(2));
+    /// let kit = Kit::connect(builder).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`on`](Self::on).
+    pub async fn connect(builder: LockPoolBuilder) -> Result<Self, LockError> {
+        let target = match builder.target()? {
+            Target::Memory(None) => return Ok(Self::with(builder)),
+            Target::Memory(Some(name)) => {
+                return Err(LockError::config(format!(
+                    "a kit on `memory://{name}` would share its locks with other tests; write `Kit::new()`"
+                )));
+            }
+            target => target,
+        };
+        if time_is_paused() {
+            return Err(LockError::config(
+                "the runtime's time is paused, and a server answers in real time; write `#[tokio::test]` without \
+                 `start_paused` for tests on a server, or `Kit::new()`",
+            ));
+        }
+        let builder = builder.namespace(unique_namespace());
+        let running = Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                builder,
+                running: OnceLock::from(running),
+            }),
+        })
+    }
+
+    /// The kit's pool, for code that has its pool in a field or as an argument.
+    ///
+    /// ```
+    /// use leasehold::testing::Kit;
+    /// use leasehold::{LockError, LockPool, distributed_lock};
+    ///
+    /// struct Warehouse {
+    ///     locks: LockPool,
+    /// }
+    ///
+    /// impl Warehouse {
+    ///     #[distributed_lock(key = "stock:<sku>", ttl = "10s", pool = self.locks)]
+    ///     async fn take(&self, sku: &str) -> Result<(), LockError> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let warehouse = Warehouse { locks: kit.pool() };
+    /// let _other = kit.hold("stock:kettle").await;
+    /// assert!(warehouse.take("kettle").await.unwrap_err().is_contention());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with timers, if the kit has not been used before.
+    #[track_caller]
+    pub fn pool(&self) -> LockPool {
+        self.running().pool.clone()
+    }
+
+    /// Runs `future` with the kit's pool in the place of the installed one: as
+    /// [`LockPool::scope`], with all that it says of tasks.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.scope(async { assert!(leasehold::pool().is_ok()) }).await;
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`pool`](Self::pool).
+    #[track_caller]
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        self.running().pool.scope(future)
+    }
+
+    /// Another process takes the lock `key`, and holds it until the [`Held`](super::Held) that this
+    /// gives is released or dropped. See [`Hold`] for shares, permits and times.
+    ///
+    /// The other process has a pool and an engine of its own on the kit's store, with a watchdog.
+    /// The kit's outages and delays do not reach it.
+    ///
+    /// ```
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let other = kit.hold("order:42").await;
+    /// let tried = || kit.pool().lock("order:42").ttl(std::time::Duration::from_secs(10)).acquire();
+    /// assert!(tried().await.unwrap_err().is_contention());
+    /// other.release().await;
+    /// assert!(tried().await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When it is awaited and the lock is not free, with the history of the key. And as
+    /// [`pool`](Self::pool).
+    #[track_caller]
+    pub fn hold(&self, key: impl Into<String>) -> Hold {
+        Hold::new(self.clone(), key.into(), Location::caller())
+    }
+
+    /// Takes a lock of the kit's pool away at this point: from the call that holds `key`, or else
+    /// the next that does. The store loses the lock, and the engine is told.
+    ///
+    /// A loss happens once. If the call ends before its point, the loss waits for the next call.
+    /// Holders by [`hold`](Self::hold) are not meant.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use leasehold::testing::{Kit, Point};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.lose_when("order:42", Point::AfterPolls(1));
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// let mut steps = 0;
+    /// let lost = request.run(async {
+    ///     steps += 1;
+    ///     tokio::task::yield_now().await;
+    ///     steps += 1; // does not run
+    /// });
+    /// assert!(lost.await.unwrap_err().is_lost());
+    /// assert_eq!(steps, 1);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// On a server ([`on`](Self::on)) for every point but [`Point::After`]. And as
+    /// [`pool`](Self::pool).
+    #[track_caller]
+    pub fn lose_when(&self, key: &str, point: Point) {
+        let running = self.running();
+        let on_server = matches!(running.store, SharedStore::Server(_));
+        assert!(
+            !on_server || matches!(point, Point::After(_)),
+            "`Point::{point:?}` is not possible on a server, whose answer the loss would have to wait for; \
+             write `Point::After(duration)`, or use `Kit::new()`"
+        );
+        running.line.lose_when(key, point);
+    }
+
+    /// The store cannot be reached any more. Requests fail at once, as those of a connection that
+    /// is refused; requests without an answer fail as well, and the store may have carried them
+    /// out. Locks that are held live on until their leases end.
+    ///
+    /// A call that tries once asks again until the pool's `io_timeout`, one second by default,
+    /// and then gets [`LockError::Unavailable`]: no time at all where time is paused. Other
+    /// holders ([`hold`](Self::hold)) still reach the store.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.store_down();
+    /// let request = || kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// assert!(request().acquire().await.unwrap_err().is_unavailable());
+    /// kit.store_up();
+    /// assert!(request().acquire().await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`pool`](Self::pool).
+    #[track_caller]
+    pub fn store_down(&self) {
+        self.running().line.cut();
+    }
+
+    /// The store can be reached again, and the engine is told so. See
+    /// [`store_down`](Self::store_down).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.store_down();
+    /// kit.store_up();
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// assert!(request.acquire().await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`pool`](Self::pool).
+    #[track_caller]
+    pub fn store_up(&self) {
+        self.running().line.restore();
+    }
+
+    /// From now on each answer of the store comes so much later. The store carries the request out
+    /// at once. [`Duration::ZERO`] ends the delay for requests to come.
+    ///
+    /// An answer that takes longer than the pool's `io_timeout` is none: the call gets
+    /// [`LockError::Unavailable`], and the engine removes what the request may have set.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// kit.delay(Duration::from_millis(300));
+    /// let begun = tokio::time::Instant::now();
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// let guard = request.acquire().await.expect("it is slow, and free");
+    /// assert!(begun.elapsed() >= Duration::from_millis(300));
+    /// # drop(guard);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`pool`](Self::pool).
+    #[track_caller]
+    pub fn delay(&self, delay: Duration) {
+        self.running().line.delay(delay);
+    }
+
+    /// What happened to the locks so far: to those of the kit's pool, and to those of other holders.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::testing::Kit;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let kit = Kit::new();
+    /// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+    /// request.run(async {}).await.expect("it is free");
+    /// let history = kit.history();
+    /// assert!(history.is_exclusive(), "{history}");
+    /// assert_eq!((history.grants(), history.releases()), (1, 1));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`pool`](Self::pool).
+    #[track_caller]
+    pub fn history(&self) -> History {
+        self.running().log.history()
+    }
+
+    /// A pool in the place of another process, with its line.
+    pub(super) async fn other_pool(&self) -> Result<(LockPool, Arc<Line>), LockError> {
+        let running = self.running();
+        let line = Line::new(Arc::clone(&running.log), true);
+        let seat = Seat {
+            store: running.store.clone(),
+            line: Arc::clone(&line),
+        };
+        let target = Target::Kit(Box::new(seat));
+        // Another process is not what is tested: a busy machine may keep it waiting.
+        let builder = self.shared.builder.clone().io_timeout(OTHERS_TIMEOUT);
+        let pool = builder.connect_to(target).await?;
+        Ok((pool, line))
+    }
+
+    /// The clock of the kit's leases.
+    pub(super) fn clock(&self) -> Clock {
+        self.running().store.clock()
+    }
+
+    #[track_caller]
+    fn running(&self) -> &Running {
+        if let Some(running) = self.shared.running.get() {
+            return running;
+        }
+        assert!(
+            Handle::try_current().is_ok(),
+            "a test kit begins on the tokio runtime of its first use, and there is none here; write \
+             `#[tokio::test(start_paused = true)]` above the test"
+        );
+        self.shared.running.get_or_init(|| {
+            let clock = Clock::tokio();
+            let store = Arc::new(MemoryStore::private(clock));
+            let begun = Running::begin(SharedStore::Memory { store, clock }, self.shared.builder.clone());
+            match at_once(begun) {
+                Ok(running) => running,
+                Err(error) => panic!("the kit's pool: {error}"),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Kit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pool = self.shared.running.get().map(|running| &running.pool);
+        f.debug_struct("Kit").field("pool", &pool).finish_non_exhaustive()
+    }
+}
+
+/// The value of a future that waits for nothing.
+fn at_once<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("a pool in memory connects at once"),
+    }
+}
+
+/// Whether the runtime's clock stands still while this thread sleeps.
+fn time_is_paused() -> bool {
+    let before = TokioInstant::now();
+    std::thread::sleep(Duration::from_millis(1));
+    before.elapsed().is_zero()
+}
+
+/// A namespace that no other kit has, in whichever process.
+fn unique_namespace() -> String {
+    // The keys of the hash are random.
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("kit-{random:016x}")
+}

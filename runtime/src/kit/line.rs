@@ -1,0 +1,323 @@
+//! One pool's line to the store of a kit: what the test does to it, and what the engine tells.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::history::{Caller, EventKind, Mode};
+use super::log::Log;
+use super::point::{Point, Rules};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::engine::core::signal::Signal;
+use crate::engine::core::ticket::{Acquire, Removal, Share, TicketId};
+use crate::engine::driver::command::Command;
+
+/// One pool's line to the store of a kit. The test changes it, the pool's
+/// [`KitStore`](super::store::KitStore) follows, and its engine tells it of each call.
+pub(crate) struct Line {
+    log: Arc<Log>,
+    /// Whether the pool stands for another process.
+    other: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_down: bool,
+    /// The requests without an answer are yet to be failed.
+    is_cut: bool,
+    /// The engine is yet to be told that the store is back.
+    is_back: bool,
+    delay: Duration,
+    rules: Rules,
+    /// Keys to take away at the store's next poll.
+    taken_away: Vec<FullKey>,
+    /// Keys that were taken away. The engine has yet to hear of them.
+    lost: Vec<FullKey>,
+    calls: HashMap<TicketId, Call>,
+    /// Wakes the engine, so that it polls the store.
+    waker: Option<Waker>,
+}
+
+/// What the store is to do at a poll.
+#[derive(Debug)]
+pub(super) struct Orders {
+    /// Fail the requests without an answer.
+    pub(super) cut: bool,
+    /// Tell the engine that the store can be reached again.
+    pub(super) back: bool,
+    pub(super) delay: Duration,
+    pub(super) taken_away: Vec<FullKey>,
+    /// When the next lease is lost by time.
+    pub(super) next_loss: Option<Instant>,
+}
+
+/// One ticket of the engine.
+struct Call {
+    key: FullKey,
+    mode: Mode,
+    function: &'static str,
+    /// Given with its first event.
+    caller: Option<Caller>,
+    /// Whether a refusal is the call's last word, and not a first try.
+    is_final: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Asking,
+    Held { since: Instant },
+    /// Released while the lease lasted.
+    Released,
+    Over,
+}
+
+impl Line {
+    pub(super) fn new(log: Arc<Log>, other: bool) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { log, other, state })
+    }
+
+    /// The store cannot be reached any more.
+    pub(super) fn cut(&self) {
+        self.change(|state| {
+            state.is_cut |= !state.is_down;
+            state.is_down = true;
+            state.is_back = false;
+        });
+    }
+
+    /// The store can be reached again.
+    pub(super) fn restore(&self) {
+        self.change(|state| {
+            state.is_back |= state.is_down;
+            state.is_down = false;
+        });
+    }
+
+    pub(super) fn delay(&self, delay: Duration) {
+        self.change(|state| state.delay = delay);
+    }
+
+    pub(super) fn lose_when(&self, key: &str, point: Point) {
+        self.change(|state| state.rules.add(key, point));
+    }
+
+    /// The process of this line has died: nothing of it reaches the store any more.
+    pub(super) fn die(&self, now: Instant) {
+        self.change(|state| {
+            (state.is_down, state.is_cut) = (true, true);
+            let held: Vec<_> = state.held().map(|(id, _)| id).collect();
+            for id in held {
+                self.ends(state, id, EventKind::Died, now);
+            }
+        });
+    }
+
+    /// Changes the state, and wakes the engine to follow.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// What the store is to do at this poll; `waker` is woken for the next change.
+    pub(super) fn orders(&self, waker: &Waker, now: Instant) -> Orders {
+        let mut state = self.state();
+        match &mut state.waker {
+            Some(known) => known.clone_from(waker),
+            None => state.waker = Some(waker.clone()),
+        }
+        state.lose_by_time(now);
+        Orders {
+            cut: mem::take(&mut state.is_cut),
+            back: mem::take(&mut state.is_back),
+            delay: state.delay,
+            taken_away: mem::take(&mut state.taken_away),
+            next_loss: state.rules.next_due(state.held_since()),
+        }
+    }
+
+    /// The store has lost this key.
+    pub(super) fn lost(&self, key: FullKey) {
+        self.state().lost.push(key);
+    }
+
+    /// The keys that the store has lost since the last call.
+    pub(crate) fn take_lost_keys(&self) -> Vec<FullKey> {
+        mem::take(&mut self.state().lost)
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.state().is_down
+    }
+
+    /// Whether `key` is lost now, at `point`.
+    pub(super) fn loses(&self, key: &FullKey, point: Point) -> bool {
+        let mut state = self.state();
+        state.rules.take(key.name(), |planned| planned == point)
+    }
+
+    /// The body of `ticket` has been polled so often. Returns whether its lock is to be taken away
+    /// now: the store does that at its next poll.
+    pub(crate) fn polled(&self, ticket: TicketId, polls: u32) -> bool {
+        let mut state = self.state();
+        let Some(key) = state.calls.get(&ticket).map(|call| call.key.clone()) else {
+            return false;
+        };
+        let due = |point| matches!(point, Point::AfterPolls(after) if after <= polls);
+        let lost = state.rules.take(key.name(), due);
+        if lost {
+            state.taken_away.push(key);
+        }
+        lost
+    }
+
+    /// The engine executes this command next.
+    pub(crate) fn command(&self, command: &Command, now: Instant) {
+        let state = &mut *self.state();
+        match command {
+            Command::Acquire { id, acquire, .. } => state.asks(*id, acquire, true),
+            Command::AcquireAll { acquires, wait } => {
+                for (id, acquire, _) in acquires {
+                    state.asks(*id, acquire, wait.is_zero());
+                }
+            }
+            Command::Release { id, .. } => self.ends(state, *id, EventKind::Released, now),
+            Command::ReleaseAll { ids, .. } => {
+                for id in ids {
+                    self.ends(state, *id, EventKind::Released, now);
+                }
+            }
+            Command::Abandon(id) => self.ends(state, *id, EventKind::Dropped, now),
+            _ => {}
+        }
+    }
+
+    /// The engine tells a call this.
+    pub(crate) fn signal(&self, signal: &Signal, now: Instant) {
+        let state = &mut *self.state();
+        match signal {
+            Signal::Granted {
+                ticket,
+                deadline,
+                fence,
+            } => {
+                if let Some(call) = state.calls.get_mut(ticket) {
+                    call.stage = Stage::Held { since: now };
+                    let (mode, fence) = (call.mode, *fence);
+                    self.note(call, EventKind::Granted { mode, fence }, Some(*deadline), now);
+                }
+            }
+            Signal::Extended { ticket, deadline } => {
+                if let Some(call) = state.held_call(*ticket) {
+                    self.note(call, EventKind::Renewed, Some(*deadline), now);
+                }
+            }
+            Signal::Shared(ticket) => {
+                if let Some(call) = state.held_call(*ticket) {
+                    self.note(call, EventKind::Downgraded, None, now);
+                }
+            }
+            Signal::Lost(ticket) => self.ends(state, *ticket, EventKind::Lost, now),
+            Signal::Failed(ticket, error) => {
+                if let Some(call) = state.calls.get_mut(ticket).filter(|call| call.is_final) {
+                    self.note(call, EventKind::Refused(error.clone()), None, now);
+                }
+            }
+            Signal::Released {
+                ticket,
+                removal: Removal::Gone,
+            } => {
+                let call = state.calls.get_mut(ticket);
+                if let Some(call) = call.filter(|call| call.stage == Stage::Released) {
+                    call.stage = Stage::Over;
+                    self.note(call, EventKind::GoneAtRelease, None, now);
+                }
+            }
+            Signal::Released { .. } | Signal::Apart(_) | Signal::ShutDown(..) => {}
+        }
+    }
+
+    /// The call holds its lock no more, if it did.
+    fn ends(&self, state: &mut State, id: TicketId, kind: EventKind, now: Instant) {
+        if let Some(call) = state.held_call(id) {
+            call.stage = match kind {
+                EventKind::Released | EventKind::Dropped => Stage::Released,
+                _ => Stage::Over,
+            };
+            self.note(call, kind, None, now);
+        }
+    }
+
+    fn note(&self, call: &mut Call, kind: EventKind, until: Option<Instant>, now: Instant) {
+        let (other, function) = (self.other, call.function);
+        let new = || self.log.caller(other, function);
+        let caller = call.caller.get_or_insert_with(new);
+        self.log.note(call.key.name(), caller, kind, until, now);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn asks(&mut self, id: TicketId, acquire: &Acquire, is_final: bool) {
+        let call = Call {
+            key: acquire.key.clone(),
+            mode: match acquire.share {
+                None => Mode::Exclusive,
+                Some(Share::Reader) => Mode::Shared,
+                Some(Share::Permit(limit)) => Mode::Permit(limit),
+            },
+            function: acquire.function,
+            caller: None,
+            is_final,
+            stage: Stage::Asking,
+        };
+        self.calls.insert(id, call);
+    }
+
+    fn held_call(&mut self, id: TicketId) -> Option<&mut Call> {
+        let call = self.calls.get_mut(&id);
+        call.filter(|call| matches!(call.stage, Stage::Held { .. }))
+    }
+
+    fn held(&self) -> impl Iterator<Item = (TicketId, &Call)> {
+        let held = |call: &Call| matches!(call.stage, Stage::Held { .. });
+        let calls = self.calls.iter().map(|(id, call)| (*id, call));
+        calls.filter(move |(_, call)| held(call))
+    }
+
+    /// The held locks, each with the time of its grant.
+    fn held_since(&self) -> impl Iterator<Item = (&str, Instant)> {
+        self.calls.values().filter_map(|call| match call.stage {
+            Stage::Held { since } => Some((call.key.name(), since)),
+            _ => None,
+        })
+    }
+
+    /// Plans to take away the locks whose time has come.
+    fn lose_by_time(&mut self, now: Instant) {
+        let held = self.held().filter_map(|(_, call)| match call.stage {
+            Stage::Held { since } => Some((call.key.clone(), since)),
+            _ => None,
+        });
+        let held: Vec<_> = held.collect();
+        for (key, since) in held {
+            let due = |point| matches!(point, Point::After(time) if since + time <= now);
+            if self.rules.take(key.name(), due) {
+                self.taken_away.push(key);
+            }
+        }
+    }
+}

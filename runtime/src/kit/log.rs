@@ -1,0 +1,80 @@
+//! The record of a kit: what happened to all locks of its store.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::history::{Caller, Event, EventKind, History};
+use crate::base::clock::Instant;
+
+/// What happened to all locks of a kit's store, in order.
+///
+/// Each engine notes its events under its mutex: a release before its request leaves, a grant when
+/// its answer has come. So a release stands before the grant that it makes possible.
+pub(super) struct Log {
+    /// When the kit began.
+    start: Instant,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    events: Vec<Event>,
+    calls: u32,
+    others: u32,
+}
+
+impl Log {
+    pub(super) fn new(start: Instant) -> Self {
+        Self {
+            start,
+            record: Mutex::default(),
+        }
+    }
+
+    /// The next caller, with a number of its own.
+    pub(super) fn caller(&self, other: bool, function: &'static str) -> Caller {
+        let mut record = self.record();
+        let count = if other {
+            &mut record.others
+        } else {
+            &mut record.calls
+        };
+        *count += 1;
+        Caller {
+            number: *count,
+            other,
+            function,
+        }
+    }
+
+    /// `until`: the end of the lease that the event confirms.
+    pub(super) fn note(
+        &self,
+        key: &str,
+        caller: &Caller,
+        kind: EventKind,
+        until: Option<Instant>,
+        now: Instant,
+    ) {
+        let event = Event {
+            at: self.since_start(now),
+            key: key.to_owned(),
+            caller: caller.clone(),
+            kind,
+            until: until.map(|until| self.since_start(until)),
+        };
+        self.record().events.push(event);
+    }
+
+    pub(super) fn history(&self) -> History {
+        History::new(self.record().events.clone())
+    }
+
+    fn since_start(&self, time: Instant) -> Duration {
+        time.since(self.start)
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,71 @@
+//! Tests of code that locks: without a server, and without waiting.
+//!
+//! For `[dev-dependencies]`:
+//!
+//! ```toml
+//! leasehold = { version = "0.1", features = ["testing"] }
+//! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
+//! ```
+//!
+//! A [`Kit`] has a pool on a store of its own. The engine, the gate and the errors are those of
+//! production; the kit stands between the engine and the store. It adds other holders
+//! ([`Kit::hold`]), losses ([`Kit::lose_when`]), outages ([`Kit::store_down`]), slowness
+//! ([`Kit::delay`]), and a record of what happened ([`Kit::history`]).
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use leasehold::testing::{Kit, Point};
+//! use leasehold::{LockError, distributed_lock};
+//!
+//! #[distributed_lock(key = "order:<id>", ttl = "10s", watchdog)]
+//! async fn create_order(id: u64) -> Result<u64, LockError> {
+//!     tokio::time::sleep(Duration::from_secs(3)).await; // a service asks its database here
+//!     Ok(id)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! // In a test: `#[tokio::test(start_paused = true)]`.
+//! let kit = Kit::new();
+//! kit.scope(async {
+//!     let other = kit.hold("order:42").await; // another process has it
+//!     assert!(create_order(42).await.unwrap_err().is_contention());
+//!     other.release().await;
+//!     assert_eq!(create_order(42).await, Ok(42));
+//!
+//!     kit.lose_when("order:42", Point::AfterPolls(1)); // in the middle of the body
+//!     assert!(create_order(42).await.unwrap_err().is_lost());
+//!     assert!(kit.history().is_exclusive(), "{}", kit.history());
+//! })
+//! .await;
+//! # }
+//! ```
+//!
+//! # Time
+//!
+//! Leases are counted on the clock of the test's tokio runtime. A test that pauses it
+//! (`start_paused = true`) waits for nothing: hours of leases pass in milliseconds, and each run
+//! goes the same way. Without paused time the kit works as well, on both kinds of runtime, and
+//! waits as production does.
+//!
+//! # Two tests
+//!
+//! Kits share nothing. Tests with the same keys run side by side, each with a kit of its own.
+
+mod history;
+#[path = "kit.rs"]
+mod kit_of_a_test;
+mod hold;
+mod line;
+mod log;
+mod point;
+pub(crate) mod seat;
+mod store;
+
+pub use history::{Caller, Event, EventKind, History, Mode};
+pub use hold::{Held, Hold};
+pub use kit_of_a_test::Kit;
+pub use point::Point;
+
+pub(crate) use line::Line;

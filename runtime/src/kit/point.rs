@@ -1,0 +1,87 @@
+//! When a lease is lost, and the losses that are still to come.
+
+use std::time::Duration;
+
+use crate::base::clock::{Instant, earlier};
+
+/// When [`Kit::lose_when`](super::Kit::lose_when) takes a lock away.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::testing::{Kit, Point};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let kit = Kit::new();
+/// kit.lose_when("order:42", Point::After(Duration::from_secs(2)));
+/// let request = kit.pool().lock("order:42").ttl(Duration::from_secs(10));
+/// let lost = request.run(std::future::pending::<()>()).await.unwrap_err();
+/// assert!(lost.is_lost());
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Point {
+    /// After the body has been polled so often: it is dropped at its next await, and not polled
+    /// again. With 0 the body does not begin. A poll ends where the body waits for something; a
+    /// body that does not wait ends in its first poll, and is not interrupted.
+    ///
+    /// Counts the bodies of annotated functions and of [`LockRequest::run`], which have polls.
+    /// Not a [`LockGuard`](crate::LockGuard) by hand, and not on a server ([`Kit::on`]).
+    ///
+    /// [`LockRequest::run`]: crate::LockRequest::run
+    /// [`Kit::on`]: super::Kit::on
+    AfterPolls(u32),
+    /// So long after the grant. A lock that is held for longer already is lost at once.
+    After(Duration),
+    /// At the next renewal: the store answers that it does not have the lock. Needs a watchdog.
+    /// Not on a server ([`Kit::on`](super::Kit::on)).
+    NextRenewal,
+    /// After the body has returned and before the store hears of the release, which finds nothing.
+    /// The function's result stays as it is, and [`LockGuard::release`] answers `Lost`. Not on a
+    /// server ([`Kit::on`](super::Kit::on)).
+    ///
+    /// [`LockGuard::release`]: crate::LockGuard::release
+    BeforeRelease,
+}
+
+/// The losses that are still to come. Each one happens once.
+#[derive(Debug, Default)]
+pub(super) struct Rules(Vec<Rule>);
+
+#[derive(Debug)]
+struct Rule {
+    /// As callers give it.
+    key: String,
+    point: Point,
+}
+
+impl Rules {
+    pub(super) fn add(&mut self, key: &str, point: Point) {
+        let key = key.to_owned();
+        self.0.push(Rule { key, point });
+    }
+
+    /// Whether a loss of `key` happens now. It is then not to come any more.
+    pub(super) fn take(&mut self, key: &str, now: impl Fn(Point) -> bool) -> bool {
+        let due = |rule: &Rule| rule.key == key && now(rule.point);
+        let found = self.0.iter().position(due);
+        found.map(|at| self.0.remove(at)).is_some()
+    }
+
+    /// When the next of these leases is lost by time: each has a key and the time of its grant.
+    pub(super) fn next_due<'a>(
+        &self,
+        held: impl Iterator<Item = (&'a str, Instant)>,
+    ) -> Option<Instant> {
+        held.fold(None, |next, (key, since)| {
+            let of_key = self.0.iter().filter(|rule| rule.key == key);
+            let ends = of_key.filter_map(|rule| match rule.point {
+                Point::After(time) => Some(since + time),
+                _ => None,
+            });
+            earlier(next, ends.min())
+        })
+    }
+}

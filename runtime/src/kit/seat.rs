@@ -1,0 +1,88 @@
+//! A pool's seat at a kit: the store that it connects to, and the kit's line to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::line::Line;
+use super::store::KitStore;
+use crate::base::clock::Clock;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::store::Connecting;
+use crate::store::memory::MemoryStore;
+use crate::store::options::Options;
+use crate::store::target::Target;
+
+/// A pool's seat at a kit.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(super) store: SharedStore,
+    pub(super) line: Arc<Line>,
+}
+
+/// The store that all pools of a kit have in common.
+#[derive(Clone)]
+pub(super) enum SharedStore {
+    /// In memory, counted on the clock of the test's runtime.
+    Memory { store: Arc<MemoryStore>, clock: Clock },
+    /// On a server.
+    Server(Box<Target>),
+}
+
+impl SharedStore {
+    /// The clock of all its pools.
+    pub(super) fn clock(&self) -> Clock {
+        match self {
+            Self::Memory { clock, .. } => *clock,
+            Self::Server(_) => Clock::System,
+        }
+    }
+}
+
+impl Seat {
+    /// The clock on which the pool counts its leases.
+    pub(crate) fn clock(&self) -> Clock {
+        self.store.clock()
+    }
+
+    /// Whether clients that know no queue can hold the store's locks.
+    pub(crate) fn has_other_clients(&self) -> bool {
+        match &self.store {
+            SharedStore::Memory { .. } => false,
+            SharedStore::Server(target) => target.has_other_clients(),
+        }
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    pub(crate) fn connect(self, options: Options) -> Connecting {
+        let Self { store, line } = self;
+        Box::pin(async move {
+            let clock = store.clock();
+            let inner = match store {
+                SharedStore::Memory { store, .. } => Box::new(store.beside()),
+                SharedStore::Server(target) => target.connect(options).await?,
+            };
+            Ok(Box::new(KitStore::new(inner, line, clock)) as _)
+        })
+    }
+
+    pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {
+        let shown = self.to_string();
+        match self.store {
+            SharedStore::Memory { .. } => Ok(CheckReport::new(shown, Vec::new())),
+            SharedStore::Server(target) => Box::pin(target.check(options)).await,
+        }
+    }
+}
+
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.store {
+            SharedStore::Memory { .. } => f.write_str("memory:// of a test kit"),
+            SharedStore::Server(target) => target.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The store of a kit's pool: another store, with what the test does on the way to it.
+
+use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant as TokioInstant, Sleep, sleep_until};
+
+use super::line::{Line, Orders};
+use super::point::Point;
+use crate::base::clock::{Clock, Instant, earlier};
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::token::Token;
+use crate::error::LockError;
+use crate::store::{Failure, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent};
+
+/// For how long the store may take to answer a request of the kit's own.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The requests of the kit's own are counted downwards from here, and the engine's upwards from 1.
+const LAST_OP: u64 = u64::MAX;
+
+/// Another store, with what the test does on the way to it.
+pub(crate) struct KitStore {
+    inner: Box<dyn LockStore>,
+    line: Arc<Line>,
+    clock: Clock,
+    /// The engine's requests without an answer.
+    unanswered: HashSet<OpId>,
+    /// The tokens by which this pool may hold each key.
+    tokens: KeyMap<Vec<Token>>,
+    /// Events for the engine's next polls.
+    ready: VecDeque<StoreEvent>,
+    /// Events that are delayed, with the time at which the engine hears of each.
+    late: VecDeque<(Instant, StoreEvent)>,
+    timer: Option<Pin<Box<Sleep>>>,
+    own_requests: u64,
+}
+
+impl KitStore {
+    pub(super) fn new(inner: Box<dyn LockStore>, line: Arc<Line>, clock: Clock) -> Self {
+        Self {
+            inner,
+            line,
+            clock,
+            unanswered: HashSet::new(),
+            tokens: KeyMap::default(),
+            ready: VecDeque::new(),
+            late: VecDeque::new(),
+            timer: None,
+            own_requests: 0,
+        }
+    }
+
+    /// Notes what the request says of the keys that this pool holds. Takes away first what is to be
+    /// lost just before it.
+    fn look_at(&mut self, op: &Op) {
+        match op {
+            Op::Acquire { key, token, .. } | Op::Join { key, token, .. } => self.holds(key, *token),
+            Op::AcquireAll { keys, .. } => {
+                for (key, token) in keys {
+                    self.holds(key, *token);
+                }
+            }
+            Op::Renew(renewals) | Op::Stay(renewals) => {
+                for renewal in renewals {
+                    if self.line.loses(&renewal.key, Point::NextRenewal) {
+                        self.remove(&renewal.key, renewal.token);
+                    }
+                }
+            }
+            Op::Release { key, token, .. } | Op::Part { key, token, .. } => {
+                if self.line.loses(key, Point::BeforeRelease) {
+                    self.remove(key, *token);
+                }
+                if let Some(tokens) = self.tokens.get_mut(key) {
+                    tokens.retain(|held| held != token);
+                }
+            }
+            Op::Leave { .. } => {}
+        }
+    }
+
+    fn holds(&mut self, key: &FullKey, token: Token) {
+        let tokens = self.tokens.entry(key.clone()).or_default();
+        if !tokens.contains(&token) {
+            tokens.push(token);
+        }
+    }
+
+    /// Removes what this pool holds of `key`, as if the store had lost it.
+    fn take_away(&mut self, key: &FullKey) {
+        for token in self.tokens.remove(key).unwrap_or_default() {
+            self.remove(key, token);
+        }
+    }
+
+    fn remove(&mut self, key: &FullKey, token: Token) {
+        let id = OpId(LAST_OP - self.own_requests);
+        self.own_requests += 1;
+        let op = Op::Part {
+            key: key.clone(),
+            token,
+            keep: None,
+            after: Vec::new(),
+        };
+        let patience = PATIENCE;
+        self.inner.submit(&mut vec![Request { id, op, patience }]);
+    }
+
+    /// Whether the request is one of the kit's own, and not the engine's.
+    fn is_own(&self, id: OpId) -> bool {
+        LAST_OP - self.own_requests < id.0
+    }
+
+    fn obey(&mut self, orders: &mut Orders) {
+        if orders.cut {
+            self.late.clear();
+            let mut unanswered: Vec<_> = self.unanswered.drain().collect();
+            unanswered.sort_unstable();
+            let failed = unanswered.into_iter().map(|id| failed(id, true));
+            self.ready.extend(failed);
+        }
+        if orders.back {
+            self.ready.push_back(StoreEvent::Connected);
+        }
+        for key in orders.taken_away.drain(..) {
+            self.take_away(&key);
+            self.line.lost(key);
+        }
+    }
+
+    /// The inner store's next event that the engine is to hear of, now or later.
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        loop {
+            let event = match self.inner.poll_event(cx) {
+                Poll::Ready(event) => event,
+                Poll::Pending => return Poll::Pending,
+            };
+            let passes = match &event {
+                StoreEvent::Reply(id, _) => !self.is_own(*id) && self.unanswered.contains(id),
+                _ => !self.line.is_down(),
+            };
+            if passes {
+                return Poll::Ready(event);
+            }
+        }
+    }
+
+    /// The next delayed event, if its time has come.
+    fn pop_late(&mut self, now: Instant) -> Option<StoreEvent> {
+        let due = self.late.front().is_some_and(|(at, _)| *at <= now);
+        due.then(|| self.late.pop_front())?.map(|(_, event)| event)
+    }
+
+    fn pass(&mut self, event: StoreEvent) -> Poll<StoreEvent> {
+        if let StoreEvent::Reply(id, _) = &event {
+            self.unanswered.remove(id);
+        }
+        Poll::Ready(event)
+    }
+
+    /// Whether the timer has gone off. It is set to `at` first.
+    fn timer_is_over(&mut self, at: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> bool {
+        let Some(at) = at else {
+            self.timer = None;
+            return false;
+        };
+        let at = TokioInstant::now() + at.since(now);
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                timer.as_mut().reset(at);
+                timer
+            }
+            None => self.timer.insert(Box::pin(sleep_until(at))),
+        };
+        timer.as_mut().poll(cx).is_ready()
+    }
+}
+
+impl LockStore for KitStore {
+    fn submit(&mut self, batch: &mut Vec<Request>) {
+        if self.line.is_down() {
+            let refused = batch.drain(..).map(|request| failed(request.id, false));
+            self.ready.extend(refused);
+            return;
+        }
+        for request in batch.iter() {
+            self.look_at(&request.op);
+            self.unanswered.insert(request.id);
+        }
+        self.inner.submit(batch);
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        loop {
+            let now = self.clock.now();
+            let mut orders = self.line.orders(cx.waker(), now);
+            self.obey(&mut orders);
+            if let Some(event) = self.ready.pop_front() {
+                return Poll::Ready(event);
+            }
+            while let Poll::Ready(event) = self.poll_inner(cx) {
+                if orders.delay.is_zero() && self.late.is_empty() {
+                    return self.pass(event);
+                }
+                let last = self.late.back().map_or(now, |(at, _)| *at);
+                self.late.push_back((last.max(now + orders.delay), event));
+            }
+            if let Some(event) = self.pop_late(now) {
+                return self.pass(event);
+            }
+            let late = self.late.front().map(|(at, _)| *at);
+            if !self.timer_is_over(earlier(late, orders.next_loss), now, cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
+        self.inner.sockets()
+    }
+
+    fn line(&self) -> Option<Arc<Line>> {
+        Some(Arc::clone(&self.line))
+    }
+}
+
+/// The answer to a request while the store cannot be reached. `executed`: whether the store may
+/// have carried it out.
+fn failed(id: OpId, executed: bool) -> StoreEvent {
+    let failure = Failure {
+        error: LockError::unavailable("io", "the test kit has cut the line to the store"),
+        retry: Retry::Later,
+        executed,
+    };
+    StoreEvent::Reply(id, Err(failure))
+}

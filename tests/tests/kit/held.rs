@@ -1,0 +1,240 @@
+//! `is_held` and `assert_held!`: whether the code is inside of its lock. They belong to production:
+//! most of these tests use no kit.
+
+use std::future::poll_fn;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold::testing::{Kit, Point};
+use leasehold::{LockError, LockPool, assert_held, distributed_lock, is_held};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::{is_lost, request, secs};
+
+/// Stands in a module of its own in a service, without an argument that says who calls.
+fn book() -> bool {
+    is_held("account:7")
+}
+
+/// Several calls deep, through a box and a trait object.
+fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
+    Box::pin(async move {
+        tokio::task::yield_now().await;
+        if levels == 0 { book() } else { deep(levels - 1).await }
+    })
+}
+
+#[distributed_lock(key = "account:<id>", ttl = "10s")]
+async fn withdraw(id: u64) -> Result<bool, LockError> {
+    Ok(book())
+}
+
+#[distributed_lock(key = "account:<id>", ttl = "10s", reentrant)]
+async fn charge_fee(id: u64) -> Result<bool, LockError> {
+    Ok(deep(3).await)
+}
+
+/// Fails if code outside of the lock is taken to be inside, or the other way round.
+#[tokio::test(start_paused = true)]
+async fn the_lock_is_held_on_the_whole_call_path() {
+    let kit = Kit::new();
+    assert!(!is_held("account:7"));
+    assert_eq!(kit.scope(withdraw(7)).await, Ok(true));
+    assert_eq!(kit.scope(withdraw(8)).await, Ok(false), "another account");
+    assert!(!is_held("account:7"));
+    let body = kit.pool().lock("account:7").ttl(secs(10)).run(async {
+        let at_once = book();
+        sleep(secs(1)).await;
+        let (one, two) = tokio::join!(deep(0), deep(5));
+        let selected = tokio::select! { held = deep(2) => held };
+        let nested = kit.scope(charge_fee(7)).await;
+        (at_once, one, two, selected, nested)
+    });
+    assert_eq!(body.await, Ok((true, true, true, true, Ok(true))));
+}
+
+/// Fails if a lock is held beside the body: before it, after it, or in another task.
+#[tokio::test(start_paused = true)]
+async fn the_lock_is_held_nowhere_else() {
+    let kit = Kit::new();
+    let inside = Arc::new(Notify::new());
+    let told = Arc::clone(&inside);
+    let call = tokio::spawn(kit.pool().lock("account:7").ttl(secs(10)).run(async move {
+        told.notify_one();
+        sleep(secs(1)).await;
+        book()
+    }));
+    inside.notified().await;
+    assert!(!book(), "this task has no lock");
+    assert_eq!(call.await.expect("no panic"), Ok(true));
+
+    let outside = kit.pool().lock("account:7").ttl(secs(10)).run(async {
+        tokio::spawn(async { book() }).await.expect("no panic")
+    });
+    assert_eq!(outside.await, Ok(false), "a plain task leaves the path");
+    let guard = kit.pool().lock("account:7").ttl(secs(10)).acquire().await;
+    assert!(!book(), "a guard has no body");
+    drop(guard);
+}
+
+/// Fails if a task by `leasehold::spawn` does not know of the lock, or knows of it for longer than
+/// its lease lasts. And if it enters the lock, which it must not.
+#[tokio::test(start_paused = true)]
+async fn a_task_knows_of_its_callers_lock_while_it_lasts() {
+    let kit = Kit::new();
+    let go_on = Arc::new(Notify::new());
+    let told = Arc::clone(&go_on);
+    let body = async {
+        let in_task = leasehold::spawn(async {
+            let in_tasks_task = leasehold::spawn(async { book() });
+            (book(), in_tasks_task.await.expect("no panic"))
+        });
+        let later = leasehold::spawn(async move {
+            told.notified().await;
+            book()
+        });
+        let entered = leasehold::spawn(charge_fee(7)).await.expect("no panic");
+        (in_task.await.expect("no panic"), later, entered)
+    };
+    let body = kit.pool().lock("account:7").ttl(secs(10)).run(body);
+    let (held, later, entered) = kit.scope(body).await.expect("it is free");
+    assert_eq!(held, (true, true));
+    assert!(entered.is_err_and(|error| error.is_contention()));
+    go_on.notify_one();
+    assert!(!later.await.expect("no panic"), "the lock is released");
+}
+
+/// Fails if a lost lease is still taken to be held: in the rest of a body, and in its tasks.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_not_held() {
+    #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
+    async fn goes_on(id: u64) -> Result<[bool; 3], LockError> {
+        assert_ne!(id, 0);
+        let before = book();
+        let task = leasehold::spawn(async {
+            sleep(secs(2)).await;
+            book()
+        });
+        sleep(secs(1)).await;
+        Ok([before, book(), task.await.expect("no panic")])
+    }
+
+    let kit = Kit::new();
+    kit.lose_when("account:7", Point::AfterPolls(1));
+    assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
+
+    // The same within one poll: the lease ends while the body keeps its thread.
+    let pool = LockPool::connect("memory://").await.expect("it opens");
+    let body = poll_fn(|_| {
+        let before = book();
+        std::thread::sleep(Duration::from_millis(150));
+        Poll::Ready((before, book()))
+    });
+    let seen = pool.lock("account:7").ttl(Duration::from_millis(100)).run(body).await;
+    assert_eq!(seen, Ok((true, false)));
+}
+
+/// Fails if a detached body is outside of its lock, or of that of the call around it.
+#[tokio::test(start_paused = true)]
+async fn a_detached_body_is_inside() {
+    let kit = Kit::new();
+    let pool = kit.pool();
+    let body = kit.pool().lock("account:7").ttl(secs(10)).run(async move {
+        let inner = pool.lock("order:42").ttl(secs(10));
+        inner.run_detached(async { (is_held("order:42"), book()) }).await
+    });
+    assert_eq!(body.await, Ok(Ok((true, true))));
+}
+
+/// Fails if a share, a permit or one of several locks does not count.
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_lock_counts() {
+    let kit = Kit::new();
+    let lock = || kit.pool().lock("account:7").ttl(secs(10));
+    assert_eq!(lock().shared().run(async { book() }).await, Ok(true));
+    assert_eq!(lock().permits(2).run(async { book() }).await, Ok(true));
+    let both = kit.pool().lock_all(["account:8", "account:7"]).ttl(secs(10));
+    let seen = both.run(async { (book(), is_held("account:8"), is_held("account:9")) });
+    assert_eq!(seen.await, Ok((true, true, false)));
+}
+
+/// Fails if a pool answers for another pool's lock.
+#[tokio::test(start_paused = true)]
+async fn a_pool_answers_for_its_own_locks() {
+    let (one, two) = (Kit::new().pool(), Kit::new().pool());
+    let seen = one.lock("account:7").ttl(secs(10)).run(async {
+        (one.is_held("account:7"), two.is_held("account:7"), book(), one.is_held("account:8"))
+    });
+    assert_eq!(seen.await, Ok((true, false, true, false)));
+    assert!(!one.is_held("account:7"));
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).expect("a text")
+}
+
+/// Fails if the assertion passes outside of the lock, or does not say where the code is.
+#[tokio::test(start_paused = true)]
+async fn the_assertion_says_where_the_code_is() {
+    fn says(check: impl FnOnce() + std::panic::UnwindSafe) -> String {
+        text_of(&*catch_unwind(check).expect_err("it is not held"))
+    }
+
+    let kit = Kit::new();
+    let outside = says(|| assert_held!("account:7"));
+    assert!(outside.contains("the lock `account:7` is not held here"), "{outside}");
+    assert!(outside.contains("leasehold::spawn"), "{outside}");
+    let in_another = request(&kit).run(async { says(|| assert_held!("account:7")) }).await;
+    let in_another = in_another.expect("it is free");
+    assert!(in_another.contains("this call path holds `order:42`"), "{in_another}");
+    let with_text = says(|| assert_held!("account:7", "booking {}", 7));
+    assert!(with_text.starts_with("booking 7: the lock `account:7`"), "{with_text}");
+
+    let inside = kit.pool().lock("account:7").ttl(secs(10)).run(async {
+        assert_held!("account:7");
+        assert_held!(format!("account:{}", 7));
+        assert_held!(String::from("account:7"), "with a text");
+    });
+    assert_eq!(inside.await, Ok(()));
+}
+
+/// Fails if the assertion says the wrong thing of a lock that was lost.
+#[tokio::test(start_paused = true)]
+async fn the_assertion_tells_a_lost_lock() {
+    #[distributed_lock(key = "account:<id>", ttl = "10s", on_lost = "continue")]
+    async fn goes_on(id: u64) -> Result<String, LockError> {
+        sleep(secs(1)).await;
+        let panic = catch_unwind(|| assert_held!(format!("account:{id}")));
+        Ok(text_of(&*panic.expect_err("it is lost")))
+    }
+
+    let kit = Kit::new();
+    kit.lose_when("account:7", Point::AfterPolls(1));
+    let text = kit.scope(goes_on(7)).await.expect("it goes on");
+    assert!(text.contains("its lease is over"), "{text}");
+}
+
+/// Fails if a body that is dropped for a lost lease does so inside of a lock that is "held".
+#[tokio::test(start_paused = true)]
+async fn a_body_is_dropped_outside_of_its_lost_lock() {
+    struct Asks(Arc<std::sync::Mutex<Option<bool>>>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            *self.0.lock().expect("no panic") = Some(book());
+        }
+    }
+
+    let (kit, seen) = (Kit::new(), Arc::default());
+    kit.lose_when("account:7", Point::AfterPolls(1));
+    let asks = Asks(Arc::clone(&seen));
+    let body = kit.pool().lock("account:7").ttl(secs(10)).run(async move {
+        sleep(secs(1)).await;
+        drop(asks);
+    });
+    assert!(is_lost(&body.await));
+    assert_eq!(*seen.lock().expect("no panic"), Some(false));
+}

@@ -1,0 +1,165 @@
+//! The record of what happened to the locks.
+
+use std::time::Duration;
+
+use leasehold::testing::{EventKind, Kit, Mode, Point};
+use leasehold::{LockError, distributed_lock};
+use tokio::time::sleep;
+
+use super::{is_contended, request, secs};
+
+#[distributed_lock(key = "item:<sku>", ttl = "9s", watchdog, wait = "20s")]
+async fn sell(sku: &str) -> Result<(), LockError> {
+    sleep(secs(4)).await;
+    assert!(!sku.is_empty());
+    Ok(())
+}
+
+#[distributed_lock(key = "item:<sku>", ttl = "9s")]
+async fn look(sku: &str) -> Result<(), LockError> {
+    assert!(!sku.is_empty());
+    Ok(())
+}
+
+/// Fails if an event is missing, stands at the wrong place or has the wrong time. The history is
+/// the same in each run.
+#[tokio::test(start_paused = true)]
+async fn all_that_happens_is_told_in_order() {
+    let kit = Kit::new();
+    let scene = async {
+        let other = kit.hold("item:kettle").await;
+        assert!(is_contended(&look("kettle").await));
+        let sold = leasehold::spawn(sell("kettle"));
+        sleep(secs(1)).await;
+        other.release().await;
+        let also = leasehold::spawn(sell("kettle"));
+        sold.await.expect("no panic").expect("it waits");
+        also.await.expect("no panic").expect("it waits");
+        kit.lose_when("item:kettle", Point::AfterPolls(1));
+        assert!(sell("kettle").await.is_err());
+        kit.store_down();
+        assert!(look("kettle").await.is_err());
+    };
+    kit.scope(scene).await;
+    let sell = "call 2 of kit::history::sell";
+    let expected = [
+        "0.000s other 1 item:kettle granted, exclusive",
+        "0.000s call 1 of kit::history::look item:kettle refused, contended",
+        "1.000s other 1 item:kettle released",
+        &format!("1.000s {sell} item:kettle granted, exclusive"),
+        &format!("4.000s {sell} item:kettle renewed"),
+        &format!("5.000s {sell} item:kettle released"),
+        "5.000s call 3 of kit::history::sell item:kettle granted, exclusive",
+        "8.000s call 3 of kit::history::sell item:kettle renewed",
+        "9.000s call 3 of kit::history::sell item:kettle released",
+        "9.000s call 4 of kit::history::sell item:kettle granted, exclusive",
+        "9.000s call 4 of kit::history::sell item:kettle lost",
+        "10.000s call 5 of kit::history::look item:kettle refused, unavailable",
+    ];
+    let told = kit.history().to_string();
+    let told: Vec<_> = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    // Timers have a resolution of a millisecond.
+    let told: Vec<_> = told.iter().map(|line| rounded(line)).collect();
+    assert_eq!(told, expected);
+    let history = kit.history();
+    assert!(history.is_exclusive(), "{history}");
+    let counts = [history.grants(), history.renewals(), history.releases(), history.losses(), history.refusals()];
+    assert_eq!(counts, [4, 2, 3, 1, 2]);
+    assert_eq!(history.into_iter().count(), history.len());
+}
+
+/// The line with its time to the hundredth of a second.
+fn rounded(line: &str) -> String {
+    let (time, rest) = line.split_once("s ").expect("a time");
+    let time: f64 = time.parse().expect("seconds");
+    format!("{:.3}s {rest}", (time * 100.0).round() / 100.0)
+}
+
+/// Fails if the key filter lets other keys through.
+#[tokio::test(start_paused = true)]
+async fn one_key_is_told_alone() {
+    let kit = Kit::new();
+    for key in ["a", "b", "a"] {
+        kit.hold(key).await.release().await;
+    }
+    assert_eq!(kit.history().of("a").len(), 4);
+    assert_eq!(kit.history().of("b").grants(), 1);
+    assert!(kit.history().of("c").is_empty());
+    assert_eq!(kit.history().of("c").to_string(), "nothing has happened\n");
+}
+
+/// Fails if a call that gives up its lock by being dropped is not told of.
+#[tokio::test(start_paused = true)]
+async fn drops_are_told() {
+    let kit = Kit::new();
+    let call = tokio::time::timeout(secs(1), request(&kit).run(sleep(secs(5))));
+    assert!(call.await.is_err());
+    drop(request(&kit).acquire().await.expect("it is free"));
+    let kinds: Vec<_> = kit.history().iter().map(|event| event.kind.clone()).collect();
+    assert_eq!(kinds.len(), 4);
+    assert_eq!((&kinds[1], &kinds[3]), (&EventKind::Dropped, &EventKind::Dropped));
+}
+
+/// Fails if a downgrade lets readers in that the history calls an overlap.
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_is_told() {
+    let kit = Kit::new();
+    let mut writer = request(&kit).acquire().await.expect("it is free");
+    writer.downgrade().await.expect("it is held");
+    let reader = kit.hold("order:42").shared().await;
+    let history = kit.history();
+    assert!(history.is_exclusive(), "{history}");
+    let modes: Vec<_> = history.iter().filter_map(|event| match event.kind {
+        EventKind::Granted { mode, .. } => Some(mode),
+        _ => None,
+    }).collect();
+    assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
+    assert!(history.iter().any(|event| event.kind == EventKind::Downgraded));
+    drop((writer, reader));
+}
+
+/// Fails if fences do not grow, or differ from those that the calls have.
+#[tokio::test(start_paused = true)]
+async fn fences_are_told() {
+    let kit = Kit::new();
+    let mut known = Vec::new();
+    for _ in 0..3 {
+        let guard = request(&kit).acquire().await.expect("it is free");
+        known.push(guard.fence().expect("memory has fences"));
+        guard.release().await.expect("it lasts");
+    }
+    let told: Vec<_> = kit.history().iter().filter_map(|event| match event.kind {
+        EventKind::Granted { fence, .. } => fence,
+        _ => None,
+    }).collect();
+    assert_eq!(told, known);
+    assert!(told.is_sorted());
+}
+
+/// Fails if a lock that is lost by time counts until its holder lets go of it.
+#[tokio::test(start_paused = true)]
+async fn a_holder_ends_with_its_lease() {
+    let kit = Kit::new();
+    let late = request(&kit).acquire().await.expect("it is free");
+    sleep(secs(10)).await;
+    let next = request(&kit).acquire().await.expect("the lease is over");
+    assert!(kit.history().is_exclusive(), "{}", kit.history());
+    assert_eq!(kit.history().losses(), 1);
+    drop((late, next));
+    assert_eq!(kit.history().releases(), 1, "a lost lock is not released: {}", kit.history());
+}
+
+/// Fails if calls that take turns within the process, without the store, are not told of.
+#[tokio::test(start_paused = true)]
+async fn turns_within_the_process_are_told() {
+    let kit = Kit::new();
+    let calls: Vec<_> = (0..10).map(|_| {
+        tokio::spawn(request(&kit).wait(secs(20)).run(sleep(Duration::from_millis(10))))
+    }).collect();
+    for call in calls {
+        call.await.expect("no panic").expect("it waits");
+    }
+    let history = kit.history();
+    assert_eq!((history.grants(), history.releases()), (10, 10), "{history}");
+    assert!(history.is_exclusive(), "{history}");
+}

@@ -1,0 +1,139 @@
+//! A store that is away, or slow.
+
+use std::time::Duration;
+
+use leasehold::LockError;
+use leasehold::testing::{EventKind, Kit};
+use tokio::time::{Instant, sleep};
+
+use super::{is_contended, is_lost, request, secs};
+
+fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
+    matches!(result, Err(LockError::Unavailable { .. }))
+}
+
+/// Fails if a request gets through while the store is down, or none does when it is up again.
+#[tokio::test(start_paused = true)]
+async fn nothing_gets_through_while_the_store_is_down() {
+    let kit = Kit::new();
+    kit.store_down();
+    let ended = request(&kit).run(async { panic!("the body runs without the lock") }).await;
+    let error = ended.expect_err("the store is down");
+    assert!(error.is_unavailable(), "{error}");
+    let other = kit.hold("order:42").await; // its own line is up, and the lock is free
+    other.release().await;
+    kit.store_up();
+    assert_eq!(request(&kit).run(async { 7 }).await, Ok(7));
+    assert_eq!(kit.history().refusals(), 1, "{}", kit.history());
+}
+
+/// Fails if a call takes other than the `io_timeout` to give up, or if a call that waits does not
+/// get the lock when the store is back.
+#[tokio::test(start_paused = true)]
+async fn calls_go_on_when_the_store_is_back() {
+    let kit = Kit::new();
+    kit.store_down();
+    let begun = Instant::now();
+    assert!(is_unavailable(&request(&kit).acquire().await));
+    let after = begun.elapsed();
+    assert!(secs(1) <= after && after < secs(1) + Duration::from_millis(2), "{after:?}");
+
+    let waits = tokio::spawn(request(&kit).wait(secs(30)).acquire());
+    sleep(secs(10)).await;
+    kit.store_up();
+    let begun = Instant::now();
+    let guard = waits.await.expect("no panic").expect("the store is back");
+    assert!(begun.elapsed() < Duration::from_millis(2), "{:?}", begun.elapsed());
+    drop(guard);
+}
+
+/// Fails if a lock outlives an outage that its lease does not, or dies in one that is shorter.
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_lives_until_its_lease_ends() {
+    for (outage, lives) in [(secs(4), true), (secs(11), false)] {
+        let kit = Kit::new();
+        let guard = request(&kit).watchdog().acquire().await.expect("it is free");
+        kit.store_down();
+        sleep(outage).await;
+        kit.store_up();
+        sleep(secs(20)).await;
+        assert_eq!(guard.check().is_ok(), lives, "{outage:?}: {}", kit.history());
+        let held = kit.history().losses() == 0;
+        assert_eq!(held, lives, "{}", kit.history());
+    }
+}
+
+/// Fails if an answer that was under way arrives in an outage, or the lock that it brought stays.
+#[tokio::test(start_paused = true)]
+async fn answers_under_way_are_lost() {
+    let kit = Kit::new();
+    kit.delay(Duration::from_millis(500));
+    let call = tokio::spawn(request(&kit).acquire());
+    sleep(Duration::from_millis(100)).await; // the store has carried it out
+    kit.store_down();
+    assert!(is_unavailable(&call.await.expect("no panic")));
+    kit.store_up();
+    kit.delay(Duration::ZERO);
+    sleep(secs(5)).await; // the engine removes what the request has set
+    let other = kit.hold("order:42").await;
+    drop(other);
+}
+
+/// Fails if an answer comes at another time than it should.
+#[tokio::test(start_paused = true)]
+async fn answers_are_late() {
+    let kit = Kit::new();
+    for millis in [0, 1, 250, 999] {
+        let delay = Duration::from_millis(millis);
+        kit.delay(delay);
+        let begun = Instant::now();
+        let guard = request(&kit).acquire().await.expect("it is slow, and free");
+        let after = begun.elapsed();
+        assert!(delay <= after && after <= delay + Duration::from_millis(1), "{after:?}");
+        let kept = secs(10) - guard.remaining();
+        assert!(delay <= kept, "the lease is counted from the request: {kept:?}");
+        kit.delay(Duration::ZERO);
+        guard.release().await.expect("it lasts");
+    }
+}
+
+/// Fails if an answer after the time-out counts, or what its request took is not removed.
+#[tokio::test(start_paused = true)]
+async fn an_answer_after_the_time_out_is_none() {
+    let kit = Kit::new();
+    kit.delay(Duration::from_millis(1_500));
+    assert!(is_unavailable(&request(&kit).acquire().await));
+    assert_eq!(kit.history().grants(), 0, "{}", kit.history());
+    sleep(secs(5)).await;
+    let other = kit.hold("order:42").await;
+    assert!(is_unavailable(&request(&kit).acquire().await), "it hears too late that it is held");
+    drop(other);
+}
+
+/// Fails if renewals that are slower than the lease keep it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_costs_the_lease() {
+    let kit = Kit::new();
+    let lock = kit.pool().lock("order:42").ttl(secs(1)).watchdog();
+    let ended = lock.run(async {
+        kit.delay(secs(2));
+        sleep(secs(30)).await;
+    });
+    assert!(is_lost(&ended.await));
+    assert!(kit.history().is_exclusive(), "{}", kit.history());
+    let lost = kit.history().iter().find(|event| event.kind == EventKind::Lost).map(|event| event.at);
+    assert!(lost.is_some_and(|at| at < secs(1)), "{lost:?}");
+}
+
+/// Fails if two calls that meet in a slow store are both let in.
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_excludes_as_well() {
+    let kit = Kit::new();
+    kit.delay(Duration::from_millis(300));
+    let first = tokio::spawn(request(&kit).acquire());
+    sleep(Duration::from_millis(400)).await;
+    let second = request(&kit).acquire().await;
+    assert!(is_contended(&second), "{second:?}");
+    drop(first.await);
+    assert!(kit.history().is_exclusive(), "{}", kit.history());
+}

@@ -1,0 +1,116 @@
+//! The same tests on real servers: `Kit::on`.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use leasehold::testing::{Kit, Point};
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::server::Server;
+use tokio::time::Instant;
+
+use super::{is_contended, is_lost, request, secs};
+
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, wait = "5s")]
+async fn create_order(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// A kit that waits for a server which other tests keep busy.
+async fn on_busy_machine(url: &str) -> Kit {
+    let builder = LockPool::builder().url(url).io_timeout(secs(5));
+    Kit::connect(builder).await.expect("the server is up")
+}
+
+/// What a test of a service asks of a kit, wherever its locks are.
+async fn scene(kit: Kit) {
+    let other = kit.hold("order:42").await;
+    let ttl = secs(10);
+    assert!(is_contended(&kit.pool().lock("order:42").ttl(ttl).acquire().await));
+    let waits = tokio::spawn(kit.scope(create_order(42)));
+    other.release().await;
+    assert_eq!(waits.await.expect("no panic"), Ok(42));
+
+    let (_one, _two) = (kit.hold("report").permits(2).await, kit.hold("report").permits(2).await);
+    let third = kit.pool().lock("report").permits(2).ttl(ttl).acquire().await;
+    assert!(is_contended(&third));
+
+    kit.store_down();
+    let refused = kit.pool().lock("order:42").ttl(ttl).acquire().await;
+    assert!(refused.is_err_and(|error| error.is_unavailable()));
+    kit.store_up();
+    kit.delay(Duration::from_millis(200));
+    let begun = Instant::now();
+    assert_eq!(kit.scope(create_order(42)).await, Ok(42));
+    assert!(Duration::from_millis(400) <= begun.elapsed(), "acquire and release");
+    kit.delay(Duration::ZERO);
+
+    kit.lose_when("order:42", Point::After(Duration::from_millis(100)));
+    let lost = request(&kit).watchdog().run(std::future::pending::<()>()).await;
+    assert!(is_lost(&lost));
+    let next = request(&kit).wait(secs(5)).acquire().await;
+    assert!(next.is_ok(), "the server has lost the lock too");
+    let history = kit.history();
+    assert!(history.is_exclusive(), "{history}");
+    assert_eq!((history.losses(), history.refusals()), (1, 3), "{history}");
+}
+
+/// Fails if a kit works in memory alone.
+#[tokio::test]
+async fn redis_serves_as_well() {
+    let server = Server::start();
+    scene(on_busy_machine(&server.url()).await).await;
+}
+
+/// Fails if a kit does not work on PostgreSQL.
+#[tokio::test]
+async fn postgres_serves_as_well() {
+    let database = Postgres::shared().migrated();
+    scene(on_busy_machine(&database.url()).await).await;
+}
+
+/// Fails if the scene is not that of a kit in memory.
+#[tokio::test(start_paused = true)]
+async fn memory_serves_as_well() {
+    scene(Kit::on("memory://").await.expect("it is in memory")).await;
+}
+
+/// Fails if tests on one server share locks.
+#[tokio::test]
+async fn kits_on_one_server_share_nothing() {
+    let server = Server::start();
+    let one = Kit::on(&server.url()).await.expect("it is up");
+    let two = on_busy_machine(&server.url()).await;
+    let _held = one.hold("order:42").await;
+    let _also = two.hold("order:42").await;
+    let clone = one.clone();
+    assert!(is_contended(&request(&clone).acquire().await));
+}
+
+/// Fails if a point that no server can keep to is taken, or the panic does not say what to do.
+#[tokio::test]
+async fn a_server_loses_locks_by_time_alone() {
+    let server = Server::start();
+    let kit = on_busy_machine(&server.url()).await;
+    for point in [Point::AfterPolls(1), Point::NextRenewal, Point::BeforeRelease] {
+        let asked = AssertUnwindSafe(async { kit.lose_when("order:42", point) });
+        let panic = asked.catch_unwind().await.expect_err("it is not possible");
+        let text = panic.downcast_ref::<String>().expect("a text");
+        assert!(text.contains("Point::After(duration)") && text.contains("Kit::new()"), "{text}");
+    }
+}
+
+/// Fails if a kit on a server begins where every time-out is over at once, or in the locks of other
+/// tests, or if the error does not say what to do.
+#[tokio::test(start_paused = true)]
+async fn a_kit_that_cannot_be_says_so() {
+    for (url, advice) in [
+        ("redis://127.0.0.1/", "without `start_paused`"),
+        ("memory://shop", "Kit::new()"),
+        ("mongodb://127.0.0.1/", "redis://host"),
+    ] {
+        let error = Kit::on(url).await.expect_err("it cannot be").to_string();
+        assert!(error.contains(advice), "{url}: {error}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Thirty tests of typical services, as users write them. Together they take less than a second,
+//! and each run goes the same way: `scripts/kit-runs` repeats them a thousand times and compares
+//! their histories.
+
+mod jobs;
+mod limits;
+mod money;
+mod orders;
+mod stock;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{env, fs};
+
+use leasehold::testing::Kit;
+use tokio::time::sleep;
+
+/// The folder in which runs leave the histories of their tests, and find those of the first run.
+const HISTORIES: &str = "LEASEHOLD_KIT_HISTORIES";
+
+/// The end of a test of the module `of` with the name `test`: its locks were exclusive, and the run
+/// went as the first one did.
+fn finish(kit: &Kit, test: &str) {
+    let history = kit.history();
+    assert!(history.is_exclusive(), "{history}");
+    let Some(folder) = env::var_os(HISTORIES) else {
+        return;
+    };
+    let file = Path::new(&folder).join(format!("{test}.txt"));
+    match fs::read_to_string(&file) {
+        Ok(first) => assert_eq!(history.to_string(), first, "{test} went another way"),
+        Err(_) => fs::write(&file, history.to_string()).expect("the folder is there"),
+    }
+}
+
+/// A row or a table in memory, in the place of a database.
+#[derive(Debug, Default)]
+struct Table<T>(Mutex<T>);
+
+impl<T> Table<T> {
+    fn new(rows: T) -> Self {
+        Self(Mutex::new(rows))
+    }
+
+    fn rows(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way to a database or to another service, and back.
+async fn round_trip() {
+    sleep(Duration::from_millis(20)).await;
+}
