@@ -44,6 +44,7 @@ pages! {
     postgres: "stores/postgres.md",
     production: "production.md",
     monitoring: "monitoring/README.md",
+    seeing: "seeing.md",
     troubleshooting: "troubleshooting.md",
     comparison: "comparison.md",
     // The tests' package compiles its code, which needs the frameworks.

@@ -5,6 +5,10 @@ use std::sync::LazyLock;
 
 use crate::base::host::host;
 
+/// How much a store keeps of an owner, in bytes.
+#[cfg(feature = "__remote")]
+const LONGEST: usize = 120;
+
 /// The name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(host);
 
@@ -52,6 +56,12 @@ impl Owner {
         Self::new(HOST.as_str(), std::process::id(), function)
     }
 
+    /// `host pid function`, as a store keeps it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn written(function: &str) -> String {
+        shortened(format!("{} {} {function}", *HOST, std::process::id()))
+    }
+
     /// Reads `host pid function`. The host's name may have spaces, the function's path too.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut at = 0;
@@ -66,6 +76,16 @@ impl Owner {
         }
         None
     }
+}
+
+/// `text` without what a store does not keep.
+#[cfg(feature = "__remote")]
+pub(crate) fn shortened(mut text: String) -> String {
+    let mut ends = (0..=LONGEST.min(text.len())).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+    text.truncate(text.trim_end().len());
+    text
 }
 
 impl fmt::Display for Owner {

@@ -309,6 +309,10 @@ impl Target {
             Self::Redlock(address) => Ok(Box::new(redlock::look::RedlockSource::new(
                 *address, &options,
             ))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(address) => Ok(Box::new(postgres::look::PostgresSource::new(
+                *address, &options,
+            ))),
             // The locks are in this process, or there are none.
             _ => Err(LockError::config("this store has no server to look at")),
         }

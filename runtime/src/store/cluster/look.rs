@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use redis::Value;
+
 use super::address::Address;
 use super::nodes::Access;
 use super::topology::Topology;
@@ -94,6 +96,10 @@ impl ClusterSource {
         let mut last = None;
         for _ in 0..MOST_HOPS {
             match self.node(&asked).answer(action, key).await {
+                Ok(answer) if is_split(&answer) && action == Action::Inspect => {
+                    let alone = self.node(&asked).answer(Action::InspectAlone, key).await?;
+                    return answer::read(key.name(), &alone);
+                }
                 Ok(answer) => {
                     let Some(Redirect { mut to, once, .. }) = Redirect::read(&answer) else {
                         return answer::read(key.name(), &answer);
@@ -148,10 +154,11 @@ impl ClusterSource {
         if !keys.is_empty() {
             let answers = self.node(&master).answers(Action::Inspect, &keys).await?;
             for (key, answer) in keys.iter().zip(answers) {
-                locks.push(match Redirect::read(&answer) {
-                    // It has moved meanwhile.
-                    Some(_) => self.do_with(Action::Inspect, key).await?,
-                    None => answer::read(key.name(), &answer)?,
+                let moves = is_split(&answer) || Redirect::read(&answer).is_some();
+                locks.push(if moves {
+                    self.do_with(Action::Inspect, key).await?
+                } else {
+                    answer::read(key.name(), &answer)?
                 });
             }
         }
@@ -165,6 +172,11 @@ impl ClusterSource {
             next: next.map(|next| next.place()),
         })
     }
+}
+
+/// Whether the slot is moving, and the keys of the lock are not all on one node.
+fn is_split(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "TRYAGAIN")
 }
 
 impl Source for ClusterSource {

@@ -14,6 +14,7 @@ use super::{failure, replies};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
+use crate::inspect::owner::Owner;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
 
 /// A call with so many keys takes no further request.
@@ -95,7 +96,7 @@ struct Take {
     ttls: Vec<i32>,
     numbers: Vec<i32>,
     queues: Vec<bool>,
-    functions: Vec<&'static str>,
+    owners: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -210,8 +211,8 @@ impl Call {
             return Ok(Vec::new());
         };
         let (keys, tokens): (Vec<_>, Vec<_>) = keys.iter().cloned().unzip();
-        let ttl = millis(*ttl);
-        let arguments: [&(dyn ToSql + Sync); 5] = [&process, &keys, &tokens, &ttl, function];
+        let (ttl, owner) = (millis(*ttl), Owner::written(function));
+        let arguments: [&(dyn ToSql + Sync); 5] = [&process, &keys, &tokens, &ttl, &owner];
         client.query(statement, &arguments).await
     }
 
@@ -246,7 +247,7 @@ impl Take {
             &self.ttls,
             &self.numbers,
             &self.queues,
-            &self.functions,
+            &self.owners,
         ];
         client.query(statement, &arguments).await
     }
@@ -301,7 +302,7 @@ impl Take {
         self.ttls.push(millis(ttl));
         self.numbers.push(i32::try_from(number).unwrap_or(i32::MAX));
         self.queues.push(queues);
-        self.functions.push(function);
+        self.owners.push(Owner::written(function));
     }
 }
 

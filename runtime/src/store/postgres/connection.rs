@@ -256,11 +256,22 @@ impl Connection {
     }
 }
 
-/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key.
+/// Half of a token, and the key.
+fn revoked(text: &str) -> Option<StoreEvent> {
+    let (lease, key) = text.split_at_checked(16)?;
+    Some(StoreEvent::Revoked {
+        key: FullKey::from(key),
+        lease: u64::from_str_radix(lease, 16).ok()?,
+    })
+}
+
+/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock that
+/// was taken away.
 fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,
         b'w' => StoreEvent::Wanted,
+        b'r' => return revoked(&text[1..]),
         _ => return None,
     };
     Some(event(FullKey::from(&text[1..])))

@@ -7,6 +7,7 @@
 //! - [`connection`] opens a connection and moves its bytes.
 //! - [`address`] reads the URL, [`schema`] makes and checks the tables.
 //! - [`failure`] says what the server's errors mean, and [`check`] looks for what is wrong with it.
+//! - [`look`] shows locks to people.
 //! - [`values`] writes keys and tokens as the server reads them.
 
 pub(crate) mod address;
@@ -16,6 +17,7 @@ mod calls_tests;
 mod check;
 mod connection;
 mod failure;
+pub(crate) mod look;
 mod replies;
 pub(crate) mod schema;
 pub(crate) mod store;

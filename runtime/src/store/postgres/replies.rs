@@ -1,10 +1,12 @@
 //! What the rows of an answer mean.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
 
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::{Op, Reply};
 
 /// Reads the rows of one request.
@@ -43,7 +45,7 @@ pub(super) fn read(
                 return Ok(Reply::HeldAmong {
                     at: usize::try_from(at).unwrap_or_default(),
                     left: left(first)?,
-                    owner: None,
+                    owner: owner(first)?,
                 });
             }
             let rest = keys[1..].iter().map(|_| acquired(next()?));
@@ -76,8 +78,14 @@ fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     Ok(Reply::Held {
         left,
         queued,
-        owner: None,
+        owner: owner(row)?,
     })
+}
+
+/// The owner of a lock that one token has alone.
+fn owner(row: &Row) -> Result<Option<Arc<Owner>>, Problem> {
+    let owner: Option<&str> = row.try_get("holder")?;
+    Ok(owner.and_then(Owner::read).map(Arc::new))
 }
 
 fn left(row: &Row) -> Result<Option<Duration>, Problem> {

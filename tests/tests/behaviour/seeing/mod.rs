@@ -1,8 +1,10 @@
 //! What is seen of locks, and taking them away by force.
 
+mod deployments;
 mod forced;
 mod foreign;
 mod inspected;
+mod left_behind;
 mod listed;
 mod refused;
 

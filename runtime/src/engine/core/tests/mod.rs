@@ -21,6 +21,7 @@ mod make_way;
 mod probes;
 mod releases;
 mod renew;
+mod revoked;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 const TTL: Duration = Duration::from_secs(10);

@@ -9,7 +9,12 @@ BEGIN
     IF FOUND THEN RETURN true; END IF;
   END IF;
   SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
-  IF NOT FOUND OR l.state <> 'held' OR l.token <> t OR l.expires_at <= clock_timestamp() THEN RETURN false; END IF;
+  IF l.state = 'revoked' AND l.token = t AND l.expires_at > clock_timestamp() THEN
+    -- Taken away by force, and the holder's body has ended. It does not count as a lock that it had.
+    PERFORM leasehold._hand_on(k);
+    RETURN false;
+  END IF;
+  IF l.state IS DISTINCT FROM 'held' OR l.token <> t OR l.expires_at <= clock_timestamp() THEN RETURN false; END IF;
   IF keep IS NULL THEN
     PERFORM leasehold._hand_on(k);
     RETURN true;
@@ -27,9 +32,12 @@ DECLARE
   l leasehold.locks;
   ends timestamptz;
   had boolean;
+  gone boolean;
 BEGIN
   SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
   IF l.state IS DISTINCT FROM 'shared' THEN RETURN leasehold._release(k, t, keep); END IF;
+  DELETE FROM leasehold.shares s WHERE s.key = k AND s.token = t AND s.revoked;
+  gone := FOUND;
   IF keep IS NULL THEN
     DELETE FROM leasehold.shares s WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp();
   ELSE
@@ -40,7 +48,7 @@ BEGIN
   SELECT max(s.expires_at) INTO ends FROM leasehold.shares s WHERE s.key = k AND s.expires_at > clock_timestamp();
   IF ends IS NULL THEN
     PERFORM leasehold._hand_on(k);
-  ELSIF had THEN
+  ELSIF had OR gone THEN
     UPDATE leasehold.locks r SET expires_at = ends WHERE r.key = k;
     IF l.queued THEN PERFORM leasehold._invite(k); END IF;
   END IF;

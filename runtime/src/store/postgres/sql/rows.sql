@@ -55,9 +55,9 @@ BEGIN
 END $$;
 
 -- Gives `me` a place in the queue of `k`, or notes that it has asked again, and tells the holder.
-CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid, fn text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO leasehold.waiters AS w (key, process, seen_at) VALUES (k, me, clock_timestamp())
+  INSERT INTO leasehold.waiters AS w (key, process, seen_at, owner) VALUES (k, me, clock_timestamp(), fn)
     ON CONFLICT (key, process) DO UPDATE SET seen_at = excluded.seen_at;
   UPDATE leasehold.locks l SET queued = true WHERE l.key = k AND NOT l.queued;
   IF holder <> me THEN PERFORM leasehold._tell(holder, 'w' || k); END IF;
@@ -146,15 +146,21 @@ END $$;
 
 -- Refuses `me` the lock, and queues it if it `queues`. The process that a pinned lock was handed to
 -- keeps its claim.
-CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean) RETURNS bigint
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION leasehold._refuse(me uuid, l leasehold.locks, pinned boolean, queues boolean, fn text)
+RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   IF l.state = 'handed' AND l.process = me THEN
     UPDATE leasehold.locks r SET expires_at = leasehold._after(1000) WHERE r.key = l.key;
   ELSIF queues AND l.key IS NOT NULL THEN
-    PERFORM leasehold._enter(me, l.key, CASE WHEN l.state IN ('held', 'shared') THEN l.process END);
+    PERFORM leasehold._enter(me, l.key, CASE WHEN l.state IN ('held', 'shared') THEN l.process END, fn);
   END IF;
   RETURN leasehold._refusal(me, l, pinned);
+END $$;
+
+-- The owner of a lock that one token has alone, for a call that is refused.
+CREATE FUNCTION leasehold._owner(l leasehold.locks) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN l.state = 'held' THEN l.function END;
 END $$;
 
 -- The first fence of the next acquisition. The floor is read after the row was made: a sweep that

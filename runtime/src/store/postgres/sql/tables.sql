@@ -30,6 +30,7 @@ INSERT INTO leasehold.meta (version, floor) VALUES (1, 0);
 CREATE TYPE leasehold.state AS ENUM (
   'free',
   'held',                                        -- by `token`, for `process`
+  'revoked',                                     -- taken away from `token`, whose body may not have ended yet
   'handed',                                      -- to `process`, which has not confirmed yet
   'kept',                                        -- by `hold`, after its section
   'shared'                                       -- by the tokens in `shares`
@@ -48,7 +49,7 @@ CREATE TABLE leasehold.locks (
   most       integer     NOT NULL DEFAULT 0,     -- shared: by so many at most, 0 for no bound
   queued     boolean     NOT NULL DEFAULT false, -- whether processes wait
   expires_at timestamptz NOT NULL DEFAULT 'epoch',
-  function   text                                -- which asked last, for operators
+  function   text                                -- the owner of the call that asked last: `host pid function`
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- A row for each process that waits for a key. Changed only while the key's row is locked.
@@ -57,6 +58,8 @@ CREATE TABLE leasehold.waiters (
   process uuid,
   place   bigint GENERATED ALWAYS AS IDENTITY,   -- first come, first served
   seen_at timestamptz NOT NULL,                  -- when it asked last
+  since   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  owner   text,                                  -- of the call that asked first
   PRIMARY KEY (key, process)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
@@ -66,6 +69,9 @@ CREATE TABLE leasehold.shares (
   token      uuid,
   fence      bigint      NOT NULL,
   expires_at timestamptz NOT NULL,
+  process    uuid,                               -- whose it is
+  owner      text,                               -- of the call that has it
+  revoked    boolean     NOT NULL DEFAULT false, -- taken away from `token`, whose body may not have ended yet
   PRIMARY KEY (key, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

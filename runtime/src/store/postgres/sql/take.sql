@@ -1,6 +1,7 @@
 
 CREATE FUNCTION leasehold._acquire(me uuid, k text, t uuid, ttl integer, spare integer, queues boolean, fn text,
-  waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint)
+  waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
+  OUT holder text)
 LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -14,6 +15,7 @@ BEGIN
     IF l.state <> 'free' AND l.expires_at > clock_timestamp() AND l.token IS DISTINCT FROM t
        AND NOT leasehold._is_open(me, l) THEN
       left_ms := leasehold._refusal(me, l, false);
+      holder := leasehold._owner(l);
       RETURN;
     END IF;
   END IF;
@@ -27,7 +29,8 @@ BEGIN
     l := leasehold._give(me, l, t, ttl, spare, fn);
     taken := true;
   ELSE
-    left_ms := leasehold._refuse(me, l, pinned, queues);
+    left_ms := leasehold._refuse(me, l, pinned, queues, fn);
+    holder := leasehold._owner(l);
     RETURN;
   END IF;
   fence := l.fence;
@@ -37,8 +40,9 @@ END $$;
 
 -- A share. `limit_` is 0 for no bound. `number` is the limit of the present shares, if that is
 -- higher.
-CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, waits boolean,
-  OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint)
+CREATE FUNCTION leasehold._join(me uuid, k text, t uuid, ttl integer, limit_ integer, queues boolean, fn text,
+  waits boolean, OUT taken boolean, OUT fence bigint, OUT number integer, OUT wanted boolean, OUT left_ms bigint,
+  OUT holder text)
 LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
@@ -55,7 +59,7 @@ BEGIN
   pinned := r.pinned;
   IF l.queued THEN p := leasehold._first(k); END IF;
   IF l.state = 'shared' THEN
-    SELECT count(*), coalesce(bool_or(s.token = t), false) INTO taken_shares, again FROM leasehold.shares s WHERE s.key = k;
+    SELECT count(*), coalesce(bool_or(s.token = t AND NOT s.revoked), false) INTO taken_shares, again FROM leasehold.shares s WHERE s.key = k;
     IF NOT again AND limit_ > 0 AND limit_ < l.most THEN
       number := l.most;
       RETURN;
@@ -67,7 +71,8 @@ BEGIN
     room := NOT pinned AND leasehold._is_open(me, l);
   END IF;
   IF room IS NOT TRUE THEN
-    left_ms := leasehold._refuse(me, l, pinned, queues);
+    left_ms := leasehold._refuse(me, l, pinned, queues, fn);
+    holder := leasehold._owner(l);
     RETURN;
   END IF;
   taken := true;
@@ -77,7 +82,8 @@ BEGIN
       RETURNING s.fence INTO fence;
   ELSE
     fence := leasehold._next_fence(l);
-    INSERT INTO leasehold.shares (key, token, fence, expires_at) VALUES (k, t, _join.fence, leasehold._after(ttl));
+    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner)
+      VALUES (k, t, _join.fence, leasehold._after(ttl), me, fn);
   END IF;
   UPDATE leasehold.locks x SET state = 'shared', process = me, reserved = 0, queued = wanted,
       token = CASE WHEN again THEN l.token END,
@@ -95,14 +101,15 @@ DECLARE
 BEGIN
   SELECT r.* INTO l FROM leasehold.locks r WHERE r.key = k FOR NO KEY UPDATE;
   IF l.state = 'held' AND l.token = t AND l.expires_at > clock_timestamp() THEN
-    INSERT INTO leasehold.shares (key, token, fence, expires_at) VALUES (k, t, l.fence, leasehold._after(ttl));
+    INSERT INTO leasehold.shares (key, token, fence, expires_at, process, owner)
+      VALUES (k, t, l.fence, leasehold._after(ttl), l.process, l.function);
     UPDATE leasehold.locks r SET state = 'shared', most = 0, expires_at = leasehold._after(ttl) WHERE r.key = k;
     IF l.queued THEN PERFORM leasehold._invite(k); END IF;
     RETURN true;
   END IF;
   IF l.state IS DISTINCT FROM 'shared' THEN RETURN false; END IF;
   UPDATE leasehold.shares s SET expires_at = leasehold._after(ttl)
-    WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp();
+    WHERE s.key = k AND s.token = t AND s.expires_at > clock_timestamp() AND NOT s.revoked;
   IF NOT FOUND THEN RETURN false; END IF;
   UPDATE leasehold.locks r SET expires_at = (SELECT max(s.expires_at) FROM leasehold.shares s WHERE s.key = k)
     WHERE r.key = k;
@@ -114,7 +121,8 @@ END $$;
 -- likewise.
 CREATE FUNCTION leasehold.take(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[], numbers integer[],
   queues boolean[], functions text[])
-RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
+LANGUAGE plpgsql AS $$
 DECLARE
   alone boolean := cardinality(keys) = 1;
   any_taken boolean := false;
@@ -129,14 +137,16 @@ BEGIN
     PERFORM leasehold._lock(touched, verbs && ARRAY['acquire', 'join']);
   END IF;
   FOR i IN 1 .. cardinality(keys) LOOP
-    fence := NULL; number := NULL; wanted := NULL; left_ms := NULL;
+    fence := NULL; number := NULL; wanted := NULL; left_ms := NULL; holder := NULL;
     CASE verbs[i]
       WHEN 'acquire' THEN
-        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
+        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms, a.holder
+          INTO taken, fence, number, wanted, left_ms, holder
           FROM leasehold._acquire(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'join' THEN
-        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
-          FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], alone) a;
+        SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms, a.holder
+          INTO taken, fence, number, wanted, left_ms, holder
+          FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'renew' THEN
         UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
           WHERE l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held' AND l.expires_at > clock_timestamp();
@@ -154,7 +164,8 @@ END $$;
 -- All of these keys or none. One row for each if all were taken; else one row, whose `refused` says
 -- which one, from 0.
 CREATE FUNCTION leasehold.take_all(me uuid, keys text[], tokens uuid[], ttl integer, fn text)
-RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (refused integer, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
+LANGUAGE plpgsql AS $$
 DECLARE
   l leasehold.locks;
   pinned boolean;
@@ -170,6 +181,7 @@ BEGIN
       PERFORM set_config('synchronous_commit', 'off', true);
       refused := i - 1;
       left_ms := leasehold._refusal(me, l, pinned);
+      holder := leasehold._owner(l);
       RETURN NEXT;
       RETURN;
     END IF;

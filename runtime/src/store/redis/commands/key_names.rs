@@ -11,11 +11,9 @@ use super::hash_slot;
 use super::reply::Scripts;
 use crate::base::host::host;
 use crate::base::token::{Nonce, Token};
+use crate::inspect::owner::shortened;
 use crate::key::RESERVED;
 use crate::store::options::Options;
-
-/// The longest record of an owner, in bytes.
-const OWNER_LEN: usize = 120;
 
 /// The names of one pool.
 #[derive(Clone)]
@@ -122,13 +120,7 @@ impl KeyNames {
     /// The owner of a lock, for a person that reads its key: the process, and the annotated
     /// function.
     pub(crate) fn owner(&self, function: &str) -> String {
-        let mut owner = [self.owner.as_str(), " ", function].concat();
-        let end = (0..=OWNER_LEN.min(owner.len()))
-            .rev()
-            .find(|end| owner.is_char_boundary(*end))
-            .unwrap_or(0);
-        owner.truncate(owner[..end].trim_end().len());
-        owner
+        shortened([self.owner.as_str(), " ", function].concat())
     }
 
     /// The process, `:`, and the owner of a lock.

@@ -52,6 +52,8 @@ impl Sent {
 pub(crate) enum Action {
     /// Nothing: it is shown.
     Inspect,
+    /// It is shown without its shares and its queue, whose keys may be on another node.
+    InspectAlone,
     TakeAway,
 }
 
@@ -87,7 +89,7 @@ impl RedisSource {
         keys: &[FullKey],
     ) -> Result<Vec<Value>, Failure> {
         let sent: &Sent = match action {
-            Action::Inspect => &INSPECT,
+            Action::Inspect | Action::InspectAlone => &INSPECT,
             Action::TakeAway => &TAKE_AWAY,
         };
         let mut questions = Pipeline::new();
@@ -97,7 +99,7 @@ impl RedisSource {
                 // For a slot that is moving to this node. Else it means nothing.
                 questions.add_command(cmd("ASKING"));
             }
-            questions.add_command(self.command(&sent.script, key));
+            questions.add_command(self.command(&sent.script, action, key));
         }
         let mut answers = self.ask(&questions).await?.into_iter();
         answers.next();
@@ -145,15 +147,17 @@ impl RedisSource {
         Ok((keys.collect(), next))
     }
 
-    fn command(&self, script: &Script, key: &FullKey) -> Cmd {
+    fn command(&self, script: &Script, action: Action, key: &FullKey) -> Cmd {
         let mut command = cmd("EVALSHA");
-        command
-            .arg(script.get_hash())
-            .arg(3)
-            .arg(&**key)
-            .arg(self.names.queue(key))
-            .arg(self.names.shares(key))
-            .arg(self.names.channels());
+        command.arg(script.get_hash()).arg(3).arg(&**key);
+        if action == Action::InspectAlone {
+            command.arg(&**key).arg(&**key);
+        } else {
+            command
+                .arg(self.names.queue(key))
+                .arg(self.names.shares(key));
+        }
+        command.arg(self.names.channels());
         command
     }
 

@@ -30,7 +30,7 @@ local function look(key, queue, shares)
     value = '?'
   end
   local held, waiters = {}, {}
-  if value and string.sub(value, 1, 32) == SHARED then
+  if value and string.sub(value, 1, 32) == SHARED and shares ~= key then
     local found = redis.call('ZRANGE', shares, 0, MOST_TOLD - 1, 'WITHSCORES')
     for at = 1, #found, 2 do
       if tonumber(found[at + 1]) > now then

@@ -6,6 +6,7 @@
 
 mod keeping;
 mod peer;
+mod seeing;
 mod several_keys;
 mod sharing;
 mod sides;

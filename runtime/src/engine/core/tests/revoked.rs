@@ -1,0 +1,79 @@
+//! Locks that were taken away by force.
+
+use std::time::Duration;
+
+use super::{HOUR, ONE_TRY, START, asked, core, enter, is_granted, releases, taken};
+use crate::base::token::Token;
+use crate::engine::core::Core;
+use crate::engine::core::signal::Signal;
+use crate::engine::core::ticket::TicketId;
+use crate::fence::Fence;
+use crate::store::Reply;
+
+const OTHER: u64 = 0xdead;
+
+/// A core whose ticket 1 holds the key, and half of its token.
+fn holding() -> (Core, TicketId, u64) {
+    let mut core = core();
+    let id = enter(&mut core, 1, ONE_TRY, START);
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    core.take_signals();
+    (core, id, Token::fixed(1).half())
+}
+
+fn is_lost(signals: &[Signal], id: TicketId) -> bool {
+    matches!(signals, [Signal::Lost(lost)] if *lost == id)
+}
+
+/// Fails if the holder is not told, or does not give the key back.
+#[test]
+fn the_holder_loses_it_and_gives_it_back() {
+    let (mut core, id, half) = holding();
+    core.revoked(&"key".into(), half, START);
+    let signals = core.take_signals();
+    assert!(is_lost(&signals, id), "{signals:?}");
+    core.revoked(&"key".into(), half, START);
+    assert!(core.take_signals().is_empty(), "it is told once");
+    assert_eq!(releases(&core.take_requests(START)), 0, "the body runs on");
+    core.release(id, None, START);
+    assert_eq!(releases(&core.take_requests(START)), 1);
+}
+
+/// Fails if a late message ends the lease of another acquisition, or of another key.
+#[test]
+fn another_lease_is_not_touched() {
+    let (mut core, id, half) = holding();
+    core.revoked(&"key".into(), OTHER, START);
+    core.revoked(&"other".into(), half, START);
+    assert!(core.take_signals().is_empty());
+    core.release(id, None, START);
+    core.take_requests(START);
+    core.revoked(&"key".into(), half, START);
+    assert!(core.take_signals().is_empty(), "it was given back before");
+}
+
+/// Fails if a call that the lock was handed over to keeps it: the key's token is its own by now.
+#[test]
+fn a_call_that_it_was_handed_over_to_loses_it() {
+    let mut core = core();
+    let first = enter(&mut core, 1, HOUR, START);
+    let second = enter(&mut core, 2, HOUR, START);
+    let op = asked(&mut core, START);
+    let reserved = Ok(Reply::Acquired {
+        fence: Some(Fence::new(1)),
+        reserved_fences: 5,
+        wanted: Some(false),
+    });
+    core.reply(op, reserved, START);
+    let soon = START + Duration::from_millis(1);
+    core.release(first, None, soon);
+    assert!(
+        core.take_signals()
+            .iter()
+            .any(|signal| is_granted(signal, second))
+    );
+    core.revoked(&"key".into(), Token::fixed(1).half(), soon);
+    let signals = core.take_signals();
+    assert!(is_lost(&signals, second), "{signals:?}");
+}

@@ -1,0 +1,218 @@
+//! Looks at the locks of one database.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+
+use super::address::Address;
+use super::connection::{self, Opened};
+use super::failure;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
+use crate::inspect::owner::Owner;
+use crate::inspect::pattern::Pattern;
+use crate::key;
+use crate::store::Failure;
+use crate::store::options::Options;
+use crate::store::source::{Asking, MOST_TOLD, PAGE, Page, Place, Source};
+
+const LOOK: &str = "SELECT * FROM leasehold.look($1)";
+
+const TAKE_AWAY: &str = "SELECT * FROM leasehold.take_away($1)";
+
+/// The next keys of locks that are not free, in the order of their bytes.
+const KEYS: &str = "SELECT l.key FROM leasehold.locks l WHERE l.key > $1 AND l.key >= $2 AND l.key < $3 \
+    AND l.state <> 'free' AND l.expires_at > clock_timestamp() ORDER BY l.key LIMIT $4";
+
+/// No character of a key is behind this one.
+const LAST: char = char::MAX;
+
+type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
+
+/// Looks at the locks of one database, over a connection of its own.
+pub(crate) struct PostgresSource {
+    address: Arc<Address>,
+    namespace: String,
+    limit: Duration,
+    open: Option<Opened>,
+}
+
+impl PostgresSource {
+    pub(crate) fn new(address: Address, options: &Options) -> Self {
+        Self {
+            address: Arc::new(address),
+            namespace: options.namespace.clone(),
+            limit: options.io_timeout,
+            open: None,
+        }
+    }
+
+    /// The rows of `query`. A connection that has ended since the last question is replaced. To ask
+    /// twice does no harm: a lock that is being taken away is not taken away again.
+    async fn ask(&mut self, query: &str, parameters: &Parameters<'_>) -> Result<Vec<Row>, Failure> {
+        if let Some(opened) = self.open.take()
+            && let Ok(rows) = self.ask_over(opened, query, parameters).await
+        {
+            return Ok(rows);
+        }
+        let process = Token::random(Nonce::new());
+        let opening = connection::open(Arc::clone(&self.address), process, self.limit);
+        let opened = opening.await?;
+        self.ask_over(opened, query, parameters).await
+    }
+
+    async fn ask_over(
+        &mut self,
+        mut opened: Opened,
+        query: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        let asking = opened.ask(self.limit, |client| client.query_typed(query, parameters));
+        let rows = asking.await?;
+        self.open = Some(opened);
+        Ok(rows)
+    }
+
+    async fn look_at(&mut self, keys: &[FullKey]) -> Result<Vec<LockInfo>, Failure> {
+        let rows = self.ask(LOOK, &[(&keys, Type::TEXT_ARRAY)]).await?;
+        shown(keys, &rows).map_err(|error| failure::of(&error))
+    }
+
+    async fn take(&mut self, key: &FullKey) -> Result<LockInfo, Failure> {
+        let rows = self.ask(TAKE_AWAY, &[(key, Type::TEXT)]).await?;
+        let shown = shown(std::slice::from_ref(key), &rows);
+        one(shown.map_err(|error| failure::of(&error))?, key)
+    }
+
+    async fn some(&mut self, pattern: &Pattern, after: &str) -> Result<Page, Failure> {
+        let prefix = FullKey::new(&self.namespace, "");
+        let first = format!("{}{}", &*prefix, pattern.beginning());
+        let (last, most) = (
+            format!("{first}{LAST}"),
+            i64::try_from(PAGE).unwrap_or(i64::MAX),
+        );
+        let parameters: &Parameters<'_> = &[
+            (&after, Type::TEXT),
+            (&first, Type::TEXT),
+            (&last, Type::TEXT),
+            (&most, Type::INT8),
+        ];
+        let rows = self.ask(KEYS, parameters).await?;
+        let found: Result<Vec<String>, Error> = rows.iter().map(|row| row.try_get("key")).collect();
+        let found = found.map_err(|error| failure::of(&error))?;
+        let names = found.iter().filter_map(|key| key.strip_prefix(&*prefix));
+        let names = names.filter(|name| pattern.matches(name) && key::is_lock(name));
+        let keys: Vec<_> = names
+            .map(|name| FullKey::new(&self.namespace, name))
+            .collect();
+        let mut locks = if keys.is_empty() {
+            Vec::new()
+        } else {
+            self.look_at(&keys).await?
+        };
+        locks.retain(LockInfo::is_taken);
+        let next = found.last().filter(|_| found.len() == PAGE);
+        Ok(Page {
+            locks,
+            next: next.map(|last| Place(last.clone())),
+        })
+    }
+}
+
+impl Source for PostgresSource {
+    fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let looked = self.look_at(std::slice::from_ref(key)).await;
+            let looked = looked.and_then(|locks| one(locks, key));
+            looked.map_err(|failure| failure.error)
+        })
+    }
+
+    fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
+        Box::pin(async move {
+            let page = self.some(pattern, &place.0).await;
+            page.map_err(|failure| failure.error)
+        })
+    }
+
+    fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let taken = self.take(key).await;
+            taken.map_err(|failure| failure.error)
+        })
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it ends a chain of outcomes")]
+fn one(mut locks: Vec<LockInfo>, key: &FullKey) -> Result<LockInfo, Failure> {
+    Ok(locks.pop().unwrap_or_else(|| LockInfo::free(key.name())))
+}
+
+/// What the rows say of each lock, in the order of `keys`.
+fn shown(keys: &[FullKey], rows: &[Row]) -> Result<Vec<LockInfo>, Error> {
+    let mut locks: Vec<_> = keys.iter().map(|key| LockInfo::free(key.name())).collect();
+    for row in rows {
+        let name: &str = row.try_get("key")?;
+        let known = keys.iter().position(|key| **key == *name);
+        if let Some(lock) = known.and_then(|at| locks.get_mut(at)) {
+            show(lock, row)?;
+        }
+    }
+    Ok(locks)
+}
+
+/// Puts what a row says into `lock`.
+fn show(lock: &mut LockInfo, row: &Row) -> Result<(), Error> {
+    let micros = |name| row.try_get::<_, Option<i64>>(name).map(time);
+    let (now, since, ends) = (micros("now")?, micros("since")?, micros("ends")?);
+    let now = now.unwrap_or_else(SystemTime::now);
+    let owner: Option<&str> = row.try_get("owner")?;
+    let owner = owner.and_then(Owner::read);
+    let since = since.map(|since| since.min(now));
+    let state: &str = row.try_get("state")?;
+    let fence: i64 = row.try_get("fence")?;
+    let fence = (0 < fence).then(|| Fence::new(fence.unsigned_abs()));
+    let holder = || Holder {
+        owner: owner.clone(),
+        since: since.filter(|_| fence.is_some()),
+        fence,
+        revoked: state == "revoked",
+        ..Holder::unknown(ends.map(|ends| ends.duration_since(now).unwrap_or_default()))
+    };
+    let most: i32 = row.try_get("most")?;
+    match (row.try_get("part")?, state) {
+        ("waiter", _) if lock.waiting.len() < MOST_TOLD => {
+            lock.waiting.push(Waiter { owner, since });
+        }
+        ("share", _) if lock.holders.len() < MOST_TOLD => lock.holders.push(holder()),
+        ("lock", "held" | "revoked") => {
+            lock.state = LockState::Exclusive;
+            lock.fence = fence;
+            lock.holders.push(holder());
+        }
+        ("lock", "kept") => {
+            lock.state = LockState::Kept;
+            lock.fence = fence;
+            lock.kept_until = ends;
+        }
+        ("lock", "handed") => lock.state = LockState::Handed,
+        ("lock", "shared") => {
+            lock.fence = fence;
+            lock.state = match most.unsigned_abs() {
+                0 => LockState::Shared,
+                limit => LockState::Permits { limit },
+            };
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn time(micros: Option<i64>) -> Option<SystemTime> {
+    let since = Duration::from_micros(u64::try_from(micros?).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
