@@ -6,14 +6,17 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold::{LockError, LockGuard, LockPool};
 use leasehold_tests::server::Server;
 use leasehold_tests::wait;
-use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Recorder,
+    SharedString, Unit,
+};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -31,9 +34,17 @@ enum Manner {
 
 static MANNER: Mutex<Manner> = Mutex::new(Manner::Takes);
 static CHANGED: Condvar = Condvar::new();
-/// How many log events came, and how many counts, whatever was done with them.
+/// How many log events came, and how many counts, gauges and durations, whatever was done with
+/// them.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static COUNTS: AtomicU64 = AtomicU64::new(0);
+static GAUGES: AtomicU64 = AtomicU64::new(0);
+static TIMES: AtomicU64 = AtomicU64::new(0);
+/// How often a span was begun or entered.
+static SPANS: AtomicU64 = AtomicU64::new(0);
+
+/// The name of the thread on which the subscriber wants to hear of spans.
+const TRACED: &str = "traced";
 
 fn manner() -> MutexGuard<'static, Manner> {
     MANNER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +71,7 @@ struct Program;
 
 impl Subscriber for Program {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("leasehold::") && metadata.is_event()
+        metadata.target().starts_with("leasehold")
     }
 
     fn event(&self, _: &Event<'_>) {
@@ -68,12 +79,16 @@ impl Subscriber for Program {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
+        traced();
         Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
+    fn enter(&self, _: &Id) {
+        traced();
+    }
+
     fn exit(&self, _: &Id) {}
 }
 
@@ -83,6 +98,28 @@ impl CounterFn for Program {
     }
 
     fn absolute(&self, _: u64) {}
+}
+
+impl GaugeFn for Program {
+    fn increment(&self, _: f64) {}
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, _: f64) {
+        told(&GAUGES);
+    }
+}
+
+impl HistogramFn for Program {
+    fn record(&self, _: f64) {
+        told(&TIMES);
+    }
+}
+
+/// A span is begun or entered, on the thread of its call.
+fn traced() {
+    if std::thread::current().name() == Some(TRACED) {
+        told(&SPANS);
+    }
 }
 
 impl Recorder for Program {
@@ -95,11 +132,11 @@ impl Recorder for Program {
     }
 
     fn register_gauge(&self, _: &Key, _: &metrics::Metadata<'_>) -> Gauge {
-        Gauge::noop()
+        Gauge::from_arc(Arc::new(Self))
     }
 
     fn register_histogram(&self, _: &Key, _: &metrics::Metadata<'_>) -> Histogram {
-        Histogram::noop()
+        Histogram::from_arc(Arc::new(Self))
     }
 }
 
@@ -107,12 +144,59 @@ impl Recorder for Program {
 /// one that panics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_blocks_or_panics_costs_no_lease_and_no_budget() {
-    tracing::subscriber::set_global_default(Program).expect("the only one");
-    metrics::set_global_recorder(Program).expect("the only one");
+    let _alone = installed().await;
     let server = Server::start();
     for manner in [Manner::Blocks, Manner::Panics] {
         costs_nothing(&server, manner).await;
     }
+}
+
+/// Installs the subscriber and the recorder. One test at a time tells them how to behave.
+async fn installed() -> tokio::sync::MutexGuard<'static, ()> {
+    static ALONE: LazyLock<tokio::sync::Mutex<()>> = LazyLock::new(|| {
+        tracing::subscriber::set_global_default(Program).expect("the only one");
+        metrics::set_global_recorder(Program).expect("the only one");
+        tokio::sync::Mutex::default()
+    });
+    ALONE.lock().await
+}
+
+/// Fails if a subscriber that blocks in a span delays another call than the one that it is told of,
+/// or a renewal: if a span is begun or entered under the engine's mutex.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_blocks_in_a_span_delays_its_caller_alone() {
+    let _alone = installed().await;
+    let server = Server::start();
+    let pool = wait::connected(LockPool::builder().url(server.url())).await;
+    let held = pool.lock("held").ttl(TTL).watchdog();
+    let held = held.acquire().await.expect("it is free");
+    behave(Manner::Blocks);
+    let before = told_of(&SPANS);
+    let traced = pool.clone();
+    let call = std::thread::Builder::new()
+        .name(TRACED.to_owned())
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime starts");
+            let lock = traced.lock("traced").ttl(10 * LIMIT);
+            runtime.block_on(lock.run(async { "the body runs" }))
+        });
+    let call = call.expect("a thread starts");
+    wait::until_async("it is in its span", LIMIT, || before < told_of(&SPANS)).await;
+    let other = pool.lock("another").ttl(TTL).acquire();
+    let other = wait::within("another call is served", LIMIT, other).await;
+    other
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    tokio::time::sleep(3 * TTL).await;
+    assert_eq!(held.check(), Ok(()), "it is renewed");
+    behave(Manner::Takes);
+    assert_eq!(call.join().expect("no panic"), Ok("the body runs"));
+    held.release().await.expect("it is held");
 }
 
 async fn costs_nothing(server: &Server, manner: Manner) {
@@ -124,6 +208,7 @@ async fn costs_nothing(server: &Server, manner: Manner) {
         leases.push(request.watchdog().acquire().await.expect("it is free"));
     }
     let (events, counts) = (told_of(&EVENTS), told_of(&COUNTS));
+    let (gauges, times) = (told_of(&GAUGES), told_of(&TIMES));
     behave(manner);
     let taken_away = leases.pop().expect("there are some");
     probe.delete(&format!("{manner:?}-{}", LEASES - 1));
@@ -147,6 +232,8 @@ async fn costs_nothing(server: &Server, manner: Manner) {
     behave(Manner::Takes);
     wait::until_async("the log goes on", LIMIT, || events < told_of(&EVENTS)).await;
     wait::until_async("the counts go on", LIMIT, || counts < told_of(&COUNTS)).await;
+    wait::until_async("the gauges go on", LIMIT, || gauges < told_of(&GAUGES)).await;
+    wait::until_async("the durations go on", LIMIT, || times < told_of(&TIMES)).await;
     for lease in leases {
         assert_eq!(lease.release().await, Ok(()), "{manner:?}");
     }

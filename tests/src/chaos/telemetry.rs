@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold::__test::now;
-use metrics::{Counter, CounterFn, Gauge, Histogram, KeyName, SharedString, Unit};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, KeyName, SharedString, Unit,
+};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
@@ -151,11 +153,11 @@ impl metrics::Recorder for Recorder {
     }
 
     fn register_gauge(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> Gauge {
-        Gauge::noop()
+        Gauge::from_arc(Arc::new(Counts(Arc::clone(&self.0))))
     }
 
     fn register_histogram(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> Histogram {
-        Histogram::noop()
+        Histogram::from_arc(Arc::new(Counts(Arc::clone(&self.0))))
     }
 }
 
@@ -167,6 +169,26 @@ impl CounterFn for Counts {
     }
 
     fn absolute(&self, _: u64) {
+        self.0.take();
+    }
+}
+
+impl GaugeFn for Counts {
+    fn increment(&self, _: f64) {
+        self.0.take();
+    }
+
+    fn decrement(&self, _: f64) {
+        self.0.take();
+    }
+
+    fn set(&self, _: f64) {
+        self.0.take();
+    }
+}
+
+impl HistogramFn for Counts {
+    fn record(&self, _: f64) {
         self.0.take();
     }
 }

@@ -17,12 +17,12 @@ use super::prometheus::Prometheus;
 use crate::harness::http;
 use crate::harness::service::Service;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// How long the payment provider takes: long enough to steal the order's lock meanwhile.
 const PAYMENT_MS: &str = "300";
 
-/// The alert LeaseholdWaitingGrows needs more than twenty calls that wait.
+/// The alert `LeaseholdWaitingGrows` needs more than twenty calls that wait.
 const CROWD: u32 = 60;
 
 /// Fields drop in this order: Prometheus and the services go before what they use.

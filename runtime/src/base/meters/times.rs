@@ -87,7 +87,8 @@ fn bucket(nanos: u64) -> usize {
     if LONGEST <= doublings {
         return BUCKETS - 1;
     }
-    let part = (nanos >> (doublings - FINE)) as usize & ((1 << FINE) - 1);
+    let part = (nanos >> (doublings - FINE)) & ((1 << FINE) - 1);
+    let part = usize::try_from(part).unwrap_or_default();
     1 + (((doublings - SHORTEST) as usize) << FINE) + part
 }
 
