@@ -199,13 +199,27 @@ impl Kit {
             ));
         }
         let builder = builder.namespace(unique_namespace());
-        let running = Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
+        let running =
+            Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 builder,
                 running: OnceLock::from(running),
             }),
         })
+    }
+
+    /// A kit whose store excludes no call.
+    #[cfg(all(test, feature = "__test"))]
+    pub(super) async fn on_nothing() -> Self {
+        let (builder, store) = (LockPool::builder(), Box::new(Target::Nothing));
+        let running = Running::begin(SharedStore::Server(store), builder.clone()).await;
+        Self {
+            shared: Arc::new(Shared {
+                builder,
+                running: OnceLock::from(running.expect("nothing is connected to")),
+            }),
+        }
     }
 
     /// The kit's pool, for code that has its pool in a field or as an argument.
@@ -472,7 +486,10 @@ impl Kit {
         self.shared.running.get_or_init(|| {
             let clock = Clock::tokio();
             let store = Arc::new(MemoryStore::private(clock));
-            let begun = Running::begin(SharedStore::Memory { store, clock }, self.shared.builder.clone());
+            let begun = Running::begin(
+                SharedStore::Memory { store, clock },
+                self.shared.builder.clone(),
+            );
             match at_once(begun) {
                 Ok(running) => running,
                 Err(error) => panic!("the kit's pool: {error}"),
@@ -484,7 +501,9 @@ impl Kit {
 impl fmt::Debug for Kit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pool = self.shared.running.get().map(|running| &running.pool);
-        f.debug_struct("Kit").field("pool", &pool).finish_non_exhaustive()
+        f.debug_struct("Kit")
+            .field("pool", &pool)
+            .finish_non_exhaustive()
     }
 }
 
