@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::kit_of_a_test::Kit;
+use crate::testing::kit::Kit;
 
 const TTL: Duration = Duration::from_secs(10);
 
