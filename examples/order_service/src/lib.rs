@@ -20,6 +20,8 @@ mod payments;
 mod routes;
 mod server;
 mod stock;
+#[cfg(test)]
+mod unit_tests;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

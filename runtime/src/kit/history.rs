@@ -516,3 +516,7 @@ impl fmt::Display for Mode {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::kit_of_a_test::Kit;
+use super::kit::Kit;
 use super::line::Line;
 use crate::base::clock::Clock;
 use crate::fence::Fence;

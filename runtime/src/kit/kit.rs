@@ -209,6 +209,19 @@ impl Kit {
         })
     }
 
+    /// A kit whose store excludes no call.
+    #[cfg(all(test, feature = "__test"))]
+    pub(super) async fn on_nothing() -> Self {
+        let (builder, store) = (LockPool::builder(), Box::new(Target::Nothing));
+        let running = Running::begin(SharedStore::Server(store), builder.clone()).await;
+        Self {
+            shared: Arc::new(Shared {
+                builder,
+                running: OnceLock::from(running.expect("nothing is connected to")),
+            }),
+        }
+    }
+
     /// The kit's pool, for code that has its pool in a field or as an argument.
     ///
     /// ```

@@ -55,8 +55,7 @@
 
 mod history;
 mod hold;
-#[path = "kit.rs"]
-mod kit_of_a_test;
+mod kit;
 mod line;
 mod log;
 mod point;
@@ -65,7 +64,7 @@ mod store;
 
 pub use history::{Caller, Event, EventKind, History, Mode};
 pub use hold::{Held, Hold};
-pub use kit_of_a_test::Kit;
+pub use kit::Kit;
 pub use point::Point;
 
 pub(crate) use line::Line;

@@ -17,9 +17,16 @@ fn source() -> PathBuf {
     root().join("runtime/src")
 }
 
-/// The paths that `lib.rs` re-exports, such as `pool::builder::LockPoolBuilder`.
+/// The paths that the crate and its module `testing` re-export, such as
+/// `pool::builder::LockPoolBuilder`.
 fn exports() -> Vec<String> {
-    let text = read(&source().join("lib.rs"));
+    let of_testing = exports_of("kit/mod.rs");
+    let of_testing = of_testing.into_iter().map(|path| format!("kit::{path}"));
+    exports_of("lib.rs").into_iter().chain(of_testing).collect()
+}
+
+fn exports_of(file: &str) -> Vec<String> {
+    let text = read(&source().join(file));
     let lines: Vec<&str> = text.lines().collect();
     let mut paths = Vec::new();
     for (at, line) in lines.iter().enumerate() {

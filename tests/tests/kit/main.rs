@@ -1,5 +1,5 @@
 //! `leasehold::testing`, as users use it: the kit itself, the recipes of `docs/testing.md`, and
-//! thirty tests of typical services. No pool is installed in this program.
+//! thirty-five tests of typical services. No pool is installed in this program.
 
 mod held;
 mod history;

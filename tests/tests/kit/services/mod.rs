@@ -1,4 +1,4 @@
-//! Thirty tests of typical services, as users write them. Together they take less than a second,
+//! Thirty-five tests of typical services, as users write them. Together they take less than a second,
 //! and each run goes the same way: `scripts/kit-runs` repeats them a thousand times and compares
 //! their histories.
 

@@ -4,7 +4,7 @@
 //! cargo test -p leasehold-services --bin tested
 //! ```
 //!
-//! It needs `leasehold` and `tokio`.
+//! It needs `leasehold` and `tokio`, and their features `testing` and `test-util` for the tests.
 
 #[cfg(test)]
 mod tests;

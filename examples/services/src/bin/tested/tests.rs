@@ -1,58 +1,59 @@
-use std::time::Duration;
-
-use leasehold::{LockError, LockPool, StoreError};
+use leasehold::testing::{Kit, Point};
 
 use super::{Coupons, answer};
 
-/// A pool of the test's own. `memory://` shares its locks with no other pool, so tests with the
-/// same coupon run side by side. (Pools of `memory://name` share theirs.)
-async fn locks() -> LockPool {
-    let pool = LockPool::connect("memory://").await;
-    pool.expect("it is in memory")
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_customer_gets_the_coupon() {
-    let coupons = Coupons::default();
-    let owner = locks().await.scope(coupons.redeem("SPRING", "ada")).await;
+    let (kit, coupons) = (Kit::new(), Coupons::default());
+    let owner = kit.scope(coupons.redeem("SPRING", "ada")).await;
     assert_eq!(answer(owner), (200, "it belongs to ada".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_later_customer_learns_whose_it_is() {
-    let coupons = Coupons::default();
+    let (kit, coupons) = (Kit::new(), Coupons::default());
     let both = async {
         coupons.redeem("SPRING", "ada").await?;
         coupons.redeem("SPRING", "grace").await
     };
-    let owner = locks().await.scope(both).await;
+    let owner = kit.scope(both).await;
     assert_eq!(answer(owner), (200, "it belongs to ada".to_owned()));
 }
 
-/// The test is the other call: it holds the lock while the function is called.
-#[tokio::test]
+/// Another process holds the lock while the function is called.
+#[tokio::test(start_paused = true)]
 async fn a_coupon_that_is_being_redeemed_is_refused() {
-    let (locks, coupons) = (locks().await, Coupons::default());
-    let other = locks.lock("coupon:SPRING").ttl(Duration::from_secs(10));
-    let held = other.acquire().await.expect("no other call holds it");
-    let refused = locks.scope(coupons.redeem("SPRING", "grace")).await;
+    let (kit, coupons) = (Kit::new(), Coupons::default());
+    let other = kit.hold("coupon:SPRING").await;
+    let refused = kit.scope(coupons.redeem("SPRING", "grace")).await;
     let text = "the same operation is already being processed".to_owned();
     assert_eq!(answer(refused), (409, text));
     assert_eq!(coupons.owner("SPRING"), None, "the body did not run");
 
-    held.release().await.expect("the test still holds it");
-    let owner = locks.scope(coupons.redeem("SPRING", "grace")).await;
+    other.release().await;
+    let owner = kit.scope(coupons.redeem("SPRING", "grace")).await;
     assert_eq!(answer(owner), (200, "it belongs to grace".to_owned()));
 }
 
-/// Any error can be made by hand, so the branch for a Redis that is away needs no Redis.
-#[test]
-fn a_lock_store_that_is_away_is_503() {
-    let source = StoreError::new("timeout", "10.0.0.7 gave no answer within 1s");
+/// The lease is over while the database is asked: the body goes no further.
+#[tokio::test(start_paused = true)]
+async fn a_coupon_is_not_given_without_the_lock() {
+    let (kit, coupons) = (Kit::new(), Coupons::default());
+    kit.lose_when("coupon:SPRING", Point::AfterPolls(1));
+    let lost = kit.scope(coupons.redeem("SPRING", "ada")).await;
+    assert_eq!(answer(lost).0, 500);
+    assert_eq!(coupons.owner("SPRING"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_store_that_is_away_is_503() {
+    let (kit, coupons) = (Kit::new(), Coupons::default());
+    kit.store_down();
+    let refused = kit.scope(coupons.redeem("SPRING", "ada")).await;
     let text = "the lock service is not available".to_owned();
-    assert_eq!(
-        answer(Err(LockError::Unavailable { source })),
-        (503, text),
-        "the address of the server stays inside"
-    );
+    assert_eq!(answer(refused), (503, text));
+
+    kit.store_up();
+    let owner = kit.scope(coupons.redeem("SPRING", "ada")).await;
+    assert_eq!(answer(owner).0, 200);
 }
