@@ -24,7 +24,10 @@ pub(crate) struct Seat {
 #[derive(Clone)]
 pub(super) enum SharedStore {
     /// In memory, counted on the clock of the test's runtime.
-    Memory { store: Arc<MemoryStore>, clock: Clock },
+    Memory {
+        store: Arc<MemoryStore>,
+        clock: Clock,
+    },
     /// On a server.
     Server(Box<Target>),
 }
