@@ -10,6 +10,7 @@
 
 mod args;
 mod crowd;
+mod drawing;
 mod processes;
 mod progress;
 mod purchase;

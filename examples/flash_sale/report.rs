@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::args::{Args, Mode};
 use crate::crowd::Tally;
+use crate::drawing::{self, Bar};
 
 /// The result of one sale.
 #[derive(Debug)]
@@ -23,6 +24,16 @@ impl Row {
     /// Sales that the stock does not know of, because a later write undid theirs.
     fn lost_updates(&self, args: &Args) -> u32 {
         (self.tally.sold + self.left).saturating_sub(args.stock)
+    }
+
+    fn bar(&self, args: &Args) -> Bar {
+        // A sale that another one undid is the sale of an item that was sold before.
+        let double = self.lost_updates(args).min(self.tally.sold);
+        Bar {
+            single: self.tally.sold - double,
+            double,
+            none: args.buyers.saturating_sub(self.tally.sold),
+        }
     }
 
     /// Every sale took one item off the stock, and items were left only where buyers were missing.
@@ -67,20 +78,32 @@ pub(crate) fn table(args: &Args, without: &Row, with: &Row) {
             row.took.as_secs_f64(),
         );
     }
-    println!("\n{}", verdict(args, without, with));
+    let colours = drawing::colours();
+    println!();
+    for row in [without, with] {
+        println!("{:<14} {}", row.mode, row.bar(args).draw(colours));
+    }
+    println!("{:<14} {}\n", "", drawing::LEGEND);
+    println!("{}", verdict(args, without, with, colours));
+    println!("{TIMES}");
 }
 
-fn verdict(args: &Args, without: &Row, with: &Row) -> String {
+/// What the column of seconds does not say.
+const TIMES: &str = "\
+The time without the lock is no speed to compare with: all buyers look at the same stock and think
+at the same time, which is the mistake. With the lock one buyer at a time looks, thinks and writes.";
+
+fn verdict(args: &Args, without: &Row, with: &Row, colours: bool) -> String {
     let first = match (without.oversold(args), without.lost_updates(args)) {
         (0, 0) => "Without the lock nothing went wrong this time; try more buyers.".to_owned(),
         (0, lost) => format!(
             "Without the lock the stock forgot {}.",
             counted(lost, "sale")
         ),
-        (oversold, _) => format!(
-            "Without the lock {} sold that did not exist.",
-            were(oversold)
-        ),
+        (oversold, _) => {
+            let sales = format!("{} sold that did not exist", were(oversold));
+            format!("Without the lock {}.", drawing::red(&sales, colours))
+        }
     };
     let second = if with.is_exact(args) {
         format!("With it exactly {} sold.", were(with.tally.sold))

@@ -8,7 +8,7 @@ use clap::Parser;
 
 /// A small shop over HTTP. The lock store comes from `LEASEHOLD_URL`: `redis://127.0.0.1/` for any
 /// number of processes, `memory://` for one.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "order_service")]
 pub(crate) struct Config {
     /// Where to listen; port 0 takes a free one, and the first line of the output says which
@@ -33,6 +33,15 @@ pub(crate) struct Config {
     /// second
     #[arg(long, default_value = "1000", value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(crate) payment_ms: Duration,
+
+    /// Shows a double click on a page: two services on one lock store, and a load balancer before
+    /// them. With `memory://` or no `LEASEHOLD_URL` both services run in this process
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// Set by the demonstration for a service that it starts: the service's name.
+    #[arg(long, hide = true, conflicts_with = "demo")]
+    pub(crate) demo_service: Option<String>,
 }
 
 fn stocked_item(text: &str) -> Result<(String, u32), String> {

@@ -54,6 +54,11 @@ impl Db {
         Ok(Self { pool })
     }
 
+    /// For the demonstration, which has a table of its own.
+    pub(crate) fn pool(&self) -> &SqlitePool {
+        &self.pool
+    }
+
     /// The stock of an item under a lock. The lock's `fence` is written into the row first, so that
     /// from here on no writer with an older one changes what is read.
     pub(crate) async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {

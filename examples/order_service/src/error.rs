@@ -26,8 +26,12 @@ pub(crate) enum ApiError {
     NoSuchItem(String),
     #[error("there is no order `{0}`")]
     NoSuchOrder(String),
-    #[error("there is no such page")]
+    #[error("there is no such page; `order_service --demo` has one to click on")]
     NoSuchPage,
+    #[error("a round is running; wait for its end")]
+    RoundIsRunning,
+    #[error("{0}")]
+    NoSuchRound(&'static str),
     #[error("{0}")]
     BadRequest(#[from] JsonRejection),
     #[error("the database cannot serve")]
@@ -48,6 +52,8 @@ impl IntoResponse for ApiError {
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             // As for a lost lease: no 503, which proxies repeat by themselves.
             Self::TooLate => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::RoundIsRunning => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::SoldOut(_) => StatusCode::GONE,
             Self::NoSuchItem(_) | Self::NoSuchOrder(_) | Self::NoSuchPage => StatusCode::NOT_FOUND,
             Self::BadRequest(ref rejection) => rejection.status(),

@@ -6,16 +6,18 @@
 //! | `GET /orders`, `GET /orders/{id}` | the latest orders, one order |
 //! | `POST /items/{sku}/buy` | sells one item and never one too many |
 //! | `GET /items`, `GET /items/{sku}` | the stock |
-//! | `GET /` | a page with a buy button |
 //! | `GET /metrics` | the metrics of leasehold, for Prometheus: `docs/monitoring/` has a dashboard and alerts |
 //!
 //! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`.
+//!
+//! With `--demo` it starts two services on one lock store instead, and shows a double click on a
+//! page: `demo/`.
 
 mod config;
 mod db;
+mod demo;
 mod error;
 mod metrics;
-mod page;
 mod payments;
 mod routes;
 mod server;

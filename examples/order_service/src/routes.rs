@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::db::{Db, Item, Order};
 use crate::error::{ApiError, Body};
-use crate::page;
 use crate::payments::Payments;
 use crate::stock::{self, sell_one};
 
@@ -36,7 +35,6 @@ struct OrderList {
 
 pub(crate) fn router(shop: Shop) -> Router {
     Router::new()
-        .route("/", get(page::index))
         .route("/orders", post(create_order).get(list_orders))
         .route("/orders/{id}", get(show_order))
         .route("/items", get(list_items))

@@ -13,3 +13,9 @@ CREATE TABLE IF NOT EXISTS orders (
 CREATE TABLE IF NOT EXISTS payments (     -- one row for each call of the provider
     order_id TEXT NOT NULL
 ) STRICT;
+
+CREATE TABLE IF NOT EXISTS demo_orders (  -- no unique key on purpose: only the lock keeps an order single
+    id      TEXT NOT NULL,
+    service TEXT NOT NULL,
+    fence   INTEGER                       -- none where the order was made without the lock
+) STRICT;

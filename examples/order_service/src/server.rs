@@ -1,5 +1,6 @@
 //! Start, serve, stop.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::routing::get;
@@ -7,6 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::db::Db;
+use crate::demo;
 use crate::metrics;
 use crate::payments::Payments;
 use crate::routes::{self, Shop};
@@ -22,36 +24,45 @@ pub(crate) enum StartError {
     Database { path: String, source: sqlx::Error },
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         source: std::io::Error,
     },
     #[error("{0}")]
     Serve(#[from] std::io::Error),
+    #[error("service {0} of the demonstration did not start; the lines above say why")]
+    Service(&'static str),
 }
 
 /// Serves until SIGTERM or ctrl-c, then lets requests in flight finish and releases what is still
 /// locked.
 pub(crate) async fn run(config: Config) -> Result<(), StartError> {
+    if config.demo {
+        return demo::run(&config).await;
+    }
     let metrics = metrics::install()?;
     leasehold::init_from_env().await?;
-    let db = Db::open(&config.database, &config.items)
-        .await
-        .map_err(|source| StartError::Database {
-            path: config.database.display().to_string(),
-            source,
-        })?;
+    let db = open_database(&config).await?;
     let payments = Payments::new(db.clone(), config.payment_ms);
-    let app = routes::router(Shop { db, payments })
-        .route("/metrics", get(async move || metrics.render()));
+    let mut app = routes::router(Shop {
+        db: db.clone(),
+        payments: payments.clone(),
+    })
+    .route("/metrics", get(async move || metrics.render()));
+    let mut parent = None;
+    if let Some(name) = config.demo_service {
+        app = app.merge(demo::service(&name, db, payments, leasehold::pool()?));
+        parent = Some(demo::end_of_parent());
+    }
 
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| StartError::Listen {
-            address: config.listen,
-            source,
-        })?;
+    let listener = listen(config.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let stop = stop_signal()?;
+    let stop = async move {
+        match parent {
+            Some(parent) => tokio::select! { () = stop => {}, () = parent => {} },
+            None => stop.await,
+        }
+    };
     axum::serve(listener, app)
         .with_graceful_shutdown(stop)
         .await?;
@@ -65,9 +76,26 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
     Ok(())
 }
 
+pub(crate) async fn open_database(config: &Config) -> Result<Db, StartError> {
+    let opened = Db::open(&config.database, &config.items).await;
+    opened.map_err(|source| database_error(config, source))
+}
+
+pub(crate) fn database_error(config: &Config, source: sqlx::Error) -> StartError {
+    StartError::Database {
+        path: config.database.display().to_string(),
+        source,
+    }
+}
+
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| StartError::Listen { address, source })
+}
+
 /// Ends at SIGTERM or ctrl-c.
 #[cfg(unix)]
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut terminate = signal(SignalKind::terminate())?;
@@ -82,7 +110,7 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Ends at ctrl-c.
 #[cfg(not(unix))]
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async {
         if let Err(error) = tokio::signal::ctrl_c().await {
             tracing::error!(%error, "ctrl-c will not stop the service");

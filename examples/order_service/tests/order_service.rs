@@ -2,6 +2,7 @@
 
 mod harness;
 mod monitoring;
+mod page;
 
 use std::process::{Command, Output};
 use std::thread;

@@ -19,7 +19,15 @@ fn program() -> PathBuf {
 }
 
 fn flash_sale(arguments: &[&str]) -> (Output, String) {
+    flash_sale_with(&[], arguments)
+}
+
+/// With these variables, and none of its own that switch colours.
+fn flash_sale_with(variables: &[(&str, &str)], arguments: &[&str]) -> (Output, String) {
     let output = Command::new(program())
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .envs(variables.iter().copied())
         .args(arguments)
         .output()
         .expect("it starts");
@@ -48,6 +56,41 @@ fn in_memory_it_oversells_without_the_lock_and_is_exact_with_it() {
     assert!(sold(&said, "without lock") > 100, "{said}");
     assert_eq!(sold(&said, "with lock"), 100, "{said}");
     assert!(said.contains("exactly 100 items were sold"), "{said}");
+}
+
+/// The bar of the sale `name`, which follows the table.
+fn bar<'a>(said: &'a str, name: &str) -> &'a str {
+    let mut rows = said.lines().filter(|line| line.starts_with(name));
+    let row = rows.nth(1);
+    let row = row.unwrap_or_else(|| panic!("no bar `{name}` in:\n{said}"));
+    row[name.len()..].trim()
+}
+
+/// Fails if the drawing shows another result than the table.
+#[test]
+fn items_sold_twice_are_marked_and_the_locked_sale_has_none() {
+    let (_, said) = flash_sale(&["--buyers", "60", "--stock", "20"]);
+    assert!(!said.contains('\u{1b}'), "colours in a file: {said}");
+    let without = bar(&said, "without lock");
+    assert!(without.contains('✗'), "{said}");
+    assert_eq!(without.chars().count(), 60, "{said}");
+    let with = format!("{}{}", "■".repeat(20), "·".repeat(40));
+    assert_eq!(bar(&said, "with lock"), with, "{said}");
+    assert!(said.contains("no speed to compare with"), "{said}");
+}
+
+#[test]
+fn no_color_has_the_last_word_about_colours() {
+    let arguments = ["--buyers", "60", "--stock", "20"];
+    let forced = ("CLICOLOR_FORCE", "1");
+    let (_, said) = flash_sale_with(&[forced], &arguments);
+    assert!(
+        bar(&said, "without lock").contains("\u{1b}[1;31m✗"),
+        "{said}"
+    );
+    assert!(!bar(&said, "with lock").contains("\u{1b}[1;31m"), "{said}");
+    let (_, said) = flash_sale_with(&[forced, ("NO_COLOR", "1")], &arguments);
+    assert!(!said.contains('\u{1b}'), "{said}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
 
 fn send(address: &str, request: &str, json: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the service listens");
-    let patience = Some(Duration::from_secs(20));
+    let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("it is not zero");
     write!(
         stream,

@@ -66,6 +66,15 @@ impl Service {
         format!("http://{}", self.address)
     }
 
+    /// The next line of its output.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout
+            .read_line(&mut line)
+            .expect("stdout is readable");
+        line
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn ask_to_stop(&self) {
         // The shell's own `kill`: not every system has the program.

@@ -1,0 +1,66 @@
+//! The buyers of a sale as a bar, one mark for a group of them.
+
+use std::env;
+use std::io::IsTerminal as _;
+
+/// How many marks a bar has at most.
+const WIDTH: u32 = 60;
+
+/// A part of the buyers: how many, their mark, and its colour (an ANSI code).
+type Part = (u32, char, &'static str);
+
+const GREEN: &str = "32";
+const RED: &str = "1;31";
+const GREY: &str = "90";
+
+/// What the marks mean.
+pub(crate) const LEGEND: &str = "■ got an item   ✗ got an item that was sold before   · got none";
+
+/// How the buyers of one sale fared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bar {
+    /// Buyers with an item of their own.
+    pub(crate) single: u32,
+    /// Buyers with an item that another buyer has as well.
+    pub(crate) double: u32,
+    /// Buyers without an item.
+    pub(crate) none: u32,
+}
+
+impl Bar {
+    /// One line. A group of buyers has a mark even where it is small.
+    pub(crate) fn draw(self, colours: bool) -> String {
+        let parts: [Part; 3] = [
+            (self.single, '■', GREEN),
+            (self.double, '✗', RED),
+            (self.none, '·', GREY),
+        ];
+        let all = self.single + self.double + self.none;
+        let each = all.div_ceil(WIDTH).max(1);
+        let drawn = parts.iter().map(|(count, mark, colour)| {
+            let marks: String = (0..count.div_ceil(each)).map(|_| *mark).collect();
+            if colours && !marks.is_empty() {
+                format!("\x1b[{colour}m{marks}\x1b[0m")
+            } else {
+                marks
+            }
+        });
+        drawn.collect()
+    }
+}
+
+/// In red, where there are colours.
+pub(crate) fn red(text: &str, colours: bool) -> String {
+    if colours {
+        format!("\x1b[{RED}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Whether standard output takes colours: it is a terminal, or `CLICOLOR_FORCE` says so. `NO_COLOR`
+/// has the last word.
+pub(crate) fn colours() -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    !is_set("NO_COLOR") && (std::io::stdout().is_terminal() || is_set("CLICOLOR_FORCE"))
+}

@@ -1,0 +1,130 @@
+//! What the page is told, as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::response::sse::{self, KeepAlive, Sse};
+use futures_util::{Stream, stream};
+use serde::Serialize;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::holder::Holder;
+use super::ledger::Count;
+use super::services::View;
+
+/// How many events a page that comes later is told, and how many a slow page may fall behind.
+const KEPT: usize = 2_000;
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// The two services, at the start and whenever one is new.
+    Services { services: Vec<View> },
+    /// A button was clicked.
+    Round {
+        round: u32,
+        title: &'static str,
+        lock: bool,
+        order: String,
+    },
+    /// A request has left for a service.
+    Sent {
+        round: u32,
+        click: u32,
+        service: &'static str,
+    },
+    /// Its answer has come.
+    Answered {
+        round: u32,
+        click: u32,
+        status: Option<u16>,
+        retry_after: Option<String>,
+        replayed: bool,
+        detail: String,
+        took_ms: u128,
+    },
+    /// A service was killed.
+    Killed { round: u32, service: &'static str },
+    /// The holder of the round's lock, or none.
+    Lock { holder: Option<Holder> },
+    /// The end of a round: what is in the tables.
+    Verdict {
+        round: u32,
+        count: Count,
+        ok: bool,
+        text: String,
+    },
+}
+
+/// Tells every open page, and pages that open later what was told before.
+#[derive(Debug, Clone)]
+pub(crate) struct Events(Arc<Mutex<Told>>);
+
+#[derive(Debug)]
+struct Told {
+    history: VecDeque<Arc<str>>,
+    /// None once the program stops, so that open pages end.
+    sender: Option<broadcast::Sender<Arc<str>>>,
+}
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        let (sender, _) = broadcast::channel(KEPT);
+        Self(Arc::new(Mutex::new(Told {
+            history: VecDeque::new(),
+            sender: Some(sender),
+        })))
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        let json: Arc<str> = serde_json::to_string(event)
+            .expect("an event has texts and numbers only")
+            .into();
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(event, Event::Lock { .. }) {
+            told.history.push_back(Arc::clone(&json));
+            while told.history.len() > KEPT {
+                told.history.pop_front();
+            }
+        }
+        if let Some(sender) = &told.sender {
+            let _ = sender.send(json); // no page is open
+        }
+    }
+
+    /// Ends every stream.
+    pub(crate) fn close(&self) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.sender = None;
+    }
+
+    /// All events so far, and those to come.
+    pub(crate) fn stream(&self) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = told.history.clone();
+        let receiver = told.sender.as_ref().map(broadcast::Sender::subscribe);
+        drop(told);
+        let events = stream::unfold(
+            (history, receiver),
+            |(mut history, mut receiver)| async move {
+                let json = match history.pop_front() {
+                    Some(json) => json,
+                    None => next(receiver.as_mut()?).await?,
+                };
+                Some((Ok(sse::Event::default().data(json)), (history, receiver)))
+            },
+        );
+        Sse::new(events).keep_alive(KeepAlive::default())
+    }
+}
+
+async fn next(receiver: &mut broadcast::Receiver<Arc<str>>) -> Option<Arc<str>> {
+    loop {
+        match receiver.recv().await {
+            Ok(json) => return Some(json),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}

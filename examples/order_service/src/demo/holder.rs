@@ -1,0 +1,38 @@
+//! The strip's data: who holds the lock of an order, as the store tells it.
+
+use leasehold::{Fence, LockError, LockPool};
+use serde::Serialize;
+
+use super::services::Services;
+
+/// What the strip shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Holder {
+    pub(crate) key: String,
+    /// The service, where it has a process of its own.
+    pub(crate) service: Option<&'static str>,
+    /// Function, machine and process.
+    pub(crate) owner: String,
+    pub(crate) fence: Option<i64>,
+    pub(crate) expires_in_ms: Option<u128>,
+}
+
+/// The holder of the lock `key`. A killed process is one until its lease ends.
+pub(crate) async fn of(
+    locks: &LockPool,
+    services: &Services,
+    key: &str,
+) -> Result<Option<Holder>, LockError> {
+    let lock = locks.inspect(key).await?;
+    let holder = lock.holders.into_iter().next();
+    Ok(holder.map(|holder| {
+        let owner = holder.owner.as_ref();
+        Holder {
+            key: key.to_owned(),
+            service: owner.and_then(|owner| services.of_process(owner.pid)),
+            owner: owner.map(ToString::to_string).unwrap_or_default(),
+            fence: holder.fence.map(Fence::as_i64),
+            expires_in_ms: holder.expires_in.map(|left| left.as_millis()),
+        }
+    }))
+}

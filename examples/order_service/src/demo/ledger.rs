@@ -1,0 +1,99 @@
+//! The demonstration's table of orders, which has no unique key on purpose.
+
+use leasehold::Fence;
+use serde::{Deserialize, Serialize};
+use sqlx::Row as _;
+
+use crate::db::Db;
+
+/// Begins the ids of the demonstration's orders.
+pub(crate) const PREFIX: &str = "demo-";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    db: Db,
+}
+
+/// One row.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DemoOrder {
+    id: String,
+    service: String,
+    fence: Option<i64>,
+}
+
+/// How often an order was written, and how often the payment provider was asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Count {
+    pub(crate) orders: i64,
+    pub(crate) charges: i64,
+}
+
+impl DemoOrder {
+    /// The service that made it.
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db }
+    }
+
+    /// Forgets the orders of earlier demonstrations on this database.
+    pub(crate) async fn clear(&self) -> Result<(), sqlx::Error> {
+        let pool = self.db.pool();
+        sqlx::query("DELETE FROM demo_orders").execute(pool).await?;
+        sqlx::query("DELETE FROM payments WHERE order_id LIKE ? || '%'")
+            .bind(PREFIX)
+            .execute(pool)
+            .await?;
+        Ok(())
+    }
+
+    /// The first row with this id.
+    pub(crate) async fn first(&self, id: &str) -> Result<Option<DemoOrder>, sqlx::Error> {
+        let row = sqlx::query("SELECT service, fence FROM demo_orders WHERE id = ? ORDER BY rowid")
+            .bind(id)
+            .fetch_optional(self.db.pool())
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(DemoOrder {
+            id: id.to_owned(),
+            service: row.try_get("service")?,
+            fence: row.try_get("fence")?,
+        }))
+    }
+
+    /// Writes a row, whether or not there is one.
+    pub(crate) async fn write(
+        &self,
+        id: &str,
+        service: &str,
+        fence: Option<Fence>,
+    ) -> Result<DemoOrder, sqlx::Error> {
+        let fence = fence.map(Fence::as_i64);
+        sqlx::query("INSERT INTO demo_orders (id, service, fence) VALUES (?, ?, ?)")
+            .bind(id)
+            .bind(service)
+            .bind(fence)
+            .execute(self.db.pool())
+            .await?;
+        Ok(DemoOrder {
+            id: id.to_owned(),
+            service: service.to_owned(),
+            fence,
+        })
+    }
+
+    pub(crate) async fn count(&self, id: &str) -> Result<Count, sqlx::Error> {
+        let rows = "SELECT (SELECT COUNT(*) FROM demo_orders WHERE id = ?1) AS orders,
+                           (SELECT COUNT(*) FROM payments WHERE order_id = ?1) AS charges";
+        let row = sqlx::query(rows).bind(id).fetch_one(self.db.pool()).await?;
+        Ok(Count {
+            orders: row.try_get("orders")?,
+            charges: row.try_get("charges")?,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! One of the two services: the same few lines, without the lock and with it.
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use leasehold::{Fence, LockPool, distributed_lock};
+use serde::Deserialize;
+
+use super::ledger::{DemoOrder, Ledger};
+use crate::error::ApiError;
+use crate::payments::Payments;
+
+/// What the handlers need.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    pub(crate) name: String,
+    pub(crate) ledger: Ledger,
+    pub(crate) payments: Payments,
+    pub(crate) locks: LockPool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Switch {
+    lock: bool,
+}
+
+pub(crate) fn router(service: Service) -> Router {
+    Router::new()
+        .route("/demo/orders/{id}", post(order))
+        .with_state(service)
+}
+
+async fn order(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    Query(switch): Query<Switch>,
+) -> Result<(StatusCode, Json<DemoOrder>), ApiError> {
+    if switch.lock {
+        place_locked(&service, &id).await
+    } else {
+        place(&service, &id, None).await
+    }
+}
+
+/// Looks, charges, writes. Two calls that look at the same time find no order, and both make it.
+async fn place(
+    service: &Service,
+    id: &str,
+    fence: Option<Fence>,
+) -> Result<(StatusCode, Json<DemoOrder>), ApiError> {
+    if let Some(first) = service.ledger.first(id).await? {
+        return Ok((StatusCode::OK, Json(first)));
+    }
+    service.payments.authorise(id).await?;
+    let made = service.ledger.write(id, &service.name, fence).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// The same, one call at a time for each order, in all services.
+#[distributed_lock(key = "order:<id>", ttl = "3s", watchdog, pool = service.locks, guard = lock)]
+async fn place_locked(
+    service: &Service,
+    id: &str,
+) -> Result<(StatusCode, Json<DemoOrder>), ApiError> {
+    place(service, id, lock.fence()).await
+}

@@ -1,0 +1,288 @@
+//! The demonstration's page in headless Chromium. Fails if the page shows a double order with the
+//! lock on, or none with the lock off.
+
+mod browser;
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_tests::scratch::Scratch;
+use leasehold_tests::server::Server;
+use leasehold_tests::wait;
+use serde_json::Value;
+
+use self::browser::Browser;
+use crate::harness::http;
+use crate::harness::service::Service;
+
+/// How long the payment provider takes: longer than a busy machine delays the second click.
+const PAYMENT_MS: &str = "2000";
+/// What the README's picture may weigh.
+const PICTURE_BYTES: usize = 400_000;
+
+/// The page of a demonstration. Fields drop in this order.
+struct Page {
+    browser: Browser,
+    rounds: u32,
+    demo: Demo,
+}
+
+struct Demo {
+    service: Service,
+    _scratch: Scratch,
+}
+
+/// What the page shows of a round.
+#[derive(Debug)]
+struct Round {
+    orders: String,
+    charges: String,
+    is_red: bool,
+    footer: String,
+    /// The exchanges with service A and with service B.
+    a: Vec<String>,
+    b: Vec<String>,
+}
+
+fn demo(lock_store: &str) -> Demo {
+    let scratch = Scratch::new(env!("CARGO_TARGET_TMPDIR"));
+    let arguments = ["--demo", "--payment-ms", PAYMENT_MS];
+    Demo {
+        service: Service::start(lock_store, &scratch.file("shop.sqlite"), &arguments),
+        _scratch: scratch,
+    }
+}
+
+impl Page {
+    fn open(demo: Demo) -> Self {
+        let browser = Browser::open(&demo.service.url());
+        let page = Self {
+            browser,
+            rounds: 0,
+            demo,
+        };
+        let named = "!document.getElementById('place-B').innerText.startsWith('…')";
+        page.browser.wait_for("both services", named);
+        page
+    }
+
+    fn set_lock(&self, on: bool) {
+        let is_on = "document.getElementById('lock').checked";
+        if self.browser.is_true(is_on) != on {
+            self.browser.click(".switch");
+        }
+        assert_eq!(self.browser.is_true(is_on), on);
+    }
+
+    /// Clicks a button, and does not wait for the end of the round.
+    fn begin(&mut self, button: &str) {
+        let idle = "document.body.dataset.running === '0'";
+        self.browser.wait_for("the end of the round before", idle);
+        self.browser.click(&format!("[data-button={button}]"));
+        self.rounds += 1;
+    }
+
+    fn end(&self) -> Round {
+        let round = format!("#round-{}", self.rounds);
+        let ended = format!("document.querySelector('{round} footer') !== null");
+        self.browser.wait_for("the end of the round", &ended);
+        let count = |name: &str| {
+            let count = self
+                .browser
+                .value(&format!("document.querySelector('{round}').dataset.{name}"));
+            count.as_str().expect("a count").to_owned()
+        };
+        let red = format!("document.querySelector('{round}').classList.contains('wrong')");
+        Round {
+            orders: count("orders"),
+            charges: count("charges"),
+            is_red: self.browser.is_true(&red),
+            footer: self.browser.text(&format!("{round} footer")),
+            a: self.browser.texts(&format!("{round}-A .exchange")),
+            b: self.browser.texts(&format!("{round}-B .exchange")),
+        }
+    }
+
+    fn play(&mut self, button: &str, lock: bool) -> Round {
+        self.set_lock(lock);
+        self.begin(button);
+        self.end()
+    }
+}
+
+impl Round {
+    fn exchanges(&self, containing: &str) -> usize {
+        let all = self.a.iter().chain(&self.b);
+        all.filter(|exchange| exchange.contains(containing)).count()
+    }
+
+    #[track_caller]
+    fn assert_single(&self) {
+        assert_eq!((&*self.orders, &*self.charges), ("1", "1"), "{self:?}");
+        assert!(!self.is_red, "{self:?}");
+        assert_eq!(self.exchanges(": 201 "), 1, "{self:?}");
+        assert!(
+            self.footer.starts_with("ordered once, charged once"),
+            "{self:?}"
+        );
+    }
+
+    #[track_caller]
+    fn assert_double(&self, times: usize) {
+        let orders: usize = self.orders.parse().expect("a number");
+        assert!(orders >= times && self.charges == self.orders, "{self:?}");
+        assert!(self.is_red, "{self:?}");
+        assert_eq!(self.exchanges(": 201 "), orders, "{self:?}");
+        assert!(self.footer.contains("the customer pays"), "{self:?}");
+    }
+}
+
+#[test]
+fn with_the_lock_each_button_makes_one_order_in_two_processes() {
+    let redis = Server::start();
+    let mut page = Page::open(demo(&redis.url()));
+    let places = page.browser.texts(".head span");
+    assert!(
+        places.iter().all(|place| place.starts_with("process ")),
+        "{places:?}"
+    );
+    assert_ne!(places[0], places[1]);
+
+    page.set_lock(true);
+    page.begin("double_click");
+    let held = "document.getElementById('strip').className === 'held'";
+    page.browser.wait_for("the holder", held);
+    let holder = page.browser.text("#holder");
+    let owner = format!("({}) · fence ", places[0].replace("process", "pid"));
+    assert!(
+        holder.contains("is held by service A: ")
+            && holder.contains(&owner)
+            && holder.ends_with(" s left"),
+        "{holder}"
+    );
+    let clicks = page.end();
+    clicks.assert_single();
+    assert!(clicks.a[1].contains("409 · Retry-After: "), "{clicks:?}");
+    assert_eq!(page.browser.text("#holder"), "no lock is held");
+
+    let both = page.play("both_services", true);
+    both.assert_single();
+    assert_eq!(both.exchanges("409 · Retry-After: "), 1, "{both:?}");
+    assert_eq!((both.a.len(), both.b.len()), (1, 1), "{both:?}");
+
+    let twenty = page.play("twenty_clicks", true);
+    twenty.assert_single();
+    assert_eq!(twenty.exchanges("409 · Retry-After: "), 19, "{twenty:?}");
+
+    let later = page.play("once_more", true);
+    assert_eq!((&*later.orders, &*later.charges), ("1", "1"), "{later:?}");
+    assert!(
+        later.b[0].contains("200 the first result again, made by "),
+        "{later:?}"
+    );
+}
+
+#[test]
+fn a_killed_holder_keeps_its_lock_until_its_lease_ends_and_no_longer() {
+    let redis = Server::start();
+    let mut page = Page::open(demo(&redis.url()));
+    let before = page.browser.text("#place-A");
+    let killed = page.play("kill_holder", true);
+    killed.assert_single();
+    assert!(killed.a[0].contains("gone"), "{killed:?}");
+    assert!(killed.b[0].contains("409 · Retry-After: "), "{killed:?}");
+    assert!(
+        killed.b[killed.b.len() - 1].contains(": 201 order made by B"),
+        "{killed:?}"
+    );
+    let after = page.browser.text("#place-A");
+    assert!(
+        after.starts_with("process ") && after != before,
+        "{before} and {after}"
+    );
+    page.play("double_click", true).assert_single();
+}
+
+/// Fails also if the picture of the README, which this test draws, gets too heavy.
+/// `LEASEHOLD_PICTURE` names the file.
+#[test]
+fn without_the_lock_the_page_shows_double_orders_in_red() {
+    let redis = Server::start();
+    let mut page = Page::open(demo(&redis.url()));
+    page.play("double_click", false).assert_double(2);
+    page.play("twenty_clicks", false).assert_double(3);
+    assert!(
+        page.browser
+            .is_true("document.getElementById('kill').disabled")
+    );
+
+    page.play("both_services", false).assert_double(2);
+    page.play("both_services", true).assert_single();
+    page.begin("double_click");
+    let seen = format!(
+        "document.getElementById('strip').className === 'held' && \
+         document.querySelector('#round-{} .refused') !== null",
+        page.rounds
+    );
+    page.browser.wait_for("a holder and a refused click", &seen);
+    let picture = page.browser.picture();
+    page.end().assert_single();
+    assert!(picture.starts_with(b"\x89PNG"));
+    assert!(picture.len() <= PICTURE_BYTES, "{} bytes", picture.len());
+    let file = std::env::var_os("LEASEHOLD_PICTURE").map(PathBuf::from);
+    let file =
+        file.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("double-click.png"));
+    fs::write(&file, picture).expect("the folder is writable");
+}
+
+#[test]
+fn in_memory_both_services_are_pools_of_one_process() {
+    let mut page = Page::open(demo("memory://"));
+    let places = page.browser.texts(".head span");
+    assert!(places[0].starts_with("pool A in process "), "{places:?}");
+    assert!(places[1].starts_with("pool B in process "), "{places:?}");
+    page.play("both_services", false).assert_double(2);
+    page.play("both_services", true).assert_single();
+    assert!(
+        page.browser
+            .is_true("document.getElementById('kill').disabled")
+    );
+
+    let path = "/rounds?button=kill_holder&lock=true";
+    let refused = http::post(page.demo.service.address(), path, "");
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.body.contains("LEASEHOLD_URL"), "{refused:?}");
+}
+
+/// Fails if a demonstration that is killed leaves its services behind.
+#[test]
+fn services_end_with_the_demonstration() {
+    let redis = Server::start();
+    let mut demo = demo(&redis.url());
+    let lines = [demo.service.line(), demo.service.line()];
+    let addresses = lines.map(|line| {
+        let (_, address) = line
+            .split_once("http://")
+            .unwrap_or_else(|| panic!("{line}"));
+        address.trim().to_owned()
+    });
+    let answers = |address: &String| TcpStream::connect(address).is_ok();
+    assert!(addresses.iter().all(answers), "{addresses:?}");
+    drop(demo);
+    let ended = || !addresses.iter().any(answers);
+    wait::until("both services end", Duration::from_secs(30), ended);
+}
+
+#[test]
+fn a_verdict_is_also_an_answer_in_json() {
+    let demo = demo("memory://");
+    let address = demo.service.address();
+    let round = http::post(address, "/rounds?button=once_more&lock=true", "");
+    assert_eq!(round.status, 422, "{round:?}");
+    let round = http::post(address, "/rounds?button=twenty_clicks&lock=true", "");
+    let verdict: Value = serde_json::from_str(&round.body).expect("JSON");
+    assert_eq!(verdict["count"]["orders"], 1, "{verdict}");
+    assert_eq!(verdict["ok"], true, "{verdict}");
+}
