@@ -18,6 +18,8 @@ mod pool;
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres;
 mod replicas;
+#[cfg(any(test, feature = "__test"))]
+mod selftest;
 #[cfg_attr(
     not(feature = "__remote"),
     allow(
@@ -37,8 +39,6 @@ mod store;
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 #[path = "kit/mod.rs"]
 pub mod testing;
-#[cfg(any(test, feature = "__test"))]
-mod selftest;
 
 #[doc(hidden)]
 #[path = "expanded.rs"]

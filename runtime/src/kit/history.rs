@@ -427,7 +427,10 @@ impl fmt::Display for History {
             let widths = self.iter().map(|event| text(event).chars().count());
             widths.max().unwrap_or_default()
         };
-        let (callers, keys) = (width(|event| event.caller.to_string()), width(|event| event.key.clone()));
+        let (callers, keys) = (
+            width(|event| event.caller.to_string()),
+            width(|event| event.key.clone()),
+        );
         for (index, event) in self.iter().enumerate() {
             let caller = event.caller.to_string();
             write!(
@@ -437,8 +440,16 @@ impl fmt::Display for History {
                 event.key,
                 event.kind
             )?;
-            if let Some(other) = overlaps.get(&index).and_then(|other| self.events.get(*other)) {
-                write!(f, "   <-- OVERLAPS: {} has had it since {}", other.caller, seconds(other.at))?;
+            if let Some(other) = overlaps
+                .get(&index)
+                .and_then(|other| self.events.get(*other))
+            {
+                write!(
+                    f,
+                    "   <-- OVERLAPS: {} has had it since {}",
+                    other.caller,
+                    seconds(other.at)
+                )?;
             }
             writeln!(f)?;
         }

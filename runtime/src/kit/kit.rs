@@ -199,7 +199,8 @@ impl Kit {
             ));
         }
         let builder = builder.namespace(unique_namespace());
-        let running = Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
+        let running =
+            Running::begin(SharedStore::Server(Box::new(target)), builder.clone()).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 builder,
@@ -472,7 +473,10 @@ impl Kit {
         self.shared.running.get_or_init(|| {
             let clock = Clock::tokio();
             let store = Arc::new(MemoryStore::private(clock));
-            let begun = Running::begin(SharedStore::Memory { store, clock }, self.shared.builder.clone());
+            let begun = Running::begin(
+                SharedStore::Memory { store, clock },
+                self.shared.builder.clone(),
+            );
             match at_once(begun) {
                 Ok(running) => running,
                 Err(error) => panic!("the kit's pool: {error}"),
@@ -484,7 +488,9 @@ impl Kit {
 impl fmt::Debug for Kit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pool = self.shared.running.get().map(|running| &running.pool);
-        f.debug_struct("Kit").field("pool", &pool).finish_non_exhaustive()
+        f.debug_struct("Kit")
+            .field("pool", &pool)
+            .finish_non_exhaustive()
     }
 }
 

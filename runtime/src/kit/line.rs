@@ -70,7 +70,9 @@ struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Asking,
-    Held { since: Instant },
+    Held {
+        since: Instant,
+    },
     /// Released while the lease lasted.
     Released,
     Over,
@@ -214,7 +216,12 @@ impl Line {
                 if let Some(call) = state.calls.get_mut(ticket) {
                     call.stage = Stage::Held { since: now };
                     let (mode, fence) = (call.mode, *fence);
-                    self.note(call, EventKind::Granted { mode, fence }, Some(*deadline), now);
+                    self.note(
+                        call,
+                        EventKind::Granted { mode, fence },
+                        Some(*deadline),
+                        now,
+                    );
                 }
             }
             Signal::Extended { ticket, deadline } => {

@@ -54,9 +54,9 @@
 //! Kits share nothing. Tests with the same keys run side by side, each with a kit of its own.
 
 mod history;
+mod hold;
 #[path = "kit.rs"]
 mod kit_of_a_test;
-mod hold;
 mod line;
 mod log;
 mod point;

@@ -111,7 +111,9 @@ pub(crate) fn is_inside(pool: PoolId, key: &FullKey) -> bool {
 fn any_lock(mut meant: impl FnMut(&Lock) -> bool) -> bool {
     let mut in_path = |path: &[Locks]| path.iter().flat_map(Locks::iter).any(&mut meant);
     SPAWNED_ON.try_with(|path| in_path(path)).unwrap_or(false)
-        || PATH.try_with(|path| in_path(&path.borrow())).unwrap_or(false)
+        || PATH
+            .try_with(|path| in_path(&path.borrow()))
+            .unwrap_or(false)
 }
 
 /// The future of a task, with the locks that the running code is inside of.

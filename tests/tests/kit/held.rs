@@ -23,7 +23,11 @@ fn book() -> bool {
 fn deep(levels: u32) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     Box::pin(async move {
         tokio::task::yield_now().await;
-        if levels == 0 { book() } else { deep(levels - 1).await }
+        if levels == 0 {
+            book()
+        } else {
+            deep(levels - 1).await
+        }
     })
 }
 
@@ -71,9 +75,11 @@ async fn the_lock_is_held_nowhere_else() {
     assert!(!book(), "this task has no lock");
     assert_eq!(call.await.expect("no panic"), Ok(true));
 
-    let outside = kit.pool().lock("account:7").ttl(secs(10)).run(async {
-        tokio::spawn(async { book() }).await.expect("no panic")
-    });
+    let outside = kit
+        .pool()
+        .lock("account:7")
+        .ttl(secs(10))
+        .run(async { tokio::spawn(async { book() }).await.expect("no panic") });
     assert_eq!(outside.await, Ok(false), "a plain task leaves the path");
     let guard = kit.pool().lock("account:7").ttl(secs(10)).acquire().await;
     assert!(!book(), "a guard has no body");
@@ -133,7 +139,11 @@ async fn a_lost_lock_is_not_held() {
         std::thread::sleep(Duration::from_millis(150));
         Poll::Ready((before, book()))
     });
-    let seen = pool.lock("account:7").ttl(Duration::from_millis(100)).run(body).await;
+    let seen = pool
+        .lock("account:7")
+        .ttl(Duration::from_millis(100))
+        .run(body)
+        .await;
     assert_eq!(seen, Ok((true, false)));
 }
 
@@ -144,7 +154,9 @@ async fn a_detached_body_is_inside() {
     let pool = kit.pool();
     let body = kit.pool().lock("account:7").ttl(secs(10)).run(async move {
         let inner = pool.lock("order:42").ttl(secs(10));
-        inner.run_detached(async { (is_held("order:42"), book()) }).await
+        inner
+            .run_detached(async { (is_held("order:42"), book()) })
+            .await
     });
     assert_eq!(body.await, Ok(Ok((true, true))));
 }
@@ -156,7 +168,10 @@ async fn every_kind_of_lock_counts() {
     let lock = || kit.pool().lock("account:7").ttl(secs(10));
     assert_eq!(lock().shared().run(async { book() }).await, Ok(true));
     assert_eq!(lock().permits(2).run(async { book() }).await, Ok(true));
-    let both = kit.pool().lock_all(["account:8", "account:7"]).ttl(secs(10));
+    let both = kit
+        .pool()
+        .lock_all(["account:8", "account:7"])
+        .ttl(secs(10));
     let seen = both.run(async { (book(), is_held("account:8"), is_held("account:9")) });
     assert_eq!(seen.await, Ok((true, true, false)));
 }
@@ -166,7 +181,12 @@ async fn every_kind_of_lock_counts() {
 async fn a_pool_answers_for_its_own_locks() {
     let (one, two) = (Kit::new().pool(), Kit::new().pool());
     let seen = one.lock("account:7").ttl(secs(10)).run(async {
-        (one.is_held("account:7"), two.is_held("account:7"), book(), one.is_held("account:8"))
+        (
+            one.is_held("account:7"),
+            two.is_held("account:7"),
+            book(),
+            one.is_held("account:8"),
+        )
     });
     assert_eq!(seen.await, Ok((true, false, true, false)));
     assert!(!one.is_held("account:7"));
@@ -174,7 +194,8 @@ async fn a_pool_answers_for_its_own_locks() {
 
 fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).expect("a text")
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .expect("a text")
 }
 
 /// Fails if the assertion passes outside of the lock, or does not say where the code is.
@@ -186,13 +207,24 @@ async fn the_assertion_says_where_the_code_is() {
 
     let kit = Kit::new();
     let outside = says(|| assert_held!("account:7"));
-    assert!(outside.contains("the lock `account:7` is not held here"), "{outside}");
+    assert!(
+        outside.contains("the lock `account:7` is not held here"),
+        "{outside}"
+    );
     assert!(outside.contains("leasehold::spawn"), "{outside}");
-    let in_another = request(&kit).run(async { says(|| assert_held!("account:7")) }).await;
+    let in_another = request(&kit)
+        .run(async { says(|| assert_held!("account:7")) })
+        .await;
     let in_another = in_another.expect("it is free");
-    assert!(in_another.contains("this call path holds `order:42`"), "{in_another}");
+    assert!(
+        in_another.contains("this call path holds `order:42`"),
+        "{in_another}"
+    );
     let with_text = says(|| assert_held!("account:7", "booking {}", 7));
-    assert!(with_text.starts_with("booking 7: the lock `account:7`"), "{with_text}");
+    assert!(
+        with_text.starts_with("booking 7: the lock `account:7`"),
+        "{with_text}"
+    );
 
     let inside = kit.pool().lock("account:7").ttl(secs(10)).run(async {
         assert_held!("account:7");

@@ -57,13 +57,22 @@ async fn all_that_happens_is_told_in_order() {
         "10.000s call 5 of kit::history::look item:kettle refused, unavailable",
     ];
     let told = kit.history().to_string();
-    let told: Vec<_> = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let told: Vec<_> = told
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     // Timers have a resolution of a millisecond.
     let told: Vec<_> = told.iter().map(|line| rounded(line)).collect();
     assert_eq!(told, expected);
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");
-    let counts = [history.grants(), history.renewals(), history.releases(), history.losses(), history.refusals()];
+    let counts = [
+        history.grants(),
+        history.renewals(),
+        history.releases(),
+        history.losses(),
+        history.refusals(),
+    ];
     assert_eq!(counts, [4, 2, 3, 1, 2]);
     assert_eq!(history.into_iter().count(), history.len());
 }
@@ -95,9 +104,16 @@ async fn drops_are_told() {
     let call = tokio::time::timeout(secs(1), request(&kit).run(sleep(secs(5))));
     assert!(call.await.is_err());
     drop(request(&kit).acquire().await.expect("it is free"));
-    let kinds: Vec<_> = kit.history().iter().map(|event| event.kind.clone()).collect();
+    let kinds: Vec<_> = kit
+        .history()
+        .iter()
+        .map(|event| event.kind.clone())
+        .collect();
     assert_eq!(kinds.len(), 4);
-    assert_eq!((&kinds[1], &kinds[3]), (&EventKind::Dropped, &EventKind::Dropped));
+    assert_eq!(
+        (&kinds[1], &kinds[3]),
+        (&EventKind::Dropped, &EventKind::Dropped)
+    );
 }
 
 /// Fails if a downgrade lets readers in that the history calls an overlap.
@@ -109,12 +125,19 @@ async fn a_downgrade_is_told() {
     let reader = kit.hold("order:42").shared().await;
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");
-    let modes: Vec<_> = history.iter().filter_map(|event| match event.kind {
-        EventKind::Granted { mode, .. } => Some(mode),
-        _ => None,
-    }).collect();
+    let modes: Vec<_> = history
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Granted { mode, .. } => Some(mode),
+            _ => None,
+        })
+        .collect();
     assert_eq!(modes, [Mode::Exclusive, Mode::Shared]);
-    assert!(history.iter().any(|event| event.kind == EventKind::Downgraded));
+    assert!(
+        history
+            .iter()
+            .any(|event| event.kind == EventKind::Downgraded)
+    );
     drop((writer, reader));
 }
 
@@ -128,10 +151,14 @@ async fn fences_are_told() {
         known.push(guard.fence().expect("memory has fences"));
         guard.release().await.expect("it lasts");
     }
-    let told: Vec<_> = kit.history().iter().filter_map(|event| match event.kind {
-        EventKind::Granted { fence, .. } => fence,
-        _ => None,
-    }).collect();
+    let told: Vec<_> = kit
+        .history()
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Granted { fence, .. } => fence,
+            _ => None,
+        })
+        .collect();
     assert_eq!(told, known);
     assert!(told.is_sorted());
 }
@@ -146,20 +173,35 @@ async fn a_holder_ends_with_its_lease() {
     assert!(kit.history().is_exclusive(), "{}", kit.history());
     assert_eq!(kit.history().losses(), 1);
     drop((late, next));
-    assert_eq!(kit.history().releases(), 1, "a lost lock is not released: {}", kit.history());
+    assert_eq!(
+        kit.history().releases(),
+        1,
+        "a lost lock is not released: {}",
+        kit.history()
+    );
 }
 
 /// Fails if calls that take turns within the process, without the store, are not told of.
 #[tokio::test(start_paused = true)]
 async fn turns_within_the_process_are_told() {
     let kit = Kit::new();
-    let calls: Vec<_> = (0..10).map(|_| {
-        tokio::spawn(request(&kit).wait(secs(20)).run(sleep(Duration::from_millis(10))))
-    }).collect();
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            tokio::spawn(
+                request(&kit)
+                    .wait(secs(20))
+                    .run(sleep(Duration::from_millis(10))),
+            )
+        })
+        .collect();
     for call in calls {
         call.await.expect("no panic").expect("it waits");
     }
     let history = kit.history();
-    assert_eq!((history.grants(), history.releases()), (10, 10), "{history}");
+    assert_eq!(
+        (history.grants(), history.releases()),
+        (10, 10),
+        "{history}"
+    );
     assert!(history.is_exclusive(), "{history}");
 }

@@ -32,7 +32,11 @@ async fn a_holder_excludes_the_kits_calls_until_it_ends() {
     let guard = request(&kit).wait(secs(5)).acquire().await;
     let waited = begun.elapsed();
     assert!(secs(2) <= waited && waited < secs(3), "{waited:?}");
-    guard.expect("it has released by itself").release().await.expect("it lasts");
+    guard
+        .expect("it has released by itself")
+        .release()
+        .await
+        .expect("it lasts");
     other.release().await; // nothing is left to do
     assert!(kit.history().is_exclusive(), "{}", kit.history());
     assert_eq!(kit.history().refusals(), 3, "{}", kit.history());
@@ -56,7 +60,11 @@ async fn a_holder_that_dies_keeps_its_lock_for_its_ttl() {
     let begun = Instant::now();
     other.expire();
     assert!(is_contended(&request(&kit).acquire().await));
-    let guard = request(&kit).wait(secs(30)).acquire().await.expect("its ttl ends");
+    let guard = request(&kit)
+        .wait(secs(30))
+        .acquire()
+        .await
+        .expect("its ttl ends");
     let waited = begun.elapsed();
     assert!(secs(3) <= waited && waited <= secs(4), "{waited:?}");
     drop(guard);
@@ -67,8 +75,15 @@ async fn a_holder_that_dies_keeps_its_lock_for_its_ttl() {
 #[tokio::test(start_paused = true)]
 async fn holders_share() {
     let kit = Kit::new();
-    let (one, two) = (kit.hold("order:42").shared().await, kit.hold("order:42").shared().await);
-    let reader = request(&kit).shared().acquire().await.expect("readers share");
+    let (one, two) = (
+        kit.hold("order:42").shared().await,
+        kit.hold("order:42").shared().await,
+    );
+    let reader = request(&kit)
+        .shared()
+        .acquire()
+        .await
+        .expect("readers share");
     assert!(is_contended(&request(&kit).acquire().await));
     drop((one, two, reader));
     assert!(request(&kit).acquire().await.is_ok());
@@ -79,11 +94,21 @@ async fn holders_share() {
 async fn holders_have_permits() {
     let kit = Kit::new();
     let _one = kit.hold("order:42").permits(2).await;
-    let two = request(&kit).permits(2).acquire().await.expect("the second");
-    assert!(is_contended(&request(&kit).permits(2).acquire().await), "a third");
+    let two = request(&kit)
+        .permits(2)
+        .acquire()
+        .await
+        .expect("the second");
+    assert!(
+        is_contended(&request(&kit).permits(2).acquire().await),
+        "a third"
+    );
     two.release().await.expect("it lasts");
     let _two = kit.hold("order:42").permits(2).await;
-    assert!(is_contended(&request(&kit).permits(2).acquire().await), "a third");
+    assert!(
+        is_contended(&request(&kit).permits(2).acquire().await),
+        "a third"
+    );
     assert!(kit.history().is_exclusive(), "{}", kit.history());
 }
 
@@ -96,11 +121,17 @@ async fn holders_queue() {
     let second = tokio::spawn(second.into_future());
     sleep(Duration::from_millis(100)).await;
     let begun = Instant::now();
-    let guard = request(&kit).wait(secs(20)).acquire().await.expect("it is the third");
+    let guard = request(&kit)
+        .wait(secs(20))
+        .acquire()
+        .await
+        .expect("it is the third");
     assert!(secs(1) < begun.elapsed(), "{:?}", begun.elapsed());
     drop((guard, second.await.expect("no panic")));
     let history = kit.history();
-    let order = history.iter().filter(|event| event.kind.to_string().starts_with("granted"));
+    let order = history
+        .iter()
+        .filter(|event| event.kind.to_string().starts_with("granted"));
     let order: Vec<_> = order.map(|event| event.caller.to_string()).collect();
     assert_eq!(order, ["other 1", "other 2", "call 1"], "{history}");
     assert!(history.is_exclusive(), "{history}");
@@ -114,7 +145,12 @@ async fn a_holder_needs_a_free_lock() {
     let second = AssertUnwindSafe(kit.hold("order:42").into_future());
     let panic = second.catch_unwind().await.expect_err("it is held");
     let text = panic.downcast_ref::<String>().expect("a text");
-    for part in ["kit.hold(\"order:42\")", "holders.rs", "is held", "other 1  order:42  granted"] {
+    for part in [
+        "kit.hold(\"order:42\")",
+        "holders.rs",
+        "is held",
+        "other 1  order:42  granted",
+    ] {
         assert!(text.contains(part), "no {part} in {text}");
     }
 }
@@ -148,10 +184,15 @@ async fn kits_share_nothing_and_clones_everything() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kit_works_in_real_time_on_several_threads() {
     let kit = Kit::new();
-    let other = kit.hold("order:42").releases_after(Duration::from_millis(30)).await;
+    let other = kit
+        .hold("order:42")
+        .releases_after(Duration::from_millis(30))
+        .await;
     let calls = (0..8).map(|_| tokio::spawn(request(&kit).wait(secs(20)).run(async {})));
     for call in calls.collect::<Vec<_>>() {
-        call.await.expect("no panic").expect("it waits for the others");
+        call.await
+            .expect("no panic")
+            .expect("it waits for the others");
     }
     drop(other);
     let history = kit.history();
@@ -165,7 +206,10 @@ fn a_kit_needs_a_runtime() {
     let kit = Kit::new();
     let panic = std::panic::catch_unwind(AssertUnwindSafe(|| kit.pool())).expect_err("no runtime");
     let text = panic.downcast_ref::<&str>().expect("a text");
-    assert!(text.contains("#[tokio::test(start_paused = true)]"), "{text}");
+    assert!(
+        text.contains("#[tokio::test(start_paused = true)]"),
+        "{text}"
+    );
 }
 
 /// Fails if a kit cannot be made before its runtime, as a fixture does.
@@ -173,7 +217,11 @@ fn a_kit_needs_a_runtime() {
 fn a_kit_begins_with_its_first_use() {
     let kit = Kit::new();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
+    let runtime = runtime
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     let lost = runtime.block_on(async {
         let guard = request(&kit).acquire().await.expect("it is free");
         sleep(secs(10)).await;

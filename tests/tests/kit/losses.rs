@@ -63,7 +63,12 @@ async fn a_loss_adds_no_poll_to_the_next_body() {
         assert!(is_lost(&request(&kit).run(polls(&count)).await));
         let last = kit.history().iter().last().map(|event| event.at);
         let millis = Duration::from_millis(u64::from(expected) - 1);
-        assert_eq!(last, Some(millis), "one poll each millisecond: {}", kit.history());
+        assert_eq!(
+            last,
+            Some(millis),
+            "one poll each millisecond: {}",
+            kit.history()
+        );
     }
 }
 
@@ -107,7 +112,11 @@ async fn a_body_that_ends_before_its_loss_is_done() {
         sleep(secs(1)).await;
     };
     assert!(is_lost(&request(&kit).run(three).await));
-    assert_eq!(request(&kit).run(steps()).await, Ok(7), "a loss happens once");
+    assert_eq!(
+        request(&kit).run(steps()).await,
+        Ok(7),
+        "a loss happens once"
+    );
 }
 
 /// Fails if the store still has the lock when its holder has lost it.
@@ -131,27 +140,48 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
     let kit = Kit::new();
     kit.lose_when("order:42", Point::After(secs(25)));
     let begun = Instant::now();
-    let guard = request(&kit).watchdog().acquire().await.expect("it is free");
+    let guard = request(&kit)
+        .watchdog()
+        .acquire()
+        .await
+        .expect("it is free");
     guard.lost().await;
     let after = begun.elapsed();
-    assert!(secs(25) <= after && after < secs(25) + Duration::from_millis(2), "{after:?}");
+    assert!(
+        secs(25) <= after && after < secs(25) + Duration::from_millis(2),
+        "{after:?}"
+    );
     drop(guard);
 
     let begun = Instant::now();
-    let guard = request(&kit).watchdog().acquire().await.expect("it is free");
+    let guard = request(&kit)
+        .watchdog()
+        .acquire()
+        .await
+        .expect("it is free");
     sleep(secs(4)).await;
     kit.lose_when("order:42", Point::After(secs(5)));
     guard.lost().await;
     let after = begun.elapsed();
-    assert!(secs(5) <= after && after < secs(5) + Duration::from_millis(2), "{after:?}");
+    assert!(
+        secs(5) <= after && after < secs(5) + Duration::from_millis(2),
+        "{after:?}"
+    );
     drop(guard);
 
-    let guard = request(&kit).watchdog().acquire().await.expect("it is free");
+    let guard = request(&kit)
+        .watchdog()
+        .acquire()
+        .await
+        .expect("it is free");
     sleep(secs(9)).await;
     kit.lose_when("order:42", Point::After(secs(5)));
     let begun = Instant::now();
     guard.lost().await;
-    assert!(begun.elapsed() < Duration::from_millis(2), "its time was over");
+    assert!(
+        begun.elapsed() < Duration::from_millis(2),
+        "its time was over"
+    );
 }
 
 /// Fails if the renewal of a lock that the store has lost succeeds, or if another lock is lost with
@@ -163,11 +193,19 @@ async fn a_loss_at_the_next_renewal() {
     let (guard, other) = (lock("order:42").await, lock("order:43").await);
     let (guard, other) = (guard.expect("it is free"), other.expect("it is free"));
     sleep(secs(4)).await;
-    assert_eq!(kit.history().of("order:42").renewals(), 1, "{}", kit.history());
+    assert_eq!(
+        kit.history().of("order:42").renewals(),
+        1,
+        "{}",
+        kit.history()
+    );
     kit.lose_when("order:42", Point::NextRenewal);
     let begun = Instant::now();
     guard.lost().await;
-    assert!(begun.elapsed() <= secs(2), "at the renewal after six seconds");
+    assert!(
+        begun.elapsed() <= secs(2),
+        "at the renewal after six seconds"
+    );
     assert!(other.check().is_ok());
 }
 
@@ -197,7 +235,10 @@ async fn a_loss_reaches_one_lock() {
     let key = |kit: &Kit, key: &str| kit.pool().lock(key).ttl(secs(10)).run(body());
     assert_eq!(key(&kit, "order:43").await, Ok(()));
     assert_eq!(key(&twin, "order:42").await, Ok(()));
-    assert!(is_contended(&key(&kit, "order:42").await), "the other holder has it still");
+    assert!(
+        is_contended(&key(&kit, "order:42").await),
+        "the other holder has it still"
+    );
     other.release().await;
     assert!(is_lost(&key(&kit, "order:42").await));
 }
@@ -218,7 +259,12 @@ async fn a_call_with_several_locks_loses_all() {
     let ended = kit.scope(transfer(1, 2, &steps)).await;
     assert!(is_lost(&ended), "{ended:?}");
     assert_eq!(steps.take(), ["taken"]);
-    let both = kit.pool().lock_all(["account:1", "account:2"]).ttl(secs(10)).acquire().await;
+    let both = kit
+        .pool()
+        .lock_all(["account:1", "account:2"])
+        .ttl(secs(10))
+        .acquire()
+        .await;
     assert!(both.is_ok(), "both are free");
 }
 

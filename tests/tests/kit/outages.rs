@@ -17,7 +17,9 @@ fn is_unavailable<T>(result: &Result<T, LockError>) -> bool {
 async fn nothing_gets_through_while_the_store_is_down() {
     let kit = Kit::new();
     kit.store_down();
-    let ended = request(&kit).run(async { panic!("the body runs without the lock") }).await;
+    let ended = request(&kit)
+        .run(async { panic!("the body runs without the lock") })
+        .await;
     let error = ended.expect_err("the store is down");
     assert!(error.is_unavailable(), "{error}");
     let other = kit.hold("order:42").await; // its own line is up, and the lock is free
@@ -36,14 +38,21 @@ async fn calls_go_on_when_the_store_is_back() {
     let begun = Instant::now();
     assert!(is_unavailable(&request(&kit).acquire().await));
     let after = begun.elapsed();
-    assert!(secs(1) <= after && after < secs(1) + Duration::from_millis(2), "{after:?}");
+    assert!(
+        secs(1) <= after && after < secs(1) + Duration::from_millis(2),
+        "{after:?}"
+    );
 
     let waits = tokio::spawn(request(&kit).wait(secs(30)).acquire());
     sleep(secs(10)).await;
     kit.store_up();
     let begun = Instant::now();
     let guard = waits.await.expect("no panic").expect("the store is back");
-    assert!(begun.elapsed() < Duration::from_millis(2), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(2),
+        "{:?}",
+        begun.elapsed()
+    );
     drop(guard);
 }
 
@@ -52,12 +61,21 @@ async fn calls_go_on_when_the_store_is_back() {
 async fn a_held_lock_lives_until_its_lease_ends() {
     for (outage, lives) in [(secs(4), true), (secs(11), false)] {
         let kit = Kit::new();
-        let guard = request(&kit).watchdog().acquire().await.expect("it is free");
+        let guard = request(&kit)
+            .watchdog()
+            .acquire()
+            .await
+            .expect("it is free");
         kit.store_down();
         sleep(outage).await;
         kit.store_up();
         sleep(secs(20)).await;
-        assert_eq!(guard.check().is_ok(), lives, "{outage:?}: {}", kit.history());
+        assert_eq!(
+            guard.check().is_ok(),
+            lives,
+            "{outage:?}: {}",
+            kit.history()
+        );
         let held = kit.history().losses() == 0;
         assert_eq!(held, lives, "{}", kit.history());
     }
@@ -89,9 +107,15 @@ async fn answers_are_late() {
         let begun = Instant::now();
         let guard = request(&kit).acquire().await.expect("it is slow, and free");
         let after = begun.elapsed();
-        assert!(delay <= after && after <= delay + Duration::from_millis(1), "{after:?}");
+        assert!(
+            delay <= after && after <= delay + Duration::from_millis(1),
+            "{after:?}"
+        );
         let kept = secs(10) - guard.remaining();
-        assert!(delay <= kept, "the lease is counted from the request: {kept:?}");
+        assert!(
+            delay <= kept,
+            "the lease is counted from the request: {kept:?}"
+        );
         kit.delay(Duration::ZERO);
         guard.release().await.expect("it lasts");
     }
@@ -106,7 +130,10 @@ async fn an_answer_after_the_time_out_is_none() {
     assert_eq!(kit.history().grants(), 0, "{}", kit.history());
     sleep(secs(5)).await;
     let other = kit.hold("order:42").await;
-    assert!(is_unavailable(&request(&kit).acquire().await), "it hears too late that it is held");
+    assert!(
+        is_unavailable(&request(&kit).acquire().await),
+        "it hears too late that it is held"
+    );
     drop(other);
 }
 
@@ -121,7 +148,11 @@ async fn a_slow_store_costs_the_lease() {
     });
     assert!(is_lost(&ended.await));
     assert!(kit.history().is_exclusive(), "{}", kit.history());
-    let lost = kit.history().iter().find(|event| event.kind == EventKind::Lost).map(|event| event.at);
+    let lost = kit
+        .history()
+        .iter()
+        .find(|event| event.kind == EventKind::Lost)
+        .map(|event| event.at);
     assert!(lost.is_some_and(|at| at < secs(1)), "{lost:?}");
 }
 

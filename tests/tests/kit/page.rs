@@ -18,17 +18,35 @@ fn the_code_on_the_page_is_a_part_of_the_recipes() {
         let code = in_one_line(code);
         assert!(recipes.contains(&code), "not in a recipe: {code}");
     }
-    assert!(10 <= blocks.len(), "only {} blocks were found", blocks.len());
-    assert!(!PAGE.contains("```rust\n"), "every block of code is compared");
+    assert!(
+        10 <= blocks.len(),
+        "only {} blocks were found",
+        blocks.len()
+    );
+    assert!(
+        !PAGE.contains("```rust\n"),
+        "every block of code is compared"
+    );
 }
 
 /// Fails if the page has no recipe for one of these.
 #[test]
 fn the_page_has_all_recipes() {
     for heading in [
-        "Contention", "Loss", "Outage", "Timing", "Idempotency", "Tests side by side", "rstest", "Paused time",
-        "Never outside of the lock", "A real server",
+        "Contention",
+        "Loss",
+        "Outage",
+        "Timing",
+        "Idempotency",
+        "Tests side by side",
+        "rstest",
+        "Paused time",
+        "Never outside of the lock",
+        "A real server",
     ] {
-        assert!(PAGE.contains(&format!("\n## {heading}\n")), "no recipe for {heading}");
+        assert!(
+            PAGE.contains(&format!("\n## {heading}\n")),
+            "no recipe for {heading}"
+        );
     }
 }

@@ -27,13 +27,24 @@ async fn on_busy_machine(url: &str) -> Kit {
 async fn scene(kit: Kit) {
     let other = kit.hold("order:42").await;
     let ttl = secs(10);
-    assert!(is_contended(&kit.pool().lock("order:42").ttl(ttl).acquire().await));
+    assert!(is_contended(
+        &kit.pool().lock("order:42").ttl(ttl).acquire().await
+    ));
     let waits = tokio::spawn(kit.scope(create_order(42)));
     other.release().await;
     assert_eq!(waits.await.expect("no panic"), Ok(42));
 
-    let (_one, _two) = (kit.hold("report").permits(2).await, kit.hold("report").permits(2).await);
-    let third = kit.pool().lock("report").permits(2).ttl(ttl).acquire().await;
+    let (_one, _two) = (
+        kit.hold("report").permits(2).await,
+        kit.hold("report").permits(2).await,
+    );
+    let third = kit
+        .pool()
+        .lock("report")
+        .permits(2)
+        .ttl(ttl)
+        .acquire()
+        .await;
     assert!(is_contended(&third));
 
     kit.store_down();
@@ -43,11 +54,17 @@ async fn scene(kit: Kit) {
     kit.delay(Duration::from_millis(200));
     let begun = Instant::now();
     assert_eq!(kit.scope(create_order(42)).await, Ok(42));
-    assert!(Duration::from_millis(400) <= begun.elapsed(), "acquire and release");
+    assert!(
+        Duration::from_millis(400) <= begun.elapsed(),
+        "acquire and release"
+    );
     kit.delay(Duration::ZERO);
 
     kit.lose_when("order:42", Point::After(Duration::from_millis(100)));
-    let lost = request(&kit).watchdog().run(std::future::pending::<()>()).await;
+    let lost = request(&kit)
+        .watchdog()
+        .run(std::future::pending::<()>())
+        .await;
     assert!(is_lost(&lost));
     let next = request(&kit).wait(secs(5)).acquire().await;
     assert!(next.is_ok(), "the server has lost the lock too");
@@ -93,11 +110,18 @@ async fn kits_on_one_server_share_nothing() {
 async fn a_server_loses_locks_by_time_alone() {
     let server = Server::start();
     let kit = on_busy_machine(&server.url()).await;
-    for point in [Point::AfterPolls(1), Point::NextRenewal, Point::BeforeRelease] {
+    for point in [
+        Point::AfterPolls(1),
+        Point::NextRenewal,
+        Point::BeforeRelease,
+    ] {
         let asked = AssertUnwindSafe(async { kit.lose_when("order:42", point) });
         let panic = asked.catch_unwind().await.expect_err("it is not possible");
         let text = panic.downcast_ref::<String>().expect("a text");
-        assert!(text.contains("Point::After(duration)") && text.contains("Kit::new()"), "{text}");
+        assert!(
+            text.contains("Point::After(duration)") && text.contains("Kit::new()"),
+            "{text}"
+        );
     }
 }
 

@@ -7,9 +7,9 @@ use super::command::Command;
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::engine::core::signal::Signal;
+use crate::store::LockStore;
 #[cfg(feature = "testing")]
 use crate::testing::Line;
-use crate::store::LockStore;
 
 /// The line of a test kit, if the engine's store belongs to one.
 pub(super) struct Observer {

@@ -13,8 +13,8 @@ use crate::engine::core::Core;
 use crate::engine::core::signal::Limits;
 use crate::engine::core::ticket::TicketId;
 use crate::fence::Fence;
-use crate::store::{Failure, OpId, Reply, Request};
 use crate::selftest::seeded_bugs::Bug;
+use crate::store::{Failure, OpId, Reply, Request};
 
 pub(super) const CORES: usize = 3;
 pub(super) const KEYS: u64 = 2;

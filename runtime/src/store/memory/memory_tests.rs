@@ -7,8 +7,8 @@ use super::*;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
-use crate::store::OpId;
 use crate::selftest::conformance::{self, Promises};
+use crate::store::OpId;
 
 const TTL: Duration = Duration::from_secs(60);
 /// With each acquisition the fences get a minute ahead of the clock, which counts microseconds.

@@ -101,7 +101,12 @@ async fn a_job_ends_with_a_long_outage() {
 async fn four_replicas_migrate_once() {
     let (kit, migrations) = (Kit::new(), Migrations::default());
     let replicas = async {
-        tokio::join!(migrations.run(), migrations.run(), migrations.run(), migrations.run())
+        tokio::join!(
+            migrations.run(),
+            migrations.run(),
+            migrations.run(),
+            migrations.run()
+        )
     };
     let ended = kit.scope(replicas).await;
     assert_eq!(ended, (Ok(()), Ok(()), Ok(()), Ok(())));

@@ -66,9 +66,17 @@ async fn other_processes_have_permits_too() {
     let others = [
         kit.hold("provider").permits(3).await,
         kit.hold("provider").permits(3).await,
-        kit.hold("provider").permits(3).releases_after(secs(1)).await,
+        kit.hold("provider")
+            .permits(3)
+            .releases_after(secs(1))
+            .await,
     ];
-    let once = kit.pool().lock("provider").ttl(secs(10)).permits(3).acquire();
+    let once = kit
+        .pool()
+        .lock("provider")
+        .ttl(secs(10))
+        .permits(3)
+        .acquire();
     assert!(is_contended(&once.await));
     assert_eq!(kit.scope(provider.call()).await, Ok(()));
     drop(others);
@@ -79,7 +87,11 @@ async fn other_processes_have_permits_too() {
 async fn one_call_refreshes_the_cache() {
     let (kit, cache) = (Kit::new(), Cache::default());
     let calls = async {
-        tokio::join!(cache.refresh("prices"), cache.refresh("prices"), cache.refresh("prices"))
+        tokio::join!(
+            cache.refresh("prices"),
+            cache.refresh("prices"),
+            cache.refresh("prices")
+        )
     };
     assert_eq!(kit.scope(calls).await, (true, false, false));
     assert_eq!(*cache.0.rows(), 1);

@@ -83,7 +83,12 @@ async fn a_double_click_makes_one_order() {
 async fn a_later_click_gets_the_first_order() {
     let (kit, shop) = (Kit::new(), Shop::default());
     let (first, second) = kit
-        .scope(async { (shop.create(42, "kettle").await, shop.create(42, "teapot").await) })
+        .scope(async {
+            (
+                shop.create(42, "kettle").await,
+                shop.create(42, "teapot").await,
+            )
+        })
         .await;
     assert_eq!(first, second);
     assert_eq!(*shop.charged.rows(), [42]);
@@ -107,7 +112,10 @@ async fn an_order_that_loses_its_lock_is_not_recorded() {
     kit.lose_when("order:42", Point::AfterPolls(2)); // before the charge has answered
     assert!(is_lost(&kit.scope(shop.create(42, "kettle")).await));
     assert!(shop.orders.rows().is_empty());
-    assert_eq!(kit.scope(shop.create(42, "kettle")).await, Ok("kettle".to_owned()));
+    assert_eq!(
+        kit.scope(shop.create(42, "kettle")).await,
+        Ok("kettle".to_owned())
+    );
     finish(&kit, "an_order_that_loses_its_lock_is_not_recorded");
 }
 
@@ -126,7 +134,12 @@ async fn no_order_without_the_lock_store() {
 #[tokio::test(start_paused = true)]
 async fn a_coupon_has_one_owner() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
-    let both = async { tokio::join!(coupons.redeem("SPRING", "ada"), coupons.redeem("SPRING", "grace")) };
+    let both = async {
+        tokio::join!(
+            coupons.redeem("SPRING", "ada"),
+            coupons.redeem("SPRING", "grace")
+        )
+    };
     assert_eq!(kit.scope(both).await, (Ok(true), Ok(false)));
     assert_eq!(coupons.0.rows()["SPRING"], "ada");
     finish(&kit, "a_coupon_has_one_owner");
@@ -144,7 +157,10 @@ async fn coupons_do_not_wait_for_each_other() {
 async fn a_coupon_that_stays_busy_is_given_up() {
     let (kit, coupons) = (Kit::new(), Coupons::default());
     let _busy = kit.hold("coupon:SPRING").await;
-    let refused = kit.scope(coupons.redeem("SPRING", "ada")).await.expect_err("it is busy");
+    let refused = kit
+        .scope(coupons.redeem("SPRING", "ada"))
+        .await
+        .expect_err("it is busy");
     assert!(matches!(refused, LockError::TimedOut { waited, .. } if waited >= secs(2)));
     finish(&kit, "a_coupon_that_stays_busy_is_given_up");
 }

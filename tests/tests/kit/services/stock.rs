@@ -17,7 +17,11 @@ enum StockError {
 
 impl From<LockError> for StockError {
     fn from(error: LockError) -> Self {
-        if error.is_contention() { Self::Busy } else { Self::Lock(error) }
+        if error.is_contention() {
+            Self::Busy
+        } else {
+            Self::Lock(error)
+        }
     }
 }
 
@@ -54,7 +58,9 @@ impl Catalog {
     async fn import(&self, rows: &[&str]) -> Result<(), LockError> {
         self.0.rows().clear();
         round_trip().await;
-        self.0.rows().extend(rows.iter().map(|row| (*row).to_owned()));
+        self.0
+            .rows()
+            .extend(rows.iter().map(|row| (*row).to_owned()));
         Ok(())
     }
 }
