@@ -81,6 +81,11 @@ pub(crate) struct RunArguments {
     /// `scripts/bench --against COMMIT` builds it
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
+    /// The program with metrics and spans on, for the contestant `leasehold_observed`, and for the
+    /// cost of metrics without a recorder in the row `overhead`; `scripts/bench --observed` builds
+    /// it
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) observed: Option<PathBuf>,
     /// The folder of the programs in other languages
     #[arg(long, value_name = "FOLDER", default_value = "target/bench-peers")]
     pub(crate) peers: PathBuf,

@@ -35,6 +35,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) peers: &'a Path,
     /// The program of an earlier build.
     pub(crate) against: Option<&'a Path>,
+    /// The program with metrics and spans.
+    pub(crate) observed: Option<&'a Path>,
     pub(crate) folder: &'a Path,
 }
 
@@ -127,6 +129,13 @@ fn command(who: Contestant, plan: &Plan, setting: &Setting) -> Result<Command, S
         )?;
         let mut command = Command::new(before);
         command.arg("client").arg(Contestant::Leasehold.to_string());
+        command
+    } else if who == Contestant::LeaseholdObserved {
+        let observed = setting.observed.ok_or(
+            "there is no build with metrics and spans; `scripts/bench --observed` makes one and names it",
+        )?;
+        let mut command = Command::new(observed);
+        command.arg("client").arg(who.to_string());
         command
     } else {
         let this = std::env::current_exe().map_err(|error| error.to_string())?;

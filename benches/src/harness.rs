@@ -21,6 +21,9 @@ use crate::sheet::Sheet;
 use crate::stage::Stage;
 use crate::{figures, overhead, table};
 
+/// An annotated function of a build that has metrics, where no recorder is installed.
+const WITH_METRICS: &str = "leasehold_with_metrics";
+
 /// The ttl of the rows that take and release: longer than any section or wait for the CPU.
 const TTL: Duration = Duration::from_secs(10);
 /// Long, so that nothing expires while memory is measured.
@@ -102,6 +105,7 @@ impl<'a> Harness<'a> {
             seed: 0,
             peers: &self.arguments.peers,
             against: self.arguments.against.as_deref(),
+            observed: self.arguments.observed.as_deref(),
             folder: &self.folder.0,
         }
     }
@@ -114,14 +118,17 @@ impl<'a> Harness<'a> {
             }
             if let Some(before) = &self.arguments.against {
                 let name = Contestant::LeaseholdBefore.to_string();
-                sheet.add(&name, round, self.overhead_before(before)?);
+                sheet.add(&name, round, self.overhead_of(before)?);
+            }
+            if let Some(observed) = &self.arguments.observed {
+                sheet.add(WITH_METRICS, round, self.overhead_of(observed)?);
             }
         }
         Ok(sheet)
     }
 
-    /// The figures that an earlier build measures of itself.
-    fn overhead_before(&self, program: &Path) -> Result<Figures, Fault> {
+    /// The figures that another build measures of itself.
+    fn overhead_of(&self, program: &Path) -> Result<Figures, Fault> {
         let file = self.folder.0.join("overhead");
         let window = self.arguments.window(WINDOW_MS).as_millis().to_string();
         let ended = Command::new(program)
@@ -138,7 +145,7 @@ impl<'a> Harness<'a> {
             .output()?;
         if !ended.status.success() {
             let reason = String::from_utf8_lossy(&ended.stderr);
-            return Err(format!("the earlier build: {}", reason.trim()).into());
+            return Err(format!("{}: {}", program.display(), reason.trim()).into());
         }
         let measures = measure::read(&[file])?;
         let ours = Contestant::Leasehold.to_string();

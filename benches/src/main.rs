@@ -7,6 +7,7 @@
 //! | `stage`, `delay` | servers, the network to them, and the processes beside a row |
 //! | `contestants` | what is compared; contestants in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
+//! | `observed` | the recorder and the subscriber of a service |
 //! | `process`, `crew`, `harness` | one client process, those of one measurement, the run |
 //! | `overlap`, `figures`, `overhead` | what the records say; measurements without a server |
 //! | `sheet`, `measure`, `table` | rounds, their median and spread, Markdown |
@@ -24,6 +25,7 @@ mod figures;
 mod harness;
 mod machine;
 mod measure;
+mod observed;
 mod overhead;
 mod overlap;
 mod plan;

@@ -23,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use self::open::OpenLoop;
-use crate::clock;
 use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
@@ -34,6 +33,7 @@ use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin,
 use crate::contestants::{Contestant, Fault, Keeps, Locks};
 use crate::plan::{Plan, Work};
 use crate::setup::Runtime;
+use crate::{clock, observed};
 
 /// How many errors a client reports.
 const ERRORS: usize = 5;
@@ -81,6 +81,10 @@ fn runtime(kind: Option<Runtime>) -> io::Result<tokio::runtime::Runtime> {
 async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
     match contestant {
         Contestant::Leasehold | Contestant::LeaseholdSingle => {
+            keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
+        }
+        Contestant::LeaseholdObserved => {
+            observed::install()?;
             keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
         }
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,

@@ -21,6 +21,8 @@ pub(crate) enum Contestant {
     Leasehold,
     /// An earlier build of this project: the program that `--against` names.
     LeaseholdBefore,
+    /// This project with metrics and spans on: the program that `--observed` names.
+    LeaseholdObserved,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
@@ -64,6 +66,7 @@ impl Contestant {
         matches!(
             self,
             Self::Nothing
+                | Self::LeaseholdObserved
                 | Self::SeededOverlap
                 | Self::SeededLoss
                 | Self::SeededStall
