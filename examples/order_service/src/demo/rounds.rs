@@ -289,7 +289,8 @@ fn detail(answer: &Answer) -> String {
         };
     }
     let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    problem["detail"].as_str().unwrap_or_default().to_owned()
+    let text = problem["detail"].as_str().or(problem["title"].as_str());
+    text.unwrap_or_default().to_owned()
 }
 
 fn verdict(button: Button, lock: bool, count: Count) -> Verdict {

@@ -1,6 +1,6 @@
 //! Just enough HTTP for a test.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -31,14 +31,25 @@ fn send(address: &str, request: &str, json: &str) -> Answer {
         json.len()
     )
     .expect("the service reads");
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the service answers");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a whole answer");
-    Answer {
-        status: head[9..12].parse().expect("a status line"),
-        head: head.to_lowercase(),
-        body: body.to_owned(),
+    read_answer(&mut BufReader::new(stream))
+}
+
+/// Reads as much as the head says, or to the end. A server's child may keep the connection open
+/// after the answer.
+fn read_answer(stream: &mut BufReader<TcpStream>) -> Answer {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        let read = stream.read_line(&mut head).expect("the service answers");
+        assert_ne!(read, 0, "not a whole answer: {head}");
     }
+    let status = head[9..12].parse().expect("a status line");
+    let head = head.trim_end().to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.map_or(u64::MAX, |length| length.trim().parse().expect("a number"));
+    let mut body = String::new();
+    let mut rest = stream.take(length);
+    rest.read_to_string(&mut body).expect("a whole answer");
+    Answer { status, head, body }
 }

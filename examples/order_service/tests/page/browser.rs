@@ -1,7 +1,7 @@
 //! Headless Chromium, driven through `chromedriver` (WebDriver over HTTP).
 
 use std::env;
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ impl Browser {
         let address = address_of(BufReader::new(stdout));
 
         let mut flags = FLAGS.map(str::to_owned).to_vec();
-        flags.push("--window-size=1000,900".to_owned());
+        flags.push("--window-size=1140,950".to_owned());
         flags.push(format!(
             "--user-data-dir={}",
             profile.file("chromium").display()
