@@ -12,7 +12,7 @@ use crate::raw::RawOption;
 use crate::value;
 
 /// Every option, in the order of the documentation.
-pub(crate) const OPTIONS: [&str; 16] = [
+pub(crate) const OPTIONS: [&str; 18] = [
     "key",
     "ttl",
     "watchdog",
@@ -20,6 +20,8 @@ pub(crate) const OPTIONS: [&str; 16] = [
     "wait",
     "hold",
     "at_least",
+    "replay",
+    "fingerprint",
     "shared",
     "permits",
     "reentrant",
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     pub(crate) wait: Option<At<Length>>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) at_least: Option<At<Length>>,
+    pub(crate) replay: Option<At<Length>>,
+    pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) shared: Option<Span>,
     pub(crate) permits: Option<At<u32>>,
     pub(crate) reentrant: Option<Span>,
@@ -122,6 +126,8 @@ impl Args {
             "wait" => self.wait = Some(at(value::wait(option)?)),
             "hold" => self.hold = Some(at(value::hold(option)?)),
             "at_least" => self.at_least = Some(at(value::at_least(option)?)),
+            "replay" => self.replay = Some(at(value::replay(option)?)),
+            "fingerprint" => self.fingerprint = Some(value::fingerprint(option)?),
             "shared" => self.shared = Some(value::flag(option)?),
             "permits" => self.permits = Some(value::permits(option)?),
             "reentrant" => self.reentrant = Some(value::flag(option)?),

@@ -11,6 +11,7 @@ use crate::duration;
 use crate::manifest::{self, Dependency};
 use crate::names::{key_expression, key_names};
 use crate::option::{At, KeyArg, Length, PoolArg, Watchdog};
+use crate::replay::{fingerprint_needs_replay, replay_is_alone};
 use crate::shape::Returns;
 use crate::target::Target;
 
@@ -24,6 +25,9 @@ pub(crate) struct LockSpec {
     pub(crate) wait: Option<Length>,
     pub(crate) hold: Option<At<Length>>,
     pub(crate) at_least: Option<Length>,
+    /// With the place of the option, where a result that cannot be kept is shown.
+    pub(crate) replay: Option<At<Length>>,
+    pub(crate) fingerprint: Option<Box<Expr>>,
     pub(crate) reentrant: bool,
     /// Where the user wrote `detach`.
     pub(crate) detach: Option<Span>,
@@ -47,22 +51,25 @@ pub(crate) fn check(
 ) -> Option<LockSpec> {
     required(&args, place, diagnostics);
     let runtime = runtime(&args, place, diagnostics);
-    let rules: [Rule; 6] = [
+    let rules: [Rule; 8] = [
         watchdog_interval,
         max_hold_needs_watchdog,
         max_hold_covers_ttl,
         ttl_covers_at_least,
         shared_or_permits,
         hold_is_exclusive,
+        replay_is_alone,
+        fingerprint_needs_replay,
     ];
     for rule in rules {
         rule(&args, diagnostics);
     }
     let target = target?;
-    let rules: [TargetRule; 6] = [
+    let rules: [TargetRule; 7] = [
         detach_owns_its_arguments,
         never_needs_on_error,
         hold_needs_a_result,
+        replay_needs_a_result,
         guard_is_new,
         key_names,
         key_expression,
@@ -79,6 +86,8 @@ pub(crate) fn check(
         wait: args.wait.map(value),
         hold: args.hold,
         at_least: args.at_least.map(value),
+        replay: args.replay,
+        fingerprint: args.fingerprint,
         reentrant: args.reentrant.is_some(),
         detach: args.detach,
         shared: args.shared.is_some(),
@@ -293,7 +302,17 @@ fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics)
 }
 
 fn hold_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {
-    let Some(hold) = args.name_of("hold") else {
+    needs_a_result("hold", "keeps the lock", args, target, diagnostics);
+}
+
+fn needs_a_result(
+    option: &str,
+    does: &str,
+    args: &Args,
+    target: &Target,
+    diagnostics: &Diagnostics,
+) {
+    let Some(name) = args.name_of(option) else {
         return;
     };
     let plain = match &target.returns {
@@ -301,10 +320,9 @@ fn hold_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) 
         Returns::Type(ty) => is_plain(&ty.to_string().replace(' ', "")),
     };
     if plain {
-        let message =
-            Message::new("`hold` keeps the lock after `Ok`, and this function returns no `Result`")
-                .help("return a `Result`, or leave `hold` out");
-        diagnostics.error(hold.span(), &message);
+        let what = format!("`{option}` {does} after `Ok`, and this function returns no `Result`");
+        let help = format!("return a `Result`, or leave `{option}` out");
+        diagnostics.error(name.span(), &Message::new(what).help(help));
     }
 }
 
@@ -315,6 +333,10 @@ fn is_plain(ty: &str) -> bool {
         "i64", "f32", "f64", "String", "&str",
     ];
     PLAIN.contains(&ty) || ty.starts_with("Option<") || ty.starts_with("Vec<")
+}
+
+fn replay_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {
+    needs_a_result("replay", "keeps the result", args, target, diagnostics);
 }
 
 fn guard_is_new(args: &Args, target: &Target, diagnostics: &Diagnostics) {

@@ -12,7 +12,7 @@ pub(crate) enum Meaning {
 }
 
 /// Our option, and its names elsewhere without `_` and in small letters.
-const OPTIONS: [(&str, &[&str]); 13] = [
+const OPTIONS: [(&str, &[&str]); 15] = [
     (
         "key",
         &[
@@ -90,6 +90,22 @@ const OPTIONS: [(&str, &[&str]); 13] = [
             "mintime",
             "throttle",
         ],
+    ),
+    (
+        "replay",
+        &[
+            "idempotent",
+            "idempotency",
+            "idempotencyttl",
+            "cacheresult",
+            "keepresult",
+            "memoize",
+            "replayfor",
+        ],
+    ),
+    (
+        "fingerprint",
+        &["payload", "payloadhash", "requesthash", "hash"],
     ),
     (
         "shared",

@@ -10,13 +10,14 @@ use crate::check::LockSpec;
 use crate::kind::Kind;
 use crate::label::label;
 use crate::option::{KeyArg, Length, PoolArg, Watchdog};
+use crate::run::run;
 use crate::shape::{Binding, Returns};
 use crate::template::{Member, Piece, Placeholder, Template};
 use crate::tokens;
 
 /// The span of everything generated: its names cannot clash with the user's, and lints know that
 /// the user did not write it.
-fn here() -> Span {
+pub(crate) fn here() -> Span {
     Span::mixed_site()
 }
 
@@ -60,34 +61,6 @@ pub(crate) fn expand(spec: &LockSpec) -> TokenStream {
     })
 }
 
-/// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
-/// moves into its task.
-fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
-    // What an option demands of the body, or of what it returns, is said at the option.
-    let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
-    let hold = spec.hold.as_ref().map(|hold| hold.span);
-    let run = match (spec.detach, hold) {
-        (None, None) => method("run", here()),
-        (None, Some(hold)) => method("run_holding", hold),
-        (Some(detach), None) => method("run_detached", detach),
-        (Some(detach), Some(_)) => method("run_detached_holding", detach),
-    };
-    let hint = hold.map(|_| quote_spanned!(here()=> , __leasehold::hint));
-    let body = if spec.detach.is_some() {
-        body.clone()
-    } else {
-        quote_spanned! {here()=>
-            __leasehold::core::pin::pin!(
-                __leasehold::core::option::Option::Some(#body)
-            )
-        }
-    };
-    quote_spanned! {here()=>
-        let __leasehold_body = #body;
-        let __leasehold_out = __leasehold_call.#run(__leasehold_body #hint).await;
-    }
-}
-
 fn site(spec: &LockSpec) -> TokenStream {
     let (name, label) = (tokens::plain(&spec.target.name), label(&spec.keys));
     quote_spanned! {here()=>
@@ -118,6 +91,10 @@ fn call(spec: &LockSpec) -> TokenStream {
         call.extend(quote_spanned!(here()=> .permits(#permits)));
     }
     call.extend(pool(spec));
+    if let Some(fingerprint) = &spec.fingerprint {
+        let fingerprint = borrowed(spec, fingerprint);
+        call.extend(quote_spanned!(here()=> .fingerprint(#fingerprint)));
+    }
     call
 }
 
@@ -133,11 +110,13 @@ fn lengths(spec: &LockSpec) -> TokenStream {
         None => {}
     }
     let hold = spec.hold.as_ref().map(|hold| &hold.value);
+    let replay = spec.replay.as_ref().map(|replay| &replay.value);
     for (name, value) in [
         ("max_hold", spec.max_hold.as_ref()),
         ("wait", spec.wait.as_ref()),
         ("hold", hold),
         ("at_least", spec.at_least.as_ref()),
+        ("replay", replay),
     ] {
         if let Some(value) = value {
             let (name, value) = (Ident::new(name, here()), length(spec, value));
@@ -363,12 +342,16 @@ fn edge(returns: &Returns) -> TokenStream {
 /// Moves arguments into the body as a whole, so that they die before the release.
 ///
 /// Moved are the arguments that the body uses, of which it might otherwise capture a field only,
-/// those that the key uses, and those named `_…`. Any other argument rustc reports as unused.
+/// those that the key or the fingerprint uses, and those named `_…`. Any other argument rustc reports as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')
             || tokens::uses(spec.target.body.stream(), &tokens::plain(&binding.ident))
             || spec.keys.iter().any(|key| key_uses(key, &binding.name))
+            || spec
+                .fingerprint
+                .as_ref()
+                .is_some_and(|print| tokens::borrows(print.to_token_stream(), &binding.name))
     };
     let statement = |binding: &Binding| {
         let (ident, cfg) = (&binding.ident, &binding.cfg);

@@ -22,6 +22,8 @@ mod names;
 mod option;
 mod printf;
 mod raw;
+mod replay;
+mod run;
 mod shape;
 mod target;
 mod template;

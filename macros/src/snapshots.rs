@@ -89,6 +89,20 @@ async fn create(self: Arc<Self>, id: u64) -> Result<impl Display, Error> {
     );
 }
 
+#[cfg(feature = "replay")]
+#[test]
+fn replaying() {
+    check(
+        "replaying",
+        r#"
+key = "order:<id>", ttl = "10s", replay = "24h", fingerprint = (&cart, self.shop)
+async fn create(&self, id: u64, cart: Cart) -> Result<Order, Error> {
+    self.store(id, cart).await
+}
+"#,
+    );
+}
+
 #[test]
 fn several_keys() {
     check(

@@ -12,6 +12,7 @@ use crate::template::Template;
 
 const MIN_TTL: u64 = 100;
 const MAX_TTL: u64 = 24 * 3_600_000;
+const MAX_REPLAY: u64 = 30 * 24 * 3_600_000;
 
 /// The most keys of one call; the runtime draws the same line.
 const MAX_KEYS: usize = 16;
@@ -189,6 +190,33 @@ pub(crate) fn at_least(option: &RawOption) -> Result<Length, Problem> {
         )),
         length => Ok(length),
     }
+}
+
+pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {
+    let length = length(option)?;
+    match length {
+        Length::Millis(millis) if millis > MAX_REPLAY => Err(Problem::new(
+            option.span(),
+            Message::new(format!(
+                "a `replay` of {} is too long",
+                duration::display(millis)
+            ))
+            .help("at most 720h; what is to stay for longer belongs into the database"),
+        )),
+        length => Ok(length),
+    }
+}
+
+/// What the call is asked with, such as an argument.
+pub(crate) fn fingerprint(option: &RawOption) -> Result<Box<Expr>, Problem> {
+    let value = required(option, "fingerprint = cart")?;
+    let what = match value {
+        Expr::Lit(_) => "this fingerprint is the same for every call",
+        Expr::Closure(_) => "`fingerprint` is a value, and not a function",
+        _ => return Ok(Box::new(value.clone())),
+    };
+    let help = "name an argument, such as `fingerprint = cart`, or several: `fingerprint = (&cart, currency)`";
+    Err(Problem::new(value.span(), Message::new(what).help(help)))
 }
 
 /// The flag, or its interval.

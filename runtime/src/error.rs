@@ -126,6 +126,16 @@ pub enum LockError {
         retry_after: Option<Duration>,
     },
 
+    /// A result is kept for the key, and it is that of another request: the call's `fingerprint`
+    /// differs. Nothing was locked and the body did not run.
+    #[error(
+        "the result that is kept for `{key}` is that of another request: the `fingerprint` differs; a new request needs a new key"
+    )]
+    Mismatch {
+        /// The key without its namespace.
+        key: String,
+    },
+
     /// An annotated function was called before a pool was installed, or in a task that the
     /// [`scope`](crate::LockPool::scope) of its caller does not reach.
     #[error(
@@ -191,6 +201,17 @@ impl LockError {
     /// ```
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
+    }
+
+    /// Whether the key was used before for another request: [`Mismatch`](Self::Mismatch). The body
+    /// did not run. An HTTP service answers 422.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// assert!(LockError::mismatch("order:42").is_mismatch());
+    /// ```
+    pub fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Mismatch { .. })
     }
 
     /// How long to wait before another try makes sense. None if that is not known, and for errors

@@ -52,6 +52,9 @@ pages! {
     frameworks: "frameworks.md",
     recipes: "recipes.md",
     testing: "testing.md",
+    // Its code needs what is for the feature.
+    #[cfg(any(not(doctest), feature = "replay"))]
+    replay: "replay.md",
     promises: "reliability/promises.md",
     reliability_results: "reliability/results.md",
     performance_results: "performance/results.md",

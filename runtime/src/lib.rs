@@ -55,10 +55,17 @@ pub use fence::Fence;
 pub use inspect::info::{Holder, LockInfo, LockState, Waiter};
 pub use inspect::locks::Locks;
 pub use inspect::owner::Owner;
+#[cfg(all(feature = "axum", feature = "replay"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "axum", feature = "replay"))))]
+pub use interop::idempotency::{IdempotencyKey, IdempotencyKeyRejection};
 pub use key::encode;
 pub use leasehold_macros::distributed_lock;
+pub use lock::baggage::Baggage;
 pub use lock::guard::{LockGuard, LockHandle};
 pub use lock::is_held::is_held;
+#[cfg(feature = "replay")]
+#[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
+pub use lock::observe::watch_replays;
 pub use lock::request::LockRequest;
 pub use pool::LockPool;
 pub use pool::builder::LockPoolBuilder;

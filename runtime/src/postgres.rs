@@ -23,6 +23,7 @@ pub const SCHEMA: &str = concat!(
     include_str!("store/postgres/sql/take.sql"),
     include_str!("store/postgres/sql/give.sql"),
     include_str!("store/postgres/sql/look.sql"),
+    include_str!("store/postgres/sql/results.sql"),
     include_str!("store/postgres/sql/applications.sql"),
 );
 

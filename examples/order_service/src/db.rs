@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::Fence;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{FromRow, Row as _, SqlitePool};
 
@@ -21,7 +21,7 @@ pub(crate) struct Item {
     pub(crate) stock: i64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     id: String,
     sku: String,

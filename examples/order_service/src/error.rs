@@ -26,6 +26,10 @@ pub(crate) enum ApiError {
     NoSuchItem(String),
     #[error("there is no order `{0}`")]
     NoSuchOrder(String),
+    #[error("the order has no id; send the header Idempotency-Key, or the field `id`")]
+    NoId,
+    #[error("the header Idempotency-Key and the field `id` differ")]
+    TwoIds,
     #[error("there is no such page; `order_service --demo` has one to click on")]
     NoSuchPage,
     #[error("a round is running; wait for its end")]
@@ -56,6 +60,7 @@ impl IntoResponse for ApiError {
             Self::NoSuchRound(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::SoldOut(_) => StatusCode::GONE,
             Self::NoSuchItem(_) | Self::NoSuchOrder(_) | Self::NoSuchPage => StatusCode::NOT_FOUND,
+            Self::NoId | Self::TwoIds => StatusCode::BAD_REQUEST,
             Self::BadRequest(ref rejection) => rejection.status(),
             Self::Database(ref error) => {
                 tracing::error!(%error, "the database");

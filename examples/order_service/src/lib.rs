@@ -2,7 +2,7 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `POST /orders` `{"id": "…", "sku": "…"}` | makes the order once, however often it is sent |
+//! | `POST /orders` `{"id": "…", "sku": "…"}` | makes the order once, however often it is sent; the id may come as `Idempotency-Key` |
 //! | `GET /orders`, `GET /orders/{id}` | the latest orders, one order |
 //! | `POST /items/{sku}/buy` | sells one item and never one too many |
 //! | `GET /items`, `GET /items/{sku}` | the stock |

@@ -1,10 +1,11 @@
 //! The HTTP handlers.
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use leasehold::distributed_lock;
+use leasehold::{IdempotencyKey, distributed_lock};
 use serde::{Deserialize, Serialize};
 
 use crate::db::{Db, Item, Order};
@@ -20,11 +21,26 @@ pub(crate) struct Shop {
 }
 
 /// An order as the client sends it. The client chooses the id, and sends the same one again when it
-/// is not sure that its first try arrived.
+/// is not sure that its first try arrived: in the header `Idempotency-Key`, or here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewOrder {
+    id: Option<String>,
+    sku: String,
+}
+
+/// An order with its id: what tells one request from another.
+#[derive(Debug, Serialize)]
+struct Request {
     id: String,
     sku: String,
+}
+
+/// What the first click and all that follow it are answered from.
+#[derive(Debug, Serialize, Deserialize)]
+struct Made {
+    order: Order,
+    /// Whether the order was in the table before, and not among the results that are kept.
+    before: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,7 +51,7 @@ struct OrderList {
 
 pub(crate) fn router(shop: Shop) -> Router {
     Router::new()
-        .route("/orders", post(create_order).get(list_orders))
+        .route("/orders", post(post_order).get(list_orders))
         .route("/orders/{id}", get(show_order))
         .route("/items", get(list_items))
         .route("/items/{sku}", get(show_item))
@@ -44,24 +60,65 @@ pub(crate) fn router(shop: Shop) -> Router {
         .with_state(shop)
 }
 
+/// `POST /orders`: 201 for the first click, 200 with the same order for each later one.
+async fn post_order(
+    State(shop): State<Shop>,
+    key: Option<IdempotencyKey>,
+    Body(order): Body<NewOrder>,
+) -> Result<Response, ApiError> {
+    let request = order.named_by(key)?;
+    let (made, replayed) = leasehold::watch_replays(create_order(shop, request)).await;
+    let Made { order, before } = made?;
+    let status = if before || replayed {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    let mut response = (status, Json(order)).into_response();
+    if replayed {
+        let headers = response.headers_mut();
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
 /// Makes an order once, however often it is sent and to whichever process.
 ///
-/// Three things work together:
-/// - the lock answers a second click *while the first is being processed* (409),
-/// - the look into the table answers a *later* click (200, the first result),
-/// - the primary key of the table refuses a duplicate that gets past both.
-#[distributed_lock(key = "order:<order.id>", ttl = "10s", watchdog)]
-async fn create_order(
-    State(shop): State<Shop>,
-    Body(order): Body<NewOrder>,
-) -> Result<(StatusCode, Json<Order>), ApiError> {
-    if let Some(first) = shop.db.order(&order.id).await? {
-        return Ok((StatusCode::OK, Json(first)));
+/// Four things work together:
+/// - the lock keeps a second click waiting *while the first is being processed*; after 5 s it gets
+///   409,
+/// - the result that `replay` keeps beside the lock answers it then, and every click within a day;
+///   for another item under the same id the answer is 422,
+/// - the look into the table answers a click that comes after that,
+/// - the primary key of the table refuses a duplicate that gets past all three.
+#[distributed_lock(
+    key = "order:<request.id>", ttl = "10s", watchdog, wait = "5s",
+    replay = "24h", fingerprint = request
+)]
+async fn create_order(shop: Shop, request: Request) -> Result<Made, ApiError> {
+    if let Some(order) = shop.db.order(&request.id).await? {
+        let before = true;
+        return Ok(Made { order, before });
     }
-    stock::look(&shop.db, &order.sku).await?; // before anything is charged
-    shop.payments.authorise(&order.id).await?;
-    let made = sell_one(&shop.db, &order.sku, &order.id).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    stock::look(&shop.db, &request.sku).await?; // before anything is charged
+    shop.payments.authorise(&request.id).await?;
+    let order = sell_one(&shop.db, &request.sku, &request.id).await?;
+    let before = false;
+    Ok(Made { order, before })
+}
+
+impl NewOrder {
+    /// The id is that of the header, or else that of the body.
+    fn named_by(self, key: Option<IdempotencyKey>) -> Result<Request, ApiError> {
+        let Self { id, sku } = self;
+        let id = match (key, id) {
+            (Some(key), Some(id)) if key.as_str() != id => return Err(ApiError::TwoIds),
+            (Some(key), _) => key.to_string(),
+            (None, Some(id)) => id,
+            (None, None) => return Err(ApiError::NoId),
+        };
+        Ok(Request { id, sku })
+    }
 }
 
 /// Sells one item for cash, with no order to repeat.

@@ -88,9 +88,35 @@ fn the_load_client_notices_services_that_share_no_locks() {
     assert!(said.lines().any(doubled));
 }
 
+/// Fails if the second click is refused, makes another order, or is not told as a repetition.
 #[test]
-fn a_second_click_on_the_other_service_is_refused_while_the_first_is_processed() {
-    let shop = TwoServices::start("3000");
+fn a_second_click_on_the_other_service_shows_the_first_order() {
+    let shop = TwoServices::start("1000");
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| http::post(shop.first.address(), "/orders", &order("42")));
+        shop.wait_until_42_is_processed();
+        let second = http::post(shop.second.address(), "/orders", &order("42"));
+        (first.join().expect("no panic"), second)
+    });
+    assert_eq!(first.status, 201, "{first:?}");
+    assert!(!first.head.contains("idempotency-replayed"), "{first:?}");
+    let later = http::post(shop.first.address(), "/orders", &order("42"));
+    for again in [second, later] {
+        assert_eq!(again.status, 200, "{again:?}");
+        assert_eq!(again.body, first.body, "the first result again");
+        let told = again.head.contains("idempotency-replayed: true");
+        assert!(told, "{again:?}");
+    }
+    let list = http::get(shop.first.address(), "/orders");
+    assert!(list.body.contains(r#""count":1"#), "{list:?}");
+    let cups = http::get(shop.second.address(), "/items/cup");
+    assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
+}
+
+/// Fails if a click waits for as long as the first takes.
+#[test]
+fn a_second_click_is_refused_where_the_first_takes_too_long() {
+    let shop = TwoServices::start("9000");
     let (first, second) = thread::scope(|scope| {
         let first = scope.spawn(|| http::post(shop.first.address(), "/orders", &order("42")));
         shop.wait_until_42_is_processed();
@@ -105,14 +131,35 @@ fn a_second_click_on_the_other_service_is_refused_while_the_first_is_processed()
         "{second:?}"
     );
     assert!(second.body.contains(r#""status":409"#), "{second:?}");
+}
 
-    let later = http::post(shop.second.address(), "/orders", &order("42"));
-    assert_eq!(later.status, 200, "{later:?}");
-    assert_eq!(later.body, first.body, "the first result again");
+/// Fails if the header is not what names a request, as the draft of the IETF has it.
+#[test]
+fn the_header_names_the_request() {
+    let shop = TwoServices::start("0");
+    let post = |service: &Service, key: &str, json: &str| {
+        let head = format!("idempotency-key: {key}\r\n");
+        http::send_with(service.address(), "POST /orders", &head, json)
+    };
+    let first = post(&shop.first, r#""cart-1""#, r#"{"sku": "cup"}"#);
+    assert_eq!(first.status, 201, "{first:?}");
+    assert!(first.body.contains(r#""id":"cart-1""#), "{first:?}");
+    let again = post(&shop.second, r#""cart-1""#, r#"{"sku": "cup"}"#);
+    assert_eq!((again.status, &again.body), (200, &first.body), "{again:?}");
+    let other = post(&shop.second, r#""cart-1""#, r#"{"sku": "kettle"}"#);
+    assert_eq!(other.status, 422, "another request: {other:?}");
+    let body = http::post(shop.first.address(), "/orders", &order("cart-1"));
+    assert_eq!((body.status, &body.body), (200, &first.body), "{body:?}");
+    let none = http::post(shop.first.address(), "/orders", r#"{"sku": "cup"}"#);
+    let invalid = post(&shop.first, "\"", r#"{"sku": "cup"}"#);
+    let differs = post(&shop.first, "cart-2", &order("cart-3"));
+    for refused in [none, invalid, differs] {
+        assert_eq!(refused.status, 400, "{refused:?}");
+        let problem = refused.head.contains("application/problem+json");
+        assert!(problem, "{refused:?}");
+    }
     let list = http::get(shop.first.address(), "/orders");
     assert!(list.body.contains(r#""count":1"#), "{list:?}");
-    let cups = http::get(shop.second.address(), "/items/cup");
-    assert!(cups.body.contains(r#""stock":999"#), "{cups:?}");
 }
 
 #[test]

@@ -9,11 +9,15 @@ pub(crate) enum Outcome {
     Granted,
     /// Only locks that an enclosing call holds.
     Entered,
+    /// The result that is kept, and no lock.
+    Replayed,
     Contended,
     TimedOut,
     QueueFull,
     Unavailable,
     ShuttingDown,
+    /// A result is kept, and it is that of another request.
+    Mismatch,
     /// Nothing: its future was dropped first.
     Dropped,
     Other,
@@ -21,14 +25,16 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Granted,
         Self::Entered,
+        Self::Replayed,
         Self::Contended,
         Self::TimedOut,
         Self::QueueFull,
         Self::Unavailable,
         Self::ShuttingDown,
+        Self::Mismatch,
         Self::Dropped,
         Self::Other,
     ];
@@ -40,6 +46,7 @@ impl Outcome {
             LockError::QueueFull { .. } => Self::QueueFull,
             LockError::Unavailable { .. } => Self::Unavailable,
             LockError::ShuttingDown => Self::ShuttingDown,
+            LockError::Mismatch { .. } => Self::Mismatch,
             _ => Self::Other,
         }
     }
@@ -48,11 +55,13 @@ impl Outcome {
         match self {
             Self::Granted => "granted",
             Self::Entered => "entered",
+            Self::Replayed => "replayed",
             Self::Contended => "contended",
             Self::TimedOut => "timed_out",
             Self::QueueFull => "queue_full",
             Self::Unavailable => "unavailable",
             Self::ShuttingDown => "shutting_down",
+            Self::Mismatch => "mismatch",
             Self::Dropped => "dropped",
             Self::Other => "other",
         }

@@ -72,11 +72,11 @@ impl Token {
         self.0 as u64
     }
 
-    #[cfg(feature = "__remote")]
+    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) const DIGITS: usize = 32;
 
     /// [`DIGITS`](Self::DIGITS) hexadecimal digits.
-    #[cfg(feature = "__remote")]
+    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) fn digits(self) -> [u8; Self::DIGITS] {
         // Every request needs the digits, and `{:032x}` takes ten times as long.
         let mut digits = [0; Self::DIGITS];
@@ -88,9 +88,17 @@ impl Token {
     }
 
     /// The digits as text.
-    #[cfg(feature = "__remote")]
+    #[cfg(any(feature = "__remote", feature = "serde"))]
     pub(crate) fn hex(self) -> String {
         self.digits().map(char::from).iter().collect()
+    }
+
+    /// The token of these digits.
+    #[cfg(feature = "serde")]
+    pub(crate) fn parse(digits: &str) -> Option<Self> {
+        let is_hex = digits.len() == Self::DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let bits = is_hex.then(|| u128::from_str_radix(digits, 16).ok())??;
+        Some(Self(bits))
     }
 }
 

@@ -16,8 +16,10 @@ use crate::base::sync::{Mutex, PoisonError};
 use crate::base::sync::{
     atomic::AtomicBool, atomic::AtomicU8, atomic::AtomicU64, atomic::Ordering, atomic::fence,
 };
+use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::store::kept::Kept;
 
 /// No store issues this number: a fence fits a `BIGINT`.
 const NO_FENCE: u64 = u64::MAX;
@@ -42,6 +44,10 @@ pub(crate) struct LeaseCell {
     phase: AtomicU8,
     /// Why the lock was not taken. Set before the phase becomes [`Phase::Failed`].
     error: OnceLock<LockError>,
+    /// The result that is kept for the lock. Set before the phase becomes [`Phase::Recalled`].
+    kept: OnceLock<Arc<Kept>>,
+    /// The token of a lock that was handed over inside the process. Set before the grant.
+    inherited: OnceLock<Token>,
     /// [`NO_FENCE`] while there is none.
     fence: AtomicU64,
     /// Whether an exclusive lock has become a share.
@@ -73,17 +79,19 @@ enum Phase {
     Held,
     Lost,
     Failed,
+    Recalled,
     ReleasedConfirmed,
     ReleasedGone,
     ReleasedUnknown,
 }
 
 impl Phase {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Waiting,
         Self::Held,
         Self::Lost,
         Self::Failed,
+        Self::Recalled,
         Self::ReleasedConfirmed,
         Self::ReleasedGone,
         Self::ReleasedUnknown,
@@ -102,7 +110,7 @@ impl Phase {
             Self::Waiting | Self::Held | Self::Lost => None,
             Self::ReleasedConfirmed => Some(Removal::Confirmed),
             Self::ReleasedGone => Some(Removal::Gone),
-            Self::Failed | Self::ReleasedUnknown => Some(Removal::Unknown),
+            Self::Failed | Self::Recalled | Self::ReleasedUnknown => Some(Removal::Unknown),
         }
     }
 }
@@ -118,6 +126,8 @@ impl LeaseCell {
             confirmed: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Waiting as u8),
             error: OnceLock::new(),
+            kept: OnceLock::new(),
+            inherited: OnceLock::new(),
             fence: AtomicU64::new(NO_FENCE),
             shared: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -134,6 +144,21 @@ impl LeaseCell {
     pub(crate) fn fence(&self) -> Option<Fence> {
         let fence = self.fence.load(Ordering::Acquire);
         (fence != NO_FENCE).then(|| Fence::new(fence))
+    }
+
+    /// The result that is kept for the lock, which was not taken because of it.
+    pub(crate) fn kept(&self) -> Option<&Arc<Kept>> {
+        self.kept.get()
+    }
+
+    /// Whether an exclusive lock has become a share.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::SeqCst)
+    }
+
+    /// The token of a lock that was handed over inside the process.
+    pub(crate) fn inherited(&self) -> Option<Token> {
+        self.inherited.get().copied()
     }
 
     /// How long the lease lasts if it is not renewed; zero before the grant and after the end.
@@ -184,7 +209,7 @@ impl LeaseCell {
         self.poll_with(cx, ended).is_pending()
     }
 
-    /// Ready when the lock is held, or cannot be taken.
+    /// Ready when the lock is held, cannot be taken, or has a [result](Self::kept).
     pub(crate) fn poll_granted(&self, cx: &Context<'_>) -> Poll<Result<(), LockError>> {
         self.poll_with(cx, || match self.phase() {
             Phase::Waiting => None,
@@ -311,6 +336,17 @@ impl LeaseCell {
         waker.filter(|_| !seeded!(LossUnheard))
     }
 
+    pub(super) fn inherit(&self, token: Token) {
+        // A call inherits once.
+        let _ = self.inherited.set(token);
+    }
+
+    pub(super) fn recall(&self, kept: Arc<Kept>) -> Option<Parting> {
+        // A call is answered once.
+        let _ = self.kept.set(kept);
+        self.finish(Phase::Recalled)
+    }
+
     pub(super) fn fail(&self, error: LockError) -> Option<Parting> {
         // Of two reasons the first stays.
         let _ = self.error.set(error);
@@ -379,69 +415,5 @@ impl fmt::Debug for LeaseCell {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-
-    use super::*;
-    use crate::selftest::fixtures::{LONG, counting};
-
-    fn held() -> Arc<LeaseCell> {
-        let cell = LeaseCell::new("key".into(), Clock::System);
-        assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
-        cell
-    }
-
-    /// Fails if a caller that is about to poll for its release is woken, or a caller that has
-    /// polled is not.
-    #[test]
-    fn who_lets_go_is_woken_once_it_waits_for_the_release() {
-        let (task, _) = counting();
-        let cx = Context::from_waker(&task);
-        let awake = held();
-        assert!(awake.register(&cx), "as a body that waits for something");
-        awake.close();
-        let released = awake.release(Removal::Confirmed);
-        assert!(matches!(released, Some(Parting::Drop(_))));
-        assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
-        let asleep = held();
-        asleep.close();
-        assert!(asleep.poll_released(&cx).is_pending());
-        let released = asleep.release(Removal::Confirmed);
-        assert!(matches!(released, Some(Parting::Wake(_))));
-        let refused = LeaseCell::new("key".into(), Clock::System);
-        assert!(refused.poll_granted(&cx).is_pending());
-        let told = refused.release(Removal::Unknown);
-        assert!(
-            matches!(told, Some(Parting::Wake(_))),
-            "told to ask otherwise"
-        );
-    }
-
-    /// Fails if a waiting body misses a loss, whether the loss or the wait comes first.
-    #[test]
-    fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
-        let (task, _) = counting();
-        let cx = Context::from_waker(&task);
-        let before = held();
-        assert!(before.lose().is_none() && !before.register(&cx));
-        let after = held();
-        assert!(after.register(&cx) && after.lose().is_some());
-    }
-
-    /// Fails if a task that waits for the end is not woken because none waited at first.
-    #[test]
-    fn all_that_watch_are_told_of_the_end() {
-        let cell = held();
-        let (task, woken) = counting();
-        let mut cx = Context::from_waker(&task);
-        let (mut one, mut other) = (Box::pin(cell.over()), Box::pin(cell.over()));
-        assert!(one.as_mut().poll(&mut cx).is_pending());
-        assert!(other.as_mut().poll(&mut cx).is_pending());
-        cell.close();
-        assert_eq!(woken(), 2);
-        assert!(one.as_mut().poll(&mut cx).is_ready());
-        assert!(other.as_mut().poll(&mut cx).is_ready());
-        let mut late = Box::pin(cell.over());
-        assert!(late.as_mut().poll(&mut cx).is_ready());
-    }
-}
+#[path = "lease_cell_tests.rs"]
+mod tests;

@@ -22,6 +22,9 @@ pub(super) fn count(signal: &Signal) {
             ..
         } => add(Count::Lost, 1),
         Signal::Extended { .. }
+        | Signal::Inherited { .. }
+        | Signal::Recalled(..)
+        | Signal::Forgotten(..)
         | Signal::Shared(_)
         | Signal::Apart(_)
         | Signal::Released { .. }

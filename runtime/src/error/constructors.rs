@@ -139,6 +139,17 @@ impl LockError {
         }
     }
 
+    /// The key was used before for another request. HTTP status 422.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// let error = LockError::mismatch("order:42");
+    /// assert_eq!((error.http_status(), error.grpc_code()), (422, 3));
+    /// ```
+    pub fn mismatch(key: impl Into<String>) -> Self {
+        Self::Mismatch { key: key.into() }
+    }
+
     /// The pool or the lock is configured wrongly. HTTP status 500.
     ///
     /// ```

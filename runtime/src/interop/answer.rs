@@ -13,6 +13,7 @@ enum Class {
     Unavailable,
     Lost,
     InvalidKey,
+    Mismatch,
     /// A mistake in the program or its configuration.
     Setup,
 }
@@ -23,7 +24,7 @@ impl LockError {
     /// The HTTP status of a response.
     ///
     /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes
-    /// no key, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the
+    /// no key, 422 for a key that was used before for another request, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the
     /// body did run.
     ///
     /// ```
@@ -37,6 +38,7 @@ impl LockError {
             Class::Contention => 409,
             Class::Unavailable => 503,
             Class::InvalidKey => 400,
+            Class::Mismatch => 422,
             Class::Lost | Class::Setup => 500,
         }
     }
@@ -44,8 +46,9 @@ impl LockError {
     /// The number of the gRPC status.
     ///
     /// It is 10 (`ABORTED`) for contention, 14 (`UNAVAILABLE`) if the lock service cannot serve,
-    /// and 3 (`INVALID_ARGUMENT`) for a value that makes no key. For a lost lease it is 2
-    /// (`UNKNOWN`), because a part of the work may be done. Else it is 13 (`INTERNAL`).
+    /// and 3 (`INVALID_ARGUMENT`) for a value that makes no key and for a key that was used before
+    /// for another request. For a lost lease it is 2 (`UNKNOWN`), because a part of the work may be
+    /// done. Else it is 13 (`INTERNAL`).
     ///
     /// ```
     /// # use leasehold::LockError;
@@ -55,7 +58,7 @@ impl LockError {
         match self.class() {
             Class::Contention => 10,
             Class::Unavailable => 14,
-            Class::InvalidKey => 3,
+            Class::InvalidKey | Class::Mismatch => 3,
             Class::Lost => 2,
             Class::Setup => 13,
         }
@@ -89,7 +92,7 @@ impl LockError {
         match self.class() {
             Class::Contention => Some(self.retry_after().unwrap_or(USUAL_DELAY)),
             Class::Unavailable => Some(USUAL_DELAY),
-            Class::Lost | Class::InvalidKey | Class::Setup => None,
+            Class::Lost | Class::InvalidKey | Class::Mismatch | Class::Setup => None,
         }
     }
 
@@ -111,6 +114,7 @@ impl LockError {
             Class::Unavailable => "the lock service is not available",
             Class::Lost => "the lock was lost before the work was done",
             Class::InvalidKey => "a value in the request is empty or too long",
+            Class::Mismatch => "the key was used before for another request",
             Class::Setup => "the lock is not set up correctly",
         }
     }
@@ -139,6 +143,7 @@ impl LockError {
             Self::Unavailable { .. } | Self::ShuttingDown => Class::Unavailable,
             Self::Lost { .. } => Class::Lost,
             Self::InvalidKey { .. } => Class::InvalidKey,
+            Self::Mismatch { .. } => Class::Mismatch,
             Self::WouldDeadlock { .. } | Self::NotInstalled | Self::Config { .. } => Class::Setup,
         }
     }
@@ -174,6 +179,7 @@ mod tests {
         for error in [
             LockError::lost(KEY, None),
             LockError::invalid_key(KEY, "empty"),
+            LockError::mismatch(KEY),
             LockError::would_deadlock(KEY, "a.rs:1"),
             LockError::NotInstalled,
             LockError::config("no ttl"),
@@ -190,6 +196,7 @@ mod tests {
             LockError::queue_full(KEY, 7, None),
             LockError::lost(KEY, None),
             LockError::invalid_key(KEY, KEY),
+            LockError::mismatch(KEY),
             LockError::would_deadlock(KEY, "a.rs:1"),
             LockError::unavailable("io", format!("10.0.0.1 {KEY}")),
             LockError::config(KEY),

@@ -193,7 +193,9 @@ impl Line {
                     state.asks(*id, acquire, wait.is_zero());
                 }
             }
-            Command::Release { id, .. } => self.ends(state, *id, EventKind::Released, now),
+            Command::Release { id, .. } | Command::ReleaseWith { id, .. } => {
+                self.ends(state, *id, EventKind::Released, now);
+            }
             Command::ReleaseAll { ids, .. } => {
                 for id in ids {
                     self.ends(state, *id, EventKind::Released, now);
@@ -250,7 +252,12 @@ impl Line {
                     self.note(call, EventKind::GoneAtRelease, None, now);
                 }
             }
-            Signal::Released { .. } | Signal::Apart(_) | Signal::ShutDown(..) => {}
+            Signal::Released { .. }
+            | Signal::Apart(_)
+            | Signal::Inherited { .. }
+            | Signal::Recalled(..)
+            | Signal::Forgotten(..)
+            | Signal::ShutDown(..) => {}
         }
     }
 

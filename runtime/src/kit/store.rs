@@ -59,7 +59,10 @@ impl KitStore {
     /// lost just before it.
     fn look_at(&mut self, op: &Op) {
         match op {
-            Op::Acquire { key, token, .. } | Op::Join { key, token, .. } => self.holds(key, *token),
+            Op::Acquire { key, token, .. }
+            | Op::Join { key, token, .. }
+            | Op::Recall { key, token, .. }
+            | Op::Adopt { key, token, .. } => self.holds(key, *token),
             Op::AcquireAll { keys, .. } => {
                 for (key, token) in keys {
                     self.holds(key, *token);
@@ -72,7 +75,9 @@ impl KitStore {
                     }
                 }
             }
-            Op::Release { key, token, .. } | Op::Part { key, token, .. } => {
+            Op::Release { key, token, .. }
+            | Op::Part { key, token, .. }
+            | Op::Record { key, token, .. } => {
                 if self.line.loses(key, Point::BeforeRelease) {
                     self.remove(key, *token);
                 }
@@ -80,7 +85,7 @@ impl KitStore {
                     tokens.retain(|held| held != token);
                 }
             }
-            Op::Leave { .. } => {}
+            Op::Leave { .. } | Op::Forget { .. } => {}
         }
     }
 

@@ -21,7 +21,7 @@ use crate::base::label::Label;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::seeded::seeded;
 use crate::engine::core::hold_times::UNKNOWN;
-use crate::engine::core::ticket::Acquire;
+use crate::engine::core::ticket::{Acquire, Adoption};
 use crate::engine::driver::command::Command;
 use crate::error::LockError;
 use crate::pool::LockPool;
@@ -73,6 +73,11 @@ fn ask(
 ) -> Result<Acquisition, LockError> {
     let label = settings.label(at);
     let plan = settings.plan(&pool)?;
+    if plan.replay.is_some() && locks.iter().len() > 1 {
+        return Err(LockError::config(
+            "`replay` keeps the result of one key, and this call locks several; lock one key that stands for all of them",
+        ));
+    }
     let wants = locks
         .iter()
         .map(|lock| Want::new(&pool, lock, settings.reentrant));
@@ -111,11 +116,36 @@ fn ask(
     })
 }
 
+/// Begins to adopt a lock that another process has given away. The caller polls the acquisition
+/// next.
+pub(crate) fn begin_adoption(
+    pool: LockPool,
+    locks: Locks,
+    settings: &Settings,
+    at: At,
+    adoption: Adoption,
+) -> Result<Acquisition, LockError> {
+    let (clock, label) = (pool.engine().clock(), settings.label(at));
+    let plan = settings.plan(&pool)?;
+    let asking = Asking::begin(label, &locks, clock, pool.logs_keys());
+    let key = pool.full_key(locks.first_name());
+    let acquire = acquire(key, &pool, &plan, at, label, Duration::ZERO);
+    let lock = PendingLock::adopt(pool, acquire, adoption)?;
+    locks.fill([lease(&lock, &plan, at)]);
+    Ok(Acquisition {
+        held: HeldLocks::new(locks, OneOrMany::One(HeldLock::Held(lock))),
+        asking: Some(asking),
+        others: None,
+        at_least: None,
+    })
+}
+
 impl Acquisition {
     /// Ready when the call has all its locks, or cannot get them.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let taken = ready!(self.poll_asking(cx));
         match (self.asking.take(), &taken) {
+            (Some(asking), Ok(())) if self.held.kept().is_some() => asking.replayed(),
             (Some(asking), Ok(())) => self.held.begin_holding(asking),
             (Some(asking), Err(error)) => asking.refused(error),
             (None, _) => {}
@@ -207,6 +237,7 @@ fn acquire(
         hold: plan.hold,
         share: plan.share,
         at_least: plan.at_least,
+        replay: plan.replay.map(Box::new),
     }
 }
 

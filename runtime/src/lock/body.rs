@@ -14,6 +14,33 @@ pub(crate) trait Body {
 
     /// Drops the body, but not the value that it returned.
     fn clear(&mut self);
+
+    /// The JSON of the value, for the store to keep. Only a call with `replay` has it, once.
+    #[cfg(feature = "replay")]
+    fn take_json(&mut self) -> Option<Json> {
+        None
+    }
+
+    /// Takes the value from this JSON, as if the body had returned it. Says why that is not
+    /// possible.
+    #[cfg(feature = "replay")]
+    fn fill(&mut self, _json: &str) -> Result<(), String> {
+        Err("this call keeps no result".to_owned())
+    }
+}
+
+/// The JSON of a value, or why it has none.
+#[cfg(feature = "replay")]
+pub(crate) type Json = Result<String, String>;
+
+/// The place of a body's value.
+#[cfg(feature = "replay")]
+pub(crate) trait Slot<T> {
+    /// What `look` says of the value, if there is one.
+    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R>;
+
+    /// Sets the value, as if the body had returned it.
+    fn put(&mut self, value: T);
 }
 
 /// Whether a lock with `hold` stays after this value; none without `hold`.
@@ -78,6 +105,28 @@ impl<F: Future<Output = T>, T> Body for Owned<F, T> {
 
     fn clear(&mut self) {
         self.body = None;
+    }
+}
+
+#[cfg(feature = "replay")]
+impl<F, T> Slot<T> for Framed<'_, F, T> {
+    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        self.value.as_ref().map(look)
+    }
+
+    fn put(&mut self, value: T) {
+        self.value = Some(value);
+    }
+}
+
+#[cfg(feature = "replay")]
+impl<F, T> Slot<T> for Owned<F, T> {
+    fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        self.value.lock().as_ref().map(look)
+    }
+
+    fn put(&mut self, value: T) {
+        *self.value.lock() = Some(value);
     }
 }
 

@@ -1,6 +1,8 @@
 //! One call of an annotated function.
 
 use std::future::Future;
+#[cfg(feature = "replay")]
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use super::detach;
 use super::gate::OnLost;
 use super::guard::LockHandle;
 use super::leases::Locks;
+#[cfg(feature = "replay")]
+use super::replay::{Recorded, Replayable};
 use super::section::{HiddenSection, Section};
 use super::settings::{Beat, Settings};
 use crate::engine::core::ticket::Share;
@@ -188,6 +192,23 @@ impl Call {
         self
     }
 
+    /// `replay = "24h"`; with [`run_replaying`](Self::run_replaying) or
+    /// [`run_detached_replaying`](Self::run_detached_replaying).
+    #[cfg(feature = "replay")]
+    #[must_use]
+    pub fn replay(mut self, replay: Duration) -> Self {
+        self.settings().replay = Some(replay);
+        self
+    }
+
+    /// `fingerprint = cart`
+    #[cfg(feature = "replay")]
+    #[must_use]
+    pub fn fingerprint(mut self, value: &(impl serde::Serialize + ?Sized)) -> Self {
+        self.settings().fingerprint = Some(super::replay::fingerprint(value));
+        self
+    }
+
     /// Takes the lock, runs the body inside it, and releases it. The body is declared behind this,
     /// so that it is dropped before.
     pub fn run<'a, F: Future>(
@@ -207,6 +228,39 @@ impl Call {
         F: Future<Output: Outcome<Hint>>,
     {
         self.run_keeping(body, Some(Outcome::is_ok))
+    }
+
+    /// As [`run`](Self::run), and the value stays after `Ok`; or the value that is kept.
+    #[cfg(feature = "replay")]
+    pub fn run_replaying<'a, F, Hint: 'a>(
+        &'a mut self,
+        body: Pin<&'a mut Option<F>>,
+        _: Hint,
+    ) -> impl Future<Output = Result<F::Output, LockError>>
+    where
+        F: Future<Output: Replayable<Hint>>,
+    {
+        let mut body = Recorded::new(Framed::new(body, None));
+        poll_fn(move |cx| {
+            ready!(self.0.section_mut().poll(cx, &mut body))?;
+            Poll::Ready(Ok(body.body().value()))
+        })
+    }
+
+    /// As [`run_detached`](Self::run_detached), and the value stays after `Ok`; or the value that is
+    /// kept.
+    #[cfg(feature = "replay")]
+    pub fn run_detached_replaying<F, Hint: 'static>(self, body: F, _: Hint) -> Detached<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Replayable<Hint> + Send + 'static,
+    {
+        let (body, value) = Owned::new(body, None);
+        let ended = detach::run(self.0, Box::new(Recorded::new(body)));
+        Box::pin(async move {
+            ended.await?;
+            Ok(value.take())
+        })
     }
 
     /// `detach`: takes the lock, and runs the body inside it to its end even if the caller goes

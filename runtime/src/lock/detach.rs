@@ -36,7 +36,7 @@ impl Future for Inside {
 /// locks and the body, and dropping this future drops only the result.
 ///
 /// A call that is nested in the holder of a lock is a part of that body. A task of its own could
-/// outlive the lock that it runs inside of.
+/// outlive the lock that it runs inside of. A call that a kept result answers needs no task.
 pub(super) fn run(
     section: HiddenSection,
     body: Box<dyn Body + Send>,
@@ -55,7 +55,7 @@ async fn taken_and_run(
         )
     })?;
     poll_fn(|cx| section.section_mut().poll_taken(cx)).await?;
-    if section.section().is_nested() {
+    if section.section().is_nested_or_recalled() {
         return Inside { body, section }.await;
     }
     let locks = section.section().locks().clone();

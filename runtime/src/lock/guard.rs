@@ -4,8 +4,10 @@ use std::fmt;
 use std::future::poll_fn;
 use std::time::Duration;
 
+use super::adopt::Lasts;
 use super::held::HeldLocks;
 use super::leases::Locks;
+use super::settings::Settings;
 use crate::base::lease_terms;
 use crate::base::outcome::End;
 use crate::error::LockError;
@@ -35,11 +37,23 @@ use crate::fence::Fence;
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
     held: HeldLocks,
+    lasts: Lasts,
 }
 
 impl LockGuard {
-    pub(crate) fn new(held: HeldLocks) -> Self {
-        Self { held }
+    /// The guard of locks that were taken with these settings.
+    pub(crate) fn new(held: HeldLocks, settings: &Settings) -> Self {
+        let lasts = Lasts::of(settings);
+        Self { held, lasts }
+    }
+
+    /// Whether the lock is a share, or has become one.
+    pub(crate) fn is_share(&self) -> bool {
+        self.locks().are_shared()
+    }
+
+    pub(crate) fn into_parts(self) -> (HeldLocks, Lasts) {
+        (self.held, self.lasts)
     }
 
     /// Releases the lock and waits for the store's answer, at most a tenth of the ttl and at most 1

@@ -1,6 +1,7 @@
 //! The locks of a call, once it has all of them.
 
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,6 +18,7 @@ use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
+use crate::store::kept::{Kept, Record};
 
 /// The held locks of a call. Dropping this releases the locks that the call has taken itself.
 pub(crate) struct HeldLocks {
@@ -236,6 +238,40 @@ impl HeldLocks {
             }
         });
         PendingLock::begin_release_all(own, keep);
+    }
+
+    /// Asks for the release of a call's only lock, and for its result to be kept.
+    pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
+        self.ends(End::Released);
+        match self.held.first_mut() {
+            Some(HeldLock::Held(lock)) => lock.begin_release_with(keep, record),
+            _ => self.begin_release(keep),
+        }
+    }
+
+    /// The only lock of a call, if the call has taken it itself.
+    pub(crate) fn into_one(mut self) -> Option<PendingLock> {
+        match mem::take(&mut self.held) {
+            OneOrMany::One(HeldLock::Held(lock)) => {
+                self.ends(End::Released);
+                Some(lock)
+            }
+            _ => None,
+        }
+    }
+
+    /// The result that is kept for a call's only lock, which was not taken because of it.
+    pub(crate) fn kept(&self) -> Option<Arc<Kept>> {
+        match self.held.first()? {
+            HeldLock::Held(lock) => lock.cell().kept().cloned(),
+            HeldLock::Entered(_) => None,
+        }
+    }
+
+    /// The longest result that the pool keeps, in bytes.
+    #[cfg(feature = "replay")]
+    pub(crate) fn replay_limit(&self) -> usize {
+        self.own().next().map_or(0, PendingLock::replay_limit)
     }
 
     /// Ready when the store has answered to the releases that were asked for, at the latest after a

@@ -149,6 +149,12 @@ impl Locks {
         ends.min().unwrap_or(crate::base::clock::Instant::ZERO)
     }
 
+    /// Whether one of the leases is a share, or has become one.
+    pub(crate) fn are_shared(&self) -> bool {
+        let shared = |lease: &LeaseRef| lease.shared || lease.cell.is_shared();
+        self.iter().filter_map(Lock::lease).any(shared)
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         if seeded!(AnyKeyIsEnough) {
             return self.iter().any(Lock::is_live);

@@ -1,6 +1,8 @@
 //! One call's life: its settings, how it takes its locks, and how its body runs inside them.
 
 pub(crate) mod acquire;
+pub(crate) mod adopt;
+pub(crate) mod baggage;
 pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod call_site;
@@ -11,8 +13,14 @@ pub(crate) mod held;
 pub(crate) mod is_held;
 pub(crate) mod leases;
 pub(crate) mod nesting;
+#[cfg(feature = "replay")]
+pub(crate) mod observe;
 pub(crate) mod observed;
 pub(crate) mod pending;
+#[cfg(feature = "replay")]
+pub(crate) mod replay;
 pub(crate) mod request;
+#[cfg(feature = "replay")]
+mod request_replay;
 pub(crate) mod section;
 pub(crate) mod settings;

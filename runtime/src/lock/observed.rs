@@ -80,6 +80,12 @@ impl Asking {
         self.ends(Outcome::of(error), waited, false);
     }
 
+    /// A result that is kept answers the call, which holds no lock.
+    pub(crate) fn replayed(mut self) {
+        let (_, waited) = self.time();
+        self.ends(Outcome::Replayed, waited, false);
+    }
+
     /// The call holds its locks. `entered`: whether an enclosing call has taken all of them.
     pub(crate) fn granted(mut self, fence: Option<Fence>, entered: bool) -> Holding {
         // If the subscriber panics here, the call gives its locks up as any that is dropped.

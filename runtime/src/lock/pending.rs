@@ -8,11 +8,13 @@ use std::time::Duration;
 use tokio::task::coop;
 
 use crate::base::seeded::seeded;
-use crate::engine::core::ticket::{Acquire, Removal, TicketId};
+use crate::base::token::Token;
+use crate::engine::core::ticket::{Acquire, Adoption, Removal, TicketId};
 use crate::engine::driver::command::Command;
 use crate::engine::lease_cell::LeaseCell;
 use crate::error::LockError;
 use crate::pool::{LockPool, PoolId};
+use crate::store::kept::Record;
 
 /// A ticket in the engine, from before anything is sent until the release. Dropping it, at any
 /// time, gives up what it stands for: a place in the queue, an acquire under way, or a lock.
@@ -20,6 +22,8 @@ pub(crate) struct PendingLock {
     pool: LockPool,
     id: TicketId,
     cell: Arc<LeaseCell>,
+    /// The token that the lock was asked for with.
+    token: Token,
     let_go: bool,
 }
 
@@ -27,7 +31,7 @@ impl PendingLock {
     /// Asks for the lock. The caller polls [`poll_taken`](Self::poll_taken) next.
     pub(crate) fn ask(pool: LockPool, acquire: Acquire) -> Result<Self, LockError> {
         let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
-        let lock = Self::new(pool, cell);
+        let lock = Self::new(pool, cell, acquire.token);
         lock.tell(Command::Acquire {
             id: lock.id,
             acquire,
@@ -36,7 +40,40 @@ impl PendingLock {
         Ok(lock)
     }
 
-    /// Ready when the lock that was asked for is held, or cannot be taken.
+    /// As [`ask`](Self::ask), for a lock that another process has given away.
+    pub(crate) fn adopt(
+        pool: LockPool,
+        acquire: Acquire,
+        adoption: Adoption,
+    ) -> Result<Self, LockError> {
+        let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
+        let lock = Self::new(pool, cell, acquire.token);
+        lock.tell(Command::Adopt {
+            id: lock.id,
+            acquire,
+            adoption,
+            cell: Arc::clone(&lock.cell),
+        })?;
+        Ok(lock)
+    }
+
+    /// Leaves the lock at the store, neither renewed nor released from now on. Returns its token.
+    pub(crate) fn give_away(mut self) -> Result<Token, LockError> {
+        let token = self.cell.inherited().unwrap_or(self.token);
+        if !seeded!(RenewedAfterHandOver) {
+            self.cell.close();
+            self.tell(Command::GiveAway(self.id))?;
+        }
+        self.let_go = true;
+        Ok(token)
+    }
+
+    pub(crate) fn pool(&self) -> &LockPool {
+        &self.pool
+    }
+
+    /// Ready when the lock that was asked for is held, cannot be taken, or has a kept result
+    /// ([`LeaseCell::kept`]).
     ///
     /// Cancel safety: the ticket exists before the engine gets the request. So a lock that is
     /// dropped at any point leaves no orphan. The engine waits for an answer that is on its way,
@@ -44,7 +81,13 @@ impl PendingLock {
     pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         ready!(self.poll_granted(cx))?;
         // This task may have slept past the lease's end before the grant woke it.
-        Poll::Ready(self.cell.check())
+        let checked = self.cell.check();
+        if checked.is_err() && self.cell.kept().is_some() {
+            // The engine has forgotten the ticket already.
+            self.let_go = true;
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(checked)
     }
 
     /// Takes the locks of one call in one request, without queueing. With a `wait` the try lasts no
@@ -62,7 +105,7 @@ impl PendingLock {
         let mut acquires = Vec::with_capacity(wanted.len());
         for acquire in wanted {
             let cell = LeaseCell::new(acquire.key.clone(), pool.engine().clock());
-            let lock = Self::new(pool.clone(), cell);
+            let lock = Self::new(pool.clone(), cell, acquire.token);
             acquires.push((lock.id, acquire, Arc::clone(&lock.cell)));
             locks.push(lock);
         }
@@ -74,11 +117,12 @@ impl PendingLock {
         Ok(live.then_some(locks))
     }
 
-    fn new(pool: LockPool, cell: Arc<LeaseCell>) -> Self {
+    fn new(pool: LockPool, cell: Arc<LeaseCell>, token: Token) -> Self {
         Self {
             id: pool.engine().next_ticket(),
             pool,
             cell,
+            token,
             let_go: false,
         }
     }
@@ -144,6 +188,20 @@ impl PendingLock {
         // If the engine is gone, the lock expires after its ttl. Otherwise the engine has the
         // command.
         self.let_go = self.tell(Command::Release { id: self.id, keep }).is_ok();
+    }
+
+    /// As [`begin_release`](Self::begin_release), and the store keeps a result beside the lock.
+    pub(crate) fn begin_release_with(&mut self, keep: Option<Duration>, record: Arc<Record>) {
+        self.cell.close();
+        let id = self.id;
+        // As in `begin_release`.
+        self.let_go = self.tell(Command::ReleaseWith { id, keep, record }).is_ok();
+    }
+
+    /// The longest result that the pool keeps, in bytes.
+    #[cfg(feature = "replay")]
+    pub(crate) fn replay_limit(&self) -> usize {
+        self.pool.replay_limit()
     }
 
     /// Asks for the release of the locks of one call, in one command.

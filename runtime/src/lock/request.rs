@@ -91,7 +91,7 @@ pub struct LockRequest {
     pool: LockPool,
     keys: Vec<String>,
     at: &'static Location<'static>,
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 impl LockRequest {
@@ -342,7 +342,7 @@ impl LockRequest {
         let label = self.settings.label(at);
         let locks = locks.inspect_err(|error| observed::refused(label, error))?;
         let taking = begin(self.pool, locks, &self.settings, at)?;
-        taking.taken().await.map(LockGuard::new)
+        Ok(LockGuard::new(taking.taken().await?, &self.settings))
     }
 
     /// Runs `body` inside the lock. The body is polled only while the lease lasts, and dropped if
@@ -450,7 +450,7 @@ impl LockRequest {
         self.call().run_detached(body).await
     }
 
-    fn call(self) -> Call {
+    pub(super) fn call(self) -> Call {
         let locks = Locks::checked(self.keys);
         Call::with(At::Call(self.at), locks, self.settings).pool(&self.pool)
     }

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
 
@@ -17,6 +18,7 @@ use crate::base::outcome::End;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::pool::{LockPool, installed};
+use crate::store::kept::{Kept, Record};
 
 /// One run of a body inside the locks of one call. No type in here depends on the body.
 pub(crate) struct Section {
@@ -55,6 +57,8 @@ enum Stage {
     New,
     Taking(Acquisition),
     Inside(Gate),
+    /// A result is kept for the call, and no lock was taken.
+    Recalled(Arc<Kept>),
     /// The body is dropped, and the release is asked for. The call ends as its body did.
     Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,
@@ -89,9 +93,42 @@ impl Section {
         &self.locks
     }
 
-    /// Whether an enclosing call holds one of the locks that this call has taken.
-    pub(crate) fn is_nested(&self) -> bool {
-        matches!(&self.stage, Stage::Inside(gate) if gate.held().is_nested())
+    /// Whether an enclosing call holds one of the locks that this call has taken, or a result is
+    /// kept for the call. Then the call does not begin a task of its own.
+    pub(crate) fn is_nested_or_recalled(&self) -> bool {
+        match &self.stage {
+            Stage::Inside(gate) => gate.held().is_nested(),
+            Stage::Recalled(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What the release is to keep of a body that has returned.
+    #[cfg(feature = "replay")]
+    fn record(&self, body: &mut dyn Body) -> Option<Arc<Record>> {
+        let stays = self.settings.replay?;
+        let (key, json) = (self.locks.first_name(), body.take_json()?);
+        let limit = match &self.stage {
+            Stage::Inside(gate) => gate.held().replay_limit(),
+            _ => 0,
+        };
+        let kept = Kept {
+            fingerprint: self.settings.fingerprint.clone().and_then(Result::ok),
+            json: super::replay::within(key, json, limit)?,
+        };
+        let kept = Arc::new(kept);
+        Some(Arc::new(Record { kept, stays }))
+    }
+
+    /// Gives the body the value that is kept.
+    #[cfg(feature = "replay")]
+    fn fill(&mut self, body: &mut dyn Body) -> Result<(), LockError> {
+        let Stage::Recalled(kept) = mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(());
+        };
+        super::observe::replayed();
+        let filled = body.fill(&kept.json);
+        filled.map_err(|why| super::replay::unreadable(self.locks.first_name(), &why))
     }
 
     /// Takes the locks, runs the body inside them, and releases them. Ready with `Ok` when the body
@@ -105,12 +142,24 @@ impl Section {
         body: &mut dyn Body,
     ) -> Poll<Result<(), LockError>> {
         ready!(self.poll_taken(cx))?;
+        #[cfg(feature = "replay")]
+        if matches!(self.stage, Stage::Recalled(_)) {
+            body.clear();
+            return Poll::Ready(self.fill(body));
+        }
         if let Stage::Inside(gate) = &mut self.stage {
             let end = ready!(gate.poll(cx, body));
+            #[cfg(feature = "replay")]
+            let record = match &end {
+                Ok(Ok(_)) => self.record(body),
+                _ => None,
+            };
+            #[cfg(not(feature = "replay"))]
+            let record = None;
             if !seeded!(ReleasedBeforeDrop) {
                 body.clear();
             }
-            self.begin_release(end)?;
+            self.begin_release(end, record)?;
         }
         self.poll_released(cx)
     }
@@ -128,8 +177,11 @@ impl Section {
         };
         match taking.poll(cx)? {
             Poll::Ready(()) => {
-                let gate = Gate::new(taking.into_held(), self.settings.on_lost);
-                self.stage = Stage::Inside(gate);
+                let held = taking.into_held();
+                self.stage = match self.settings.replay.and_then(|_| held.kept()) {
+                    None => Stage::Inside(Gate::new(held, self.settings.on_lost)),
+                    Some(kept) => Stage::Recalled(kept),
+                };
                 Poll::Ready(Ok(()))
             }
             Poll::Pending => {
@@ -151,6 +203,7 @@ impl Section {
     fn begin_release(
         &mut self,
         end: Result<thread::Result<bool>, LockError>,
+        record: Option<Arc<Record>>,
     ) -> Result<(), LockError> {
         let Stage::Inside(gate) = mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(());
@@ -173,7 +226,10 @@ impl Section {
                 return Err(lost);
             }
         };
-        held.begin_release(keep);
+        match record {
+            None => held.begin_release(keep),
+            Some(record) => held.begin_release_with(keep, record),
+        }
         self.stage = Stage::Releasing(held, end);
         Ok(())
     }

@@ -6,9 +6,10 @@ use super::call_site::At;
 use super::gate::OnLost;
 use crate::base::label::Label;
 use crate::base::lease_terms::{self, Terms};
-use crate::engine::core::ticket::{Share, Watchdog};
+use crate::engine::core::ticket::{Replay, Share, Watchdog};
 use crate::error::LockError;
 use crate::pool::LockPool;
+use crate::store::kept::Fingerprint;
 
 /// How to take and keep a lock.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,10 @@ pub(crate) struct Settings {
     pub(crate) at_least: Option<Duration>,
     /// The label of a lock that is taken by hand.
     pub(crate) label: Option<Label>,
+    /// For how long the result stays.
+    pub(crate) replay: Option<Duration>,
+    /// Of what the call was asked with, or why it has none.
+    pub(crate) fingerprint: Option<Result<Fingerprint, LockError>>,
 }
 
 /// The settings, checked and complete.
@@ -39,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) share: Option<Share>,
     /// For how long the lock stays at the store, counted from when the call has all its locks.
     pub(crate) at_least: Option<Duration>,
+    /// For a call that a kept result answers.
+    pub(crate) replay: Option<Replay>,
 }
 
 /// The interval at which a watchdog renews.
@@ -88,7 +95,43 @@ impl Settings {
             hold: self.hold.unwrap_or_default(),
             share: self.share,
             at_least: self.at_least(terms)?,
+            replay: self.replay()?,
         })
+    }
+
+    /// A result belongs to one key, and to a call that has that key alone.
+    fn replay(&self) -> Result<Option<Replay>, LockError> {
+        let Some(replay) = self.replay else {
+            return Ok(None);
+        };
+        #[cfg(feature = "replay")]
+        super::replay::check_time(replay)?;
+        let _ = replay;
+        for (set, option, instead) in [
+            (
+                self.share.is_some(),
+                "shared` and `permits",
+                "take the lock alone",
+            ),
+            (
+                self.hold.is_some(),
+                "hold",
+                "a later call gets the result instead of a refusal",
+            ),
+            (
+                self.reentrant,
+                "reentrant",
+                "a nested call runs in the lock of its caller, which keeps one result",
+            ),
+        ] {
+            if set {
+                return Err(LockError::config(format!(
+                    "`replay` excludes `{option}`: {instead}; leave one of them out"
+                )));
+            }
+        }
+        let fingerprint = self.fingerprint.clone().transpose()?;
+        Ok(Some(Replay { fingerprint }))
     }
 
     /// Without a watchdog at most the ttl, and then the lock stays even if the process dies: the

@@ -90,6 +90,8 @@ pub struct LockPoolBuilder {
     wait: Duration,
     limits: Limits,
     replicas: Option<Replicas>,
+    #[cfg(feature = "replay")]
+    pub(super) replay_limit: usize,
     #[cfg(feature = "tls")]
     tls: Tls,
     place: Place,
@@ -112,6 +114,8 @@ impl Default for LockPoolBuilder {
                 in_flight: IN_FLIGHT,
             },
             replicas: None,
+            #[cfg(feature = "replay")]
+            replay_limit: super::replay::DEFAULT_LIMIT,
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             place: Place::Thread,
@@ -446,6 +450,8 @@ impl LockPoolBuilder {
                 wait: self.wait,
                 retry_hint: self.limits.retry_hint,
                 log_keys: self.log_keys,
+                #[cfg(feature = "replay")]
+                replay_limit: self.replay_limit,
                 place,
                 observer: Observer::new(target.clone(), options.clone(), local),
                 target,

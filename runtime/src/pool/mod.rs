@@ -3,6 +3,8 @@
 pub(crate) mod builder;
 pub(crate) mod installed;
 mod log_keys;
+#[cfg(feature = "replay")]
+mod replay;
 pub(crate) mod scope;
 
 use std::fmt;
@@ -84,6 +86,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 /// | `lock:%leasehold:queue:lock:order:42` | the processes that queue for the lock, while it is in use |
 /// | `lock:%leasehold:shares:lock:order:42` | the calls that share the lock, while there are any |
 /// | `lock:%leasehold:owner:…:lock:order:42` | the owner of such a call, and of a process that queues |
+/// | `lock:%leasehold:result:lock:order:42` | the result that a call with `replay` has kept; it expires |
 /// | `lock:%leasehold:check:…` | a key on which a pool tries its scripts when it connects; it expires soon |
 ///
 /// In a cluster a hash tag in the keys with `%leasehold` puts each beside its lock, and there is
@@ -98,7 +101,7 @@ const LOG_LIMIT: Duration = Duration::from_millis(100);
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
-/// | `leasehold_acquire_seconds` | histogram | `lock`; `outcome`: `granted`, `entered`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `dropped`, `other` |
+/// | `leasehold_acquire_seconds` | histogram | `lock`; `outcome`: `granted`, `entered`, `replayed`, `contended`, `timed_out`, `queue_full`, `unavailable`, `shutting_down`, `mismatch`, `dropped`, `other` |
 /// | `leasehold_held_seconds` | histogram | `lock`; `end`: `released`, `lost`, `dropped`, `panicked` |
 /// | `leasehold_held` | gauge | `lock` |
 /// | `leasehold_waiting` | gauge | `lock` |
@@ -148,6 +151,8 @@ struct Inner {
     wait: Duration,
     retry_hint: Option<Duration>,
     log_keys: bool,
+    #[cfg(feature = "replay")]
+    replay_limit: usize,
     /// The store, without its password.
     place: String,
     /// The store that `check` connects to.
@@ -298,6 +303,27 @@ impl LockPool {
     /// The key on the server.
     pub(crate) fn full_key(&self, name: &str) -> FullKey {
         FullKey::new(&self.inner.namespace, name)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.inner.namespace
+    }
+
+    /// The longest result that the pool keeps, in bytes.
+    #[cfg(feature = "replay")]
+    pub(crate) fn replay_limit(&self) -> usize {
+        self.inner.replay_limit
+    }
+
+    /// Refuses to hand locks over where the store cannot give them another token in one step.
+    pub(crate) fn can_hand_over(&self) -> Result<(), LockError> {
+        if !self.inner.target.is_quorum() {
+            return Ok(());
+        }
+        Err(LockError::config(
+            "a lock of `redlock://` cannot be handed over, because each node would have to change its token in the same step; use a \
+             pool with `redis://` or `postgres://`",
+        ))
     }
 
     pub(crate) fn token(&self) -> Token {

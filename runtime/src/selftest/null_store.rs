@@ -21,14 +21,15 @@ const GRANTED: Reply = Reply::Acquired {
 
 fn answer(op: &Op) -> Reply {
     match op {
-        Op::Acquire { .. } | Op::Join { .. } => GRANTED,
+        Op::Acquire { .. } | Op::Join { .. } | Op::Recall { .. } | Op::Adopt { .. } => GRANTED,
         Op::AcquireAll { keys, .. } => Reply::AcquiredAll(vec![GRANTED; keys.len()]),
         Op::Renew(renewals) | Op::Stay(renewals) => Reply::Renewed(vec![true; renewals.len()]),
-        Op::Release { .. } | Op::Part { .. } => Reply::Released {
+        Op::Release { .. } | Op::Part { .. } | Op::Record { .. } => Reply::Released {
             found: true,
             ordered: true,
         },
         Op::Leave { .. } => Reply::Left,
+        Op::Forget { .. } => Reply::Forgotten(false),
     }
 }
 

@@ -75,6 +75,13 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
         )],
+        Bug::RecordedWithoutCheck | Bug::RecordedAfterRelease => &[
+            (
+                "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then",
+                "if true then",
+            ),
+            ("  redis.call('PEXPIRE', KEYS[1], 1000)\n", ""),
+        ],
         Bug::RepeatShortened => &[("redis.call('PEXPIRE', KEYS[2 * i], ttl)", "")],
         Bug::KeptShareStays => &[("'kept:' .. ARGV[1]", "ARGV[1]")],
         Bug::ShareNotKept => &[(

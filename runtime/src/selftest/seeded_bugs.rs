@@ -204,12 +204,26 @@ bugs! {
     FenceUntold,
     /// A `:` in a value of a key template is not encoded.
     ColonUnencoded,
+    /// A result is stored although its lock is not held any more.
+    RecordedWithoutCheck,
+    /// A result is stored by a request of its own, after the release.
+    RecordedAfterRelease,
+    /// A kept result answers a call with another fingerprint.
+    FingerprintIgnored,
+    /// An error is kept as if it were a result.
+    RecordedAfterErr,
+    /// A call that a kept result would answer is handed a lock inside the process.
+    ReplayHandedOver,
+    /// A lock that was adopted keeps its token, so that it can be adopted again.
+    AdoptedTwice,
+    /// A lock that was handed over to another process is still renewed and released by the first.
+    RenewedAfterHandOver,
 }
 
 #[cfg(test)]
 impl Bug {
     /// The bugs in the core, which the simulation sees.
-    pub(crate) const IN_CORE: [Self; 17] = [
+    pub(crate) const IN_CORE: [Self; 19] = [
         Self::CountedFromReply,
         Self::LossIgnored,
         Self::UnknownIsSuccess,
@@ -227,6 +241,8 @@ impl Bug {
         Self::FenceUntold,
         Self::KeptHandedOver,
         Self::AtLeastForgotten,
+        Self::FingerprintIgnored,
+        Self::ReplayHandedOver,
     ];
 }
 

@@ -10,6 +10,7 @@
 //! - `redlock` asks several independent masters and counts their votes, over `redis`.
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
+//! - [`kept`] is a result that a store keeps beside a lock.
 //! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
 //!   own.
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use self::kept::{Kept, Record};
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::error::LockError;
@@ -31,6 +33,7 @@ use crate::store::memory::space::Space;
 mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
+pub(crate) mod kept;
 pub(crate) mod memory;
 pub(crate) mod options;
 #[cfg(feature = "postgres")]
@@ -62,6 +65,9 @@ mod url_options;
 ///   creates a key.
 /// - *Fences* grow with every new acquisition of a key. The store never gives a reserved fence to
 ///   another acquisition.
+/// - *Results.* [`Op::Record`] stores its result and releases in one step, and only if the key
+///   carries the token. From then on [`Op::Recall`] answers with that result and takes nothing,
+///   until the result's time is over or [`Op::Forget`] removes it.
 ///
 /// A store may offer a queue of processes for each key, first come first served. The store then
 /// answers [`Reply::Held`] with `queued`. It gives a key that comes free to the first process in
@@ -210,6 +216,36 @@ pub(crate) enum Op {
     /// Take this process out of the queue of `key`. If the key was handed to this process, the
     /// store gives it to the next process in the queue.
     Leave { key: FullKey },
+    /// Answer with the result that is kept for `key`. If there is none, take `key` as
+    /// [`Op::Acquire`] does, without reserved fences. A result is the answer although the key is
+    /// held, or was handed to this process: it changes nothing.
+    Recall {
+        key: FullKey,
+        token: Token,
+        ttl: Duration,
+        function: &'static str,
+        queue: bool,
+    },
+    /// As [`Op::Release`]. If `key` carries `token`, the store keeps the record in the same step.
+    Record {
+        key: FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        makes_way: bool,
+        after: Vec<OpId>,
+        record: Arc<Record>,
+    },
+    /// Remove the result that is kept for `key`.
+    Forget { key: FullKey },
+    /// Give `key` the token `token` in the place of `from`, and its full ttl, if it carries one of
+    /// the two. Its fence stays. The store answers [`Reply::Acquired`] or [`Reply::Gone`].
+    Adopt {
+        key: FullKey,
+        from: Token,
+        token: Token,
+        ttl: Duration,
+        function: &'static str,
+    },
 }
 
 impl Op {
@@ -323,6 +359,12 @@ pub(crate) enum Reply {
     Limited(u32),
     /// The process is not in the queue now.
     Left,
+    /// Nothing was taken: this result is kept for the key.
+    Recalled(Arc<Kept>),
+    /// No result is kept for the key now. Whether there was one.
+    Forgotten(bool),
+    /// The key carries neither of the tokens.
+    Gone,
 }
 
 /// Why a request was not answered.

@@ -158,6 +158,15 @@ impl Target {
         ))
     }
 
+    /// Whether the store is several nodes that decide by their majority.
+    pub(crate) fn is_quorum(&self) -> bool {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redlock(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether clients that know no queue can hold the store's locks.
     pub(crate) fn has_other_clients(&self) -> bool {
         match self {

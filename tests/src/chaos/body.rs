@@ -12,6 +12,7 @@ use leasehold::{Fence, LockError, LockGuard, LockHandle, LockPool};
 use super::calls;
 use super::job::{Form, Work};
 use super::ledger::Ledger;
+use super::orders::Orders;
 use super::shop::{Sale, Shop};
 use crate::oracle::{History, Mode, Note};
 use crate::random::Random;
@@ -29,6 +30,7 @@ pub(super) struct Desk {
     pub(super) history: History,
     pub(super) ledger: Ledger,
     pub(super) shop: Option<Shop>,
+    pub(super) orders: Option<Orders>,
 }
 
 /// One call.
@@ -49,6 +51,8 @@ pub(super) struct Errand {
     pub(super) began: Arc<AtomicU64>,
     /// The body whose lock this call enters.
     pub(super) within: Option<u64>,
+    /// What the request is, for a call whose result is kept.
+    pub(super) print: u64,
 }
 
 impl Errand {
@@ -65,6 +69,14 @@ impl Errand {
     pub(super) fn hold(&self) -> Duration {
         match self.form {
             Form::Kept { ms } => Duration::from_millis(ms),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long the result stays.
+    pub(super) fn replay(&self) -> Duration {
+        match self.form {
+            Form::Replayed { ms, .. } => Duration::from_millis(ms),
             _ => Duration::ZERO,
         }
     }
@@ -115,6 +127,11 @@ async fn stamped<F: Future>(began: &AtomicU64, future: F) -> F::Output {
 
 /// The body of every call except downgrading ones.
 pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), LockError> {
+    ran(errand, lock).await.map(drop)
+}
+
+/// The same. Returns which body it was, and which has made the order.
+pub(super) async fn ran(errand: &Errand, lock: LockHandle) -> Result<(u64, u64), LockError> {
     let body = Body::enter(errand, lock);
     let mut work = pin!(body.ends());
     poll_fn(|context| {
@@ -123,7 +140,8 @@ pub(super) async fn inside(errand: &Errand, lock: LockHandle) -> Result<(), Lock
         }
         work.as_mut().poll(context)
     })
-    .await
+    .await?;
+    Ok((body.holder, body.made_by.load(Ordering::Relaxed)))
 }
 
 /// The body of a call that downgrades its lock after its first work.
@@ -154,6 +172,8 @@ struct Body<'a> {
     stakes: Vec<Stake>,
     /// Whether the body ended well.
     good: AtomicBool,
+    /// The body that has made the order.
+    made_by: AtomicU64,
 }
 
 /// A lease on one key.
@@ -191,8 +211,10 @@ impl<'a> Body<'a> {
         let stakes: Vec<_> = stakes.collect();
         let at = now();
         let number = NEXT_HOLDER.fetch_add(1, Ordering::Relaxed);
+        let holder = (u64::from(std::process::id()) << 32) | number;
         let body = Self {
-            holder: (u64::from(std::process::id()) << 32) | number,
+            holder,
+            made_by: AtomicU64::new(holder),
             stakes,
             errand,
             lock,
@@ -274,6 +296,7 @@ impl<'a> Body<'a> {
             }
             Work::Wait { ms } => tokio::time::sleep(Duration::from_millis(ms)).await,
             Work::Sell { .. } => self.sell().await,
+            Work::Order { pause_us } => self.order(Duration::from_micros(pause_us)).await,
             Work::Block { ms } => std::thread::sleep(Duration::from_millis(ms)),
         }
     }
@@ -296,6 +319,15 @@ impl<'a> Body<'a> {
             stake.deadline(&self.lock);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Commits, and then has other things to do before the release.
+    async fn order(&self, pause: Duration) {
+        let orders = self.errand.desk.orders.as_ref();
+        let orders = orders.expect("a job that makes orders has a table");
+        let made_by = orders.commit(self.errand.key(), self.holder).await;
+        self.made_by.store(made_by, Ordering::Relaxed);
+        tokio::time::sleep(pause).await;
     }
 
     /// Reads the counter of each key.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::{LockError, distributed_lock};
 
+use super::answers;
 use super::body::{self, Errand};
 use super::job::Form;
 use crate::oracle::Mode;
@@ -19,6 +20,7 @@ pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError
         Form::Kept { .. } if watchdog => renewed_and_kept(errand).await,
         Form::Kept { .. } => kept(errand).await,
         Form::Nesting => nesting(errand, watchdog).await,
+        Form::Replayed { .. } => answers::make(errand, watchdog).await,
         Form::ByHand => by_hand(errand).await,
         Form::Downgrading { .. } => downgrading(errand, watchdog).await,
     }

@@ -63,7 +63,7 @@ impl Crew {
         Job {
             url: url.to_owned(),
             history: self.history.path().to_owned(),
-            ledger: self.folder.join("ledger"),
+            ledger: self.ledger(),
             seed: self.seed,
             io_timeout_ms: 1_000,
             make_way_ms: None,
@@ -160,6 +160,11 @@ impl Crew {
     /// The folder with all files.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The folder of what the locks protect.
+    pub fn ledger(&self) -> PathBuf {
+        self.folder.join("ledger")
     }
 
     /// The file of the history.

@@ -192,6 +192,13 @@ pub enum Form {
     },
     /// The body makes two `reentrant` calls for its key at once.
     Nesting,
+    /// The result is kept, and answers later calls.
+    Replayed {
+        /// How long, in milliseconds.
+        ms: u64,
+        /// How many different requests there are for a key; each call makes one at random.
+        requests: u64,
+    },
     /// The lock is taken by a guard, which is released by hand.
     ByHand,
     /// The lock is taken by a guard, and downgraded to a share after the first work. Then the key
@@ -232,6 +239,11 @@ pub enum Work {
     Sell {
         /// Whether the shop compares fences.
         checked: bool,
+    },
+    /// Makes an order, in a table with a unique key, and waits.
+    Order {
+        /// How long to wait, in microseconds.
+        pause_us: u64,
     },
     /// Blocks its thread in one poll.
     Block {

@@ -2,7 +2,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`job`], [`worker`], `calls`, `body`, `ledger`, `shop` | a worker; what locks protect |
+//! | [`job`], [`worker`], `calls`, `answers`, `body`, `ledger`, `shop`, `orders` | a worker; what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `faults`, `storm`, `fail_overs`, `mortals` | faults from a seed |
 //! | `witness` | notes about locks of the parent process |
@@ -11,10 +11,11 @@
 //! | `canary` | logged and counted texts |
 //! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | a requirement's surroundings and its results |
-//! | `r01_…` to `r33_…` | the requirements |
+//! | `r01_…` to `r34_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must find |
 //! | [`table`] | the results as a table |
 
+mod answers;
 mod body;
 mod calls;
 mod canary;
@@ -27,6 +28,7 @@ pub mod ground;
 pub mod job;
 mod ledger;
 mod mortals;
+mod orders;
 mod r01_exclusion;
 mod r01_fail_overs;
 mod r01_quorum;
@@ -70,6 +72,7 @@ mod r31_full;
 mod r32_release;
 mod r33_earlier_version;
 mod r33_sections;
+mod r34_replay;
 pub mod seeded;
 pub mod sheet;
 mod shop;
@@ -86,7 +89,7 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 38] = [
+pub const REQUIREMENTS: [Requirement; 39] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -125,4 +128,5 @@ pub const REQUIREMENTS: [Requirement; 38] = [
     r31_full::REQUIREMENT,
     r32_release::REQUIREMENT,
     r33_earlier_version::REQUIREMENT,
+    r34_replay::REQUIREMENT,
 ];

@@ -15,6 +15,7 @@ use super::body::{self, Desk, Errand};
 use super::gauge;
 use super::job::{Form, Job, Lane, Work};
 use super::ledger::Ledger;
+use super::orders::Orders;
 use super::shop::Shop;
 use super::telemetry;
 use crate::oracle::{History, Note};
@@ -75,6 +76,7 @@ async fn run(job: Job) {
         history: History::open(&job.history),
         ledger: Ledger::new(&job.ledger),
         shop: shop(&job),
+        orders: orders(&job),
     });
     let mut random = Random::new(job.seed);
     let mut tasks = JoinSet::new();
@@ -136,6 +138,13 @@ fn shop(job: &Job) -> Option<Shop> {
     })
 }
 
+/// The table of orders, if the job makes any.
+fn orders(job: &Job) -> Option<Orders> {
+    let makes = |lane: &Lane| matches!(lane.work, Work::Order { .. });
+    let made = job.lanes.iter().any(makes);
+    made.then(|| Orders::open(&job.ledger))
+}
+
 /// One task of a lane.
 struct Copy {
     number: u32,
@@ -162,6 +171,10 @@ impl Copy {
         if block.is_some() {
             self.fault("user worker blocked");
         }
+        let print = match lane.form {
+            Form::Replayed { requests, .. } => 1 + self.random.below(requests),
+            _ => 0,
+        };
         let errand = Errand {
             desk: Arc::clone(&self.desk),
             pool: self.pool.clone(),
@@ -175,6 +188,7 @@ impl Copy {
             asked: now(),
             began: Arc::new(AtomicU64::new(0)),
             within: None,
+            print,
         };
         let call = body::run(errand, lane.watchdog, Duration::from_millis(lane.wait_ms));
         if one_in(&mut self.random, lane.drop_one_in) {

@@ -20,6 +20,10 @@ pub struct Report {
     pub downgraded: u64,
     /// Keys that were to stay locked after a body's end.
     pub kept: u64,
+    /// Calls with `replay` that got an answer.
+    pub answered: u64,
+    /// Of those, the ones that got a kept result.
+    pub replayed: u64,
     /// Writes that the resource accepted.
     pub writes: u64,
     /// Refused writes after the end of a lease, by polls that were already running.
@@ -136,6 +140,10 @@ impl Checker {
                 report.refused += 1;
                 report.waited(*asked, *at);
             }
+            Note::Answered { ran, .. } => {
+                report.answered += 1;
+                report.replayed += u64::from(ran.is_none());
+            }
             Note::Unfenced => self.unfenced = true,
             Note::Shared { .. } => report.downgraded += 1,
             Note::Leave { keeps: Some(_), .. } => report.kept += 1,
@@ -180,6 +188,8 @@ fn key_of(note: &Note) -> Option<&str> {
         | Note::Refused { key, .. }
         | Note::Alone { key }
         | Note::MustTell { key }
+        | Note::Answered { key, .. }
+        | Note::AllKept { key }
         | Note::Undisturbed { key }
         | Note::MustLeave { key, .. }
         | Note::Free { key, .. }

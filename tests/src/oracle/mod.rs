@@ -15,6 +15,9 @@
 //! that enters a lock has a section inside that of its holder. A holder that downgrades its lock is
 //! alone until it asks for that, and a reader from then on.
 //!
+//! A call with `replay` notes what it was answered: by its own body, or by a result that is kept.
+//! Once a result is certainly kept no body begins, and every answer is that of the first.
+//!
 //! A reader may overlap readers, and a holder of one of `n` places up to `n - 1` other holders. A
 //! holder that is alone overlaps no other.
 
@@ -26,6 +29,7 @@ mod kept;
 mod mode;
 mod nested;
 mod note;
+mod replays;
 mod rules;
 mod section;
 mod violation;

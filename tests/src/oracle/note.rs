@@ -125,6 +125,29 @@ pub enum Note {
         /// How long it was willing to queue.
         wait: u64,
     },
+    /// A call with `replay` got its answer.
+    Answered {
+        /// What is locked.
+        key: String,
+        /// When.
+        at: u64,
+        /// The body that the call ran; none if a kept result answered it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ran: Option<u64>,
+        /// The body that made what it is answered with; 0 if that is not known.
+        from: u64,
+        /// What its request was.
+        asked: u64,
+        /// What the request of its answer was.
+        answers: u64,
+        /// Whether a unique key gives all bodies the same answer.
+        unique: bool,
+    },
+    /// The store loses no result of this key, and answers each release.
+    AllKept {
+        /// The key.
+        key: String,
+    },
     /// The store promises no fences.
     Unfenced,
     /// A fault was injected.

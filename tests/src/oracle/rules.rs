@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::replays::{self, Answer};
 use super::section::Section;
 use super::{Kind, Note, kept, mode, nested};
 
@@ -29,6 +30,9 @@ pub(super) struct KeyNotes {
     alone: bool,
     undisturbed: bool,
     must_tell: bool,
+    answers: Vec<Answer>,
+    /// Whether no result is lost.
+    all_kept: bool,
     found: Vec<(Kind, String)>,
 }
 
@@ -112,6 +116,23 @@ impl KeyNotes {
             }
             Note::Alone { .. } => self.alone = true,
             Note::MustTell { .. } => self.must_tell = true,
+            Note::Answered {
+                at,
+                ran,
+                from,
+                asked,
+                answers,
+                unique,
+                ..
+            } => self.answers.push(Answer {
+                at,
+                ran,
+                from,
+                asked,
+                answers,
+                unique,
+            }),
+            Note::AllKept { .. } => self.all_kept = true,
             Note::Undisturbed { .. } => self.undisturbed = true,
             Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
@@ -217,6 +238,8 @@ impl KeyNotes {
             self.found(Kind::NoFence, format!("{} times", self.unfenced));
         }
         nested::share_deadlines(&mut self.sections);
+        let replays = replays::broken(&self.sections, &self.answers, self.all_kept);
+        self.found.extend(replays);
         // A body may be stopped between its gate and its first reading of the clock. Its lease is
         // over when it reads, and its own first poll was already running.
         self.sections.retain(|section| section.at < section.end());

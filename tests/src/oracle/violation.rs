@@ -42,6 +42,10 @@ pub enum Kind {
     FreedLate,
     /// Another holder had a key that was to stay locked after its body's end.
     KeptShort,
+    /// A body began although a result was kept.
+    RanAgain,
+    /// A call got another answer than the first.
+    WrongReplay,
     /// A nested call began before or ended after its holder's body, or had another fence.
     Misnested,
     /// Another client's key was changed.
@@ -69,6 +73,8 @@ impl fmt::Display for Kind {
             Self::ToldLate => "a loss was told late",
             Self::FreedLate => "a key came free late",
             Self::KeptShort => "a kept key was taken too early",
+            Self::RanAgain => "a body ran although a result was kept",
+            Self::WrongReplay => "a replayed answer was not the first",
             Self::Misnested => "a nested call was not inside its holder",
             Self::ForeignTouched => "another client's key was touched",
         })

@@ -97,4 +97,5 @@ requirements! {
     full_server: 31 Redis,
     releases: 32 Redis,
     the_version_before: 33 Redis,
+    replays: 34 Redis,
 }

@@ -21,12 +21,17 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
 }
 
 fn send(address: &str, request: &str, json: &str) -> Answer {
+    send_with(address, request, "", json)
+}
+
+/// `headers` is lines, each with its end.
+pub(crate) fn send_with(address: &str, request: &str, headers: &str, json: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the service listens");
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("it is not zero");
     write!(
         stream,
-        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{json}",
         json.len()
     )

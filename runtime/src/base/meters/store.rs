@@ -8,7 +8,8 @@ use super::times::Times;
 use super::{counted, guarded};
 use crate::store::Op;
 
-/// What a request asks of a store. One kind stands for what a whole lock and a share are asked.
+/// What a request asks of a store. One kind stands for what a whole lock and a share are asked, and
+/// for what concerns a result that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -22,9 +23,15 @@ impl Kind {
 
     pub(crate) fn of(op: &Op) -> Self {
         match op {
-            Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } => Self::Acquire,
+            Op::Acquire { .. }
+            | Op::AcquireAll { .. }
+            | Op::Join { .. }
+            | Op::Recall { .. }
+            | Op::Adopt { .. } => Self::Acquire,
             Op::Renew(_) | Op::Stay(_) => Self::Renew,
-            Op::Release { .. } | Op::Part { .. } => Self::Release,
+            Op::Release { .. } | Op::Part { .. } | Op::Record { .. } | Op::Forget { .. } => {
+                Self::Release
+            }
             Op::Leave { .. } => Self::Leave,
         }
     }

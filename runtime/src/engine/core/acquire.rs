@@ -132,6 +132,7 @@ impl Core {
                 queued,
                 owner,
             }) if current => self.contended(id, left, queued, owner, now),
+            Ok(Reply::Recalled(kept)) => self.recalled(id, &kept, now),
             Err(failure) if current => self.ask_failed(id, failure, now),
             _ => {}
         }
@@ -284,6 +285,9 @@ impl Core {
         let Some(ticket) = self.tickets.get(id) else {
             return;
         };
+        if ticket.adoption().is_some() {
+            return self.adopt_due(id, now);
+        }
         if !ticket.is_in_time(now) {
             let error = self.out_of_time(ticket, now);
             self.fail(id, error, now);
@@ -353,7 +357,7 @@ impl Answer {
     }
 }
 
-fn unanswered(after: Duration) -> LockError {
+pub(crate) fn unanswered(after: Duration) -> LockError {
     LockError::Unavailable {
         source: StoreError::new(
             "timeout",

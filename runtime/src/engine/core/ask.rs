@@ -124,6 +124,13 @@ impl Core {
         let reserved_fences = local.map_or(0, |local| local.asked(queue));
         let (key, token, ttl) = (acquire.key.clone(), acquire.token, acquire.terms.ttl());
         let op = match acquire.share {
+            None if acquire.replay.is_some() => Op::Recall {
+                key,
+                token,
+                ttl,
+                function: acquire.function,
+                queue,
+            },
             Some(kind) => Op::Join {
                 key,
                 token,

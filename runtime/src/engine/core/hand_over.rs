@@ -44,6 +44,10 @@ impl Core {
         };
         if let Some(ticket) = self.tickets.get_mut(successor) {
             ticket.inherit(acquire.token);
+            self.signals.push(Signal::Inherited {
+                ticket: successor,
+                token: acquire.token,
+            });
         }
         if awaited {
             self.signal(Signal::Released {
@@ -85,6 +89,9 @@ impl Core {
             && ticket.is_in_time(now)
             && ticket.acquire().outlives_the_process(lease.sent(), now)
             && (!holder.is_kept(now) || seeded!(self, KeptHandedOver))
+            && holder.recorded().is_none()
+            // The store may keep a result for it, which only the store knows.
+            && (ticket.acquire().replay.is_none() || seeded!(self, ReplayHandedOver))
             && holder.acquire().share.is_none()
             && ticket.acquire().share.is_none()
             && holder.is_settled()

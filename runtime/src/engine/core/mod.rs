@@ -16,11 +16,12 @@
 //!
 //! [`Core`] coordinates: it reads a command or an answer, asks the parts, and carries what one part
 //! says to the next. Each thing that it does is in a file of its own, with the command that begins
-//! it: `acquire`, `acquire_all`, `ask`, `hand_over`, `renew`, `downgrade`, `release`, `revoke`
-//! and `shut_down`.
+//! it: `acquire`, `acquire_all`, `ask`, `recall`, `hand_over`, `renew`, `downgrade`, `release`,
+//! `adopt`, `revoke` and `shut_down`.
 
-mod acquire;
+pub(crate) mod acquire;
 mod acquire_all;
+mod adopt;
 mod ask;
 mod cleanup;
 mod downgrade;
@@ -31,6 +32,7 @@ pub(crate) mod hold_times;
 mod lease;
 mod queue;
 mod queues;
+mod recall;
 mod release;
 mod renew;
 mod renewals;
@@ -119,6 +121,10 @@ impl Core {
             Some(Flight::Release { ticket, certain }) => {
                 self.release_replied(ticket, certain, result, now);
             }
+            Some(Flight::Adopt { ticket, sent }) => {
+                self.adopt_replied(op, ticket, sent, result, now);
+            }
+            Some(Flight::Forget(number)) => self.forget_replied(number, result),
             Some(Flight::Leave) | None => {}
         }
         self.resume(now);
@@ -231,6 +237,10 @@ impl Core {
         let Some(ticket) = self.tickets.get_mut(id) else {
             return;
         };
+        if ticket.adoption().is_some() && ticket.is_asking() {
+            self.ask_to_adopt(id, now);
+            return;
+        }
         if ticket.is_acquiring() {
             // The request before may be lost. Asking twice with the same token does no harm.
             self.ask_again(id, now);

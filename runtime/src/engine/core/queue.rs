@@ -300,6 +300,13 @@ impl KeyQueue {
         self.waiting.remove(ticket);
     }
 
+    /// A result that the store keeps answered the calls that asked for it. The next call may ask at
+    /// once.
+    pub(super) fn recalled(&mut self, now: Instant) {
+        self.settled();
+        self.freed(now);
+    }
+
     fn settled(&mut self) {
         self.trouble = None;
         self.answered = true;

@@ -34,6 +34,12 @@ impl Queues {
         queue.or_insert_with(KeyQueue::new).push(id, acquire);
     }
 
+    /// The queue of a key that a call has without having waited for it.
+    pub(super) fn open(&mut self, key: &FullKey) -> &mut KeyQueue {
+        let queue = self.by_key.entry(key.clone());
+        queue.or_insert_with(KeyQueue::new)
+    }
+
     pub(super) fn remove(&mut self, key: &FullKey) {
         self.by_key.remove(key);
     }

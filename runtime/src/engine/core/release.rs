@@ -9,6 +9,7 @@
 //! A removal that finds the key gone tells of a lost lease ([`Removal::Gone`]), unless another
 //! request of the same ticket can have removed the key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
@@ -21,6 +22,7 @@ use crate::base::codes;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
 use crate::fence::Fence;
+use crate::store::kept::Record;
 use crate::store::{Failure, Op, Reply};
 
 impl Core {
@@ -35,6 +37,23 @@ impl Core {
             ticket.keep_until(now + keep);
         }
         self.leave(id, true, now);
+    }
+
+    /// As [`release`](Self::release), and the store keeps `record` beside the lock, unless the lock
+    /// is gone.
+    pub(crate) fn release_with(
+        &mut self,
+        id: TicketId,
+        keep: Option<Duration>,
+        record: Arc<Record>,
+        now: Instant,
+    ) {
+        if let Some(ticket) = self.tickets.get_mut(id)
+            && matches!(ticket.stage(), Stage::Held(_) | Stage::Lost)
+        {
+            ticket.record(record);
+        }
+        self.release(id, keep, now);
     }
 
     /// The lock stays at the store until `until`, however its caller gives it up. The lease does
@@ -120,14 +139,22 @@ impl Core {
         } else {
             ticket.open().to_vec()
         };
-        let op = match acquire.share {
-            Some(_) => Op::Part {
+        let op = match (acquire.share, ticket.recorded()) {
+            (Some(_), _) => Op::Part {
                 key,
                 token,
                 keep,
                 after,
             },
-            None => Op::Release {
+            (None, Some(record)) if !seeded!(self, RecordedAfterRelease) => Op::Record {
+                key,
+                token,
+                keep,
+                makes_way,
+                after,
+                record: Arc::clone(record),
+            },
+            (None, _) => Op::Release {
                 key,
                 token,
                 keep,
@@ -149,6 +176,9 @@ impl Core {
         result: Result<Reply, Failure>,
         now: Instant,
     ) {
+        if seeded!(self, RecordedAfterRelease) {
+            self.record_late(id);
+        }
         let ticket = self.tickets.get_mut(id);
         let Some(cleanup) = ticket.and_then(Ticket::cleanup_mut) else {
             return;
@@ -204,6 +234,24 @@ impl Core {
             self.forget(id, now);
         } else if cleanup.is_to_try(now) {
             self.remove_key(id, now);
+        }
+    }
+
+    /// For a seeded bug: stores a result when its lock is released already.
+    fn record_late(&mut self, id: TicketId) {
+        let patience = self.limits.io_timeout;
+        let ticket = self.tickets.get(id);
+        let record = ticket.and_then(|ticket| Some((ticket.acquire(), ticket.recorded()?)));
+        if let Some((acquire, record)) = record {
+            let op = Op::Record {
+                key: acquire.key.clone(),
+                token: acquire.token,
+                keep: None,
+                makes_way: false,
+                after: Vec::new(),
+                record: Arc::clone(record),
+            };
+            self.requests.send(op, patience, Flight::Leave);
         }
     }
 

@@ -38,6 +38,13 @@ pub(super) enum Flight {
     },
     /// Gives up this process's place in the store's queue. The core ignores the reply.
     Leave,
+    /// Removes the result that is kept for a key, for the caller of this number.
+    Forget(u64),
+    /// Adopts a lock.
+    Adopt {
+        ticket: TicketId,
+        sent: Instant,
+    },
 }
 
 /// The requests to be sent, and those under way.

@@ -1,12 +1,15 @@
 //! The core's limits, and what it tells callers and the driver.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::drain::ShutdownReport;
 use super::ticket::{Removal, TicketId};
 use crate::base::clock::Instant;
+use crate::base::token::Token;
 use crate::error::LockError;
 use crate::fence::Fence;
+use crate::store::kept::Kept;
 
 /// A pool's limits.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +63,12 @@ pub(crate) enum Signal {
     Shared(TicketId),
     /// The lease is over.
     Lost(TicketId),
+    /// The lock was handed over to this ticket with this token.
+    Inherited { ticket: TicketId, token: Token },
+    /// The lock was not taken: this result is kept for it.
+    Recalled(TicketId, Arc<Kept>),
+    /// The result of a key is forgotten, for the caller of this number. Whether there was one.
+    Forgotten(u64, Result<bool, LockError>),
     /// The lock was not taken.
     Failed(TicketId, LockError),
     /// The lock was not taken. The call may ask for its locks individually.

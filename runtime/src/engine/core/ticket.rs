@@ -12,7 +12,9 @@ use crate::base::lease_terms::Terms;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::token::Token;
 use crate::error::LockError;
+use crate::fence::Fence;
 use crate::inspect::owner::Owner;
+use crate::store::kept::{Fingerprint, Record};
 use crate::store::{Failure, OpId, Reply};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +56,22 @@ pub(crate) struct Acquire {
     pub(crate) share: Option<Share>,
     /// For how long the lock stays from the body's start on.
     pub(crate) at_least: Option<Duration>,
+    /// For a call that a kept result answers.
+    pub(crate) replay: Option<Box<Replay>>,
+}
+
+/// What a call asks with that a kept result answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Replay {
+    pub(crate) fingerprint: Option<Fingerprint>,
+}
+
+/// A lock that a call adopts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Adoption {
+    /// The token that it has until then.
+    pub(crate) from: Token,
+    pub(crate) fence: Option<Fence>,
 }
 
 /// Which calls share a lock.
@@ -90,6 +108,10 @@ pub(super) struct Ticket {
     taken: bool,
     /// Until when the key stays after the release.
     kept_until: Option<Instant>,
+    /// The result that the release stores.
+    record: Option<Arc<Record>>,
+    /// For a call that adopts its lock.
+    adoption: Option<Box<Adoption>>,
     /// The timer that is set for this ticket.
     armed: Option<Instant>,
 }
@@ -167,6 +189,8 @@ impl Ticket {
             open: OneOrMany::default(),
             taken: false,
             kept_until: None,
+            record: None,
+            adoption: None,
             armed: None,
         }
     }
@@ -237,6 +261,28 @@ impl Ticket {
         self.stage = Stage::Asking { op, until };
     }
 
+    /// The ticket adopts its lock.
+    pub(super) fn adopts(&mut self, adoption: Adoption) {
+        self.adoption = Some(Box::new(adoption));
+    }
+
+    /// What a ticket knows of a lock that it adopts.
+    pub(super) fn adoption(&self) -> Option<Adoption> {
+        self.adoption.as_deref().copied()
+    }
+
+    /// A ticket that asks does so again at `at`.
+    pub(super) fn ask_again_at(&mut self, at: Instant) {
+        if let Stage::Asking { until, .. } = &mut self.stage {
+            *until = at;
+        }
+    }
+
+    /// Whether a ticket that asks is to do so again.
+    pub(super) fn asks_again(&self, now: Instant) -> bool {
+        matches!(self.stage, Stage::Asking { until, .. } if until <= now)
+    }
+
     /// Back to the key's local queue: no answer is waited for.
     pub(super) fn requeue(&mut self) {
         self.stage = Stage::Queued;
@@ -298,6 +344,16 @@ impl Ticket {
     /// The lease is over, and the caller is told.
     pub(super) fn lose(&mut self) {
         self.stage = Stage::Lost;
+    }
+
+    /// The release stores this result.
+    pub(super) fn record(&mut self, record: Arc<Record>) {
+        self.record = Some(record);
+    }
+
+    /// The result that the release stores.
+    pub(super) fn recorded(&self) -> Option<&Arc<Record>> {
+        self.record.as_ref()
     }
 
     /// The key stays after the release until `until` at least.

@@ -7,9 +7,12 @@ use tokio::sync::oneshot;
 
 use super::lanes::ListenerId;
 use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
 use crate::engine::core::drain::ShutdownReport;
-use crate::engine::core::ticket::{Acquire, TicketId};
+use crate::engine::core::ticket::{Acquire, Adoption, TicketId};
 use crate::engine::lease_cell::LeaseCell;
+use crate::error::LockError;
+use crate::store::kept::Record;
 
 /// What callers and listeners ask of the engine.
 pub(crate) enum Command {
@@ -29,6 +32,12 @@ pub(crate) enum Command {
         /// For how long the key stays at the store.
         keep: Option<Duration>,
     },
+    /// Releases a lock, and keeps a result beside it.
+    ReleaseWith {
+        id: TicketId,
+        keep: Option<Duration>,
+        record: Arc<Record>,
+    },
     /// Releases several locks. Their requests leave together.
     ReleaseAll {
         ids: Vec<TicketId>,
@@ -41,6 +50,20 @@ pub(crate) enum Command {
         until: Instant,
     },
     Downgrade(TicketId),
+    /// Forgets a lock that another process may adopt.
+    GiveAway(TicketId),
+    /// Adopts a lock that was given away.
+    Adopt {
+        id: TicketId,
+        acquire: Acquire,
+        adoption: Adoption,
+        cell: Arc<LeaseCell>,
+    },
+    /// Removes the result that is kept for a key.
+    ForgetResult {
+        key: FullKey,
+        reply: oneshot::Sender<Result<bool, LockError>>,
+    },
     /// Wakes a caller at this time.
     Wake {
         at: Instant,

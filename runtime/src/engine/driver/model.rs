@@ -203,6 +203,7 @@ fn acquire(name: &str) -> Acquire {
         hold: Duration::ZERO,
         share: None,
         at_least: None,
+        replay: None,
     }
 }
 

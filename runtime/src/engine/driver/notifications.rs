@@ -9,7 +9,11 @@ use tokio::sync::oneshot;
 use crate::base::reporter;
 use crate::engine::core::drain::ShutdownReport;
 use crate::engine::lease_cell::{LeaseCell, Parting};
+use crate::error::LockError;
 use crate::store::LockStore;
+
+/// The caller that waits until a result is forgotten.
+pub(super) type Forgetting = oneshot::Sender<Result<bool, LockError>>;
 
 /// Wakers to call, and reports to send.
 #[derive(Default)]
@@ -21,6 +25,10 @@ pub(super) struct Notifications {
     pub(super) reports: Vec<(oneshot::Sender<ShutdownReport>, ShutdownReport)>,
     /// Shutdowns that get no report. Dropping the sender tells the caller so.
     pub(super) unanswered: Vec<oneshot::Sender<ShutdownReport>>,
+    /// Results that are forgotten, or could not be.
+    pub(super) forgotten: Vec<(Forgetting, Result<bool, LockError>)>,
+    /// Callers that wait in vain for a result to be forgotten.
+    pub(super) forgetting: Vec<Forgetting>,
     /// The store of an engine that has stopped, to be dropped.
     pub(super) left: Option<Box<dyn LockStore>>,
 }
@@ -34,6 +42,8 @@ impl Notifications {
             && self.alarms.is_empty()
             && self.reports.is_empty()
             && self.unanswered.is_empty()
+            && self.forgotten.is_empty()
+            && self.forgetting.is_empty()
             && self.left.is_none();
         (!none).then(|| mem::take(self))
     }
@@ -68,7 +78,13 @@ impl Notifications {
                 let _ = reply.send(report);
             });
         }
-        guarded(|| drop(self.unanswered));
+        for (caller, forgotten) in self.forgotten {
+            // The caller may have stopped waiting.
+            guarded(|| {
+                let _ = caller.send(forgotten);
+            });
+        }
+        guarded(|| drop((self.unanswered, self.forgetting)));
         drop(self.left);
     }
 }

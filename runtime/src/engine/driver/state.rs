@@ -16,7 +16,7 @@ use tokio::task::unconstrained;
 
 use super::alarms::Alarms;
 use super::lanes::{Lanes, ListenerId, Waits, Watched};
-use super::notifications::Notifications;
+use super::notifications::{Forgetting, Notifications};
 use super::observer::Observer;
 use super::standing::Standing;
 use super::store_waker::StoreWaker;
@@ -78,6 +78,9 @@ pub(super) struct EngineState {
     cells: IdMap<TicketId, Arc<LeaseCell>>,
     shutdowns: HashMap<u64, oneshot::Sender<ShutdownReport>>,
     last_shutdown: u64,
+    /// The callers that wait until a result is forgotten.
+    forgetting: HashMap<u64, Forgetting>,
+    last_forgotten: u64,
     alarms: Alarms,
     life: Life,
     traffic: Traffic,
@@ -130,6 +133,8 @@ impl EngineState {
             cells: IdMap::default(),
             shutdowns: HashMap::new(),
             last_shutdown: 0,
+            forgetting: HashMap::new(),
+            last_forgotten: 0,
             alarms: Alarms::default(),
             life: Life::Open,
             traffic: Traffic::default(),

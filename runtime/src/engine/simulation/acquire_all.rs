@@ -48,6 +48,7 @@ impl World {
                 hold: Duration::ZERO,
                 share: None,
                 at_least,
+                replay: None,
             };
             acquires.push((*id, acquire));
             let caller = Caller {
@@ -63,6 +64,7 @@ impl World {
                 at_least,
                 stays_until: None,
                 kept_until: None,
+                replay: None,
                 state: State::Waiting,
             };
             self.nodes[node].callers.insert(*id, caller);

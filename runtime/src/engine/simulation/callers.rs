@@ -33,6 +33,7 @@ impl World {
         let key = FullKey::from(format!("key{}", self.random.below(KEYS)));
         let reads = self.random.one_in(4);
         let at_least = self.at_least();
+        let replay = self.replay().filter(|_| !reads);
         let token = Token::fixed(u128::from(self.random.next()));
         let acquire = Acquire {
             key: key.clone(),
@@ -46,6 +47,7 @@ impl World {
             hold: Duration::ZERO,
             share: reads.then_some(Share::Reader),
             at_least,
+            replay: replay.map(Box::new),
         };
         let node_state = &mut self.nodes[node];
         let id = TicketId(node_state.next_ticket);
@@ -64,6 +66,7 @@ impl World {
             at_least,
             stays_until: None,
             kept_until: None,
+            replay,
             state: State::Waiting,
         };
         node_state.callers.insert(id, caller);
@@ -80,6 +83,9 @@ impl World {
         let awaited = self.random.one_in(2);
         let keep = self.random.one_in(8);
         let keep = keep.then(|| self.random.millis(1, 600));
+        let replay = self.nodes[node].callers.get(&id);
+        let replay = replay.and_then(|caller| caller.replay);
+        let record = replay.map(|replay| self.new_record(replay));
         let Node { core, callers, .. } = &mut self.nodes[node];
         let Some(caller) = callers.get_mut(&id) else {
             return;
@@ -88,7 +94,11 @@ impl World {
             State::Over(_) => {}
             State::Inside(deadline) if awaited => {
                 caller.state = State::Over(now);
-                core.release(id, keep, now);
+                match record {
+                    // A body that has become a reader's beside others keeps nothing.
+                    Some(record) if !caller.reads => core.release_with(id, keep, record, now),
+                    _ => core.release(id, keep, now),
+                }
                 self.use_ends(node, id);
                 self.note_kept(node, id, keep, deadline);
             }
@@ -161,7 +171,11 @@ impl World {
             }
             Signal::Apart(ticket) => self.told_individually(node, ticket),
             Signal::Shared(_) => self.outcome.downgraded += 1,
-            Signal::Released { .. } | Signal::ShutDown(..) => {}
+            Signal::Recalled(ticket, kept) => self.told_result(node, ticket, &kept),
+            Signal::Inherited { .. }
+            | Signal::Forgotten(..)
+            | Signal::Released { .. }
+            | Signal::ShutDown(..) => {}
         }
     }
 

@@ -9,6 +9,7 @@ mod kept;
 mod make_way;
 mod network;
 mod random;
+mod results;
 mod server;
 mod world;
 
@@ -43,6 +44,8 @@ fn no_seed_breaks_a_promise() {
         total.individually += outcome.individually;
         total.refused += outcome.refused;
         total.kept += outcome.kept;
+        total.recorded += outcome.recorded;
+        total.recalled += outcome.recalled;
         total.lost += outcome.lost;
         total.cuts += outcome.cuts;
         total.pauses += outcome.pauses;
@@ -58,6 +61,8 @@ fn no_seed_breaks_a_promise() {
         assert!(total.individually > 5_000, "{total:?}");
         assert!(total.refused > 50_000, "{total:?}");
         assert!(total.kept > 2_000, "{total:?}");
+        assert!(total.recorded > 2_000, "{total:?}");
+        assert!(total.recalled > 2_000, "{total:?}");
         assert!(total.lost > 1_000, "{total:?}");
         assert!(total.cuts > 10_000 && total.pauses > 10_000, "{total:?}");
     }

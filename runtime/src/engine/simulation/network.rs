@@ -21,11 +21,15 @@ impl World {
         let at = (now + delay).max(state.to_server);
         state.to_server = at;
         state.open.insert(request.id, request.clone());
-        if let Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } = request.op {
+        if let Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } | Op::Recall { .. } =
+            request.op
+        {
             state.acquires.insert(request.id, state.generation);
         }
         let mut request = request;
-        if let Op::Release { after, .. } | Op::Part { after, .. } = &mut request.op {
+        if let Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } =
+            &mut request.op
+        {
             // `ordered` is decided when the request is sent. Keep only the acquires that are not
             // before it on the same connection.
             let generation = state.generation;
@@ -96,8 +100,10 @@ impl World {
             return;
         };
         let refused = refused_renewals(&request.op, &result);
-        if let (Op::Acquire { key, .. } | Op::Join { key, .. }, Ok(Reply::Held { .. })) =
-            (&request.op, &result)
+        if let (
+            Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Recall { key, .. },
+            Ok(Reply::Held { .. } | Reply::Recalled(_)),
+        ) = (&request.op, &result)
         {
             self.uses.remove(&(node, key.clone()));
         }

@@ -58,10 +58,30 @@ impl World {
                 self.serve_leave(node, key);
                 Reply::Left
             }
+            Op::Recall { .. } => self.serve_recall(node, op),
+            Op::Record {
+                key,
+                token,
+                keep,
+                after,
+                record,
+                ..
+            } => Reply::Released {
+                found: self.serve_record(key, *token, *keep, record),
+                ordered: after.is_empty(),
+            },
+            Op::Forget { key } => Reply::Forgotten(self.results.remove(key).is_some()),
+            // No caller hands its lock to another core.
+            Op::Adopt { .. } => Reply::Gone,
         }
     }
 
-    fn serve_release(&mut self, key: &FullKey, token: Token, keep: Option<Duration>) -> bool {
+    pub(super) fn serve_release(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+    ) -> bool {
         let now = self.now;
         let held = |entry: &&mut Entry| entry.token() == Some(token);
         let held = self.live(key).filter(held);

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::make_way::Use;
@@ -11,9 +12,10 @@ use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::engine::core::Core;
 use crate::engine::core::signal::Limits;
-use crate::engine::core::ticket::TicketId;
+use crate::engine::core::ticket::{Replay, TicketId};
 use crate::fence::Fence;
 use crate::selftest::seeded_bugs::Bug;
+use crate::store::kept::Kept;
 use crate::store::{Failure, OpId, Reply, Request};
 
 pub(super) const CORES: usize = 3;
@@ -45,6 +47,10 @@ pub(super) struct Outcome {
     pub(super) individually: usize,
     /// Locks that were to stay after their bodies' ends.
     pub(super) kept: usize,
+    /// Results that the server has kept.
+    pub(super) recorded: usize,
+    /// Calls that got a kept result.
+    pub(super) recalled: usize,
     pub(super) refused: usize,
     pub(super) lost: usize,
     pub(super) cuts: usize,
@@ -141,6 +147,8 @@ pub(super) struct Caller {
     pub(super) stays_until: Option<Instant>,
     /// Until when no other call may get the lock, now that the body has ended.
     pub(super) kept_until: Option<Instant>,
+    /// What it asks with that a kept result answers.
+    pub(super) replay: Option<Replay>,
     pub(super) state: State,
 }
 
@@ -190,6 +198,11 @@ pub(super) struct World {
     pub(super) stolen: HashSet<Token>,
     /// The tokens of shares that are kept, by the names that these have at the server.
     pub(super) kept_shares: HashMap<Token, Token>,
+    /// What the server keeps beside its keys, and until when.
+    pub(super) results: KeyMap<(Arc<Kept>, Instant)>,
+    pub(super) last_result: u64,
+    /// Whether there are calls with `replay`.
+    pub(super) replays: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -227,6 +240,9 @@ impl World {
             uses: HashMap::new(),
             stolen: HashSet::new(),
             kept_shares: HashMap::new(),
+            results: KeyMap::default(),
+            last_result: 0,
+            replays: seed % 5 == 0,
             outcome: Outcome::default(),
         };
         world.plan();

@@ -19,6 +19,7 @@ mod late;
 mod mixed;
 mod promises;
 mod queue;
+mod results;
 mod shares;
 
 pub(crate) use self::queue::run as run_queue;
@@ -54,9 +55,10 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
     kept(&mut one, &mut two).await;
     kept_from_its_token(&mut one, &mut two).await;
     mixed::run(&mut one, &mut two).await;
-    // A node of a quorum that is heard late does not vote.
     if !promises.is_quorum() {
+        // A node of a quorum that is heard late does not vote.
         late::an_answer_that_has_come_counts(&mut one).await;
+        results::run(&mut one, &mut two).await;
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) async fn run(mut connect: impl FnMut() -> Box<dyn LockStore>) {
     a_turn_ends(&mut one, &mut two, &mut three).await;
     a_turn_ends_that_is_over(&mut one, &mut two).await;
     a_turn_ends_for_who_has_a_place(&mut one, &mut two).await;
+    super::results::queued(&mut one, &mut two, &mut three).await;
     super::shares::run(&mut one, &mut two).await;
 }
 
@@ -286,7 +287,7 @@ fn queueing(key: &FullKey, token: Token, reserved_fences: u32) -> Op {
 
 impl Client {
     /// Asks for a key that another process has. Whether this process has a place in its queue now.
-    async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
+    pub(super) async fn queues(&mut self, key: &FullKey, token: Token) -> bool {
         match self.ask(queueing(key, token, 0)).await {
             Reply::Held { queued, .. } => queued,
             other => panic!("another had the key, and the answer was {other:?}"),
@@ -294,7 +295,7 @@ impl Client {
     }
 
     /// Waits until the store says that the key was handed to this process.
-    async fn turn(&mut self, key: &FullKey) {
+    pub(super) async fn turn(&mut self, key: &FullKey) {
         while !self.turns.remove(key) {
             self.listen().await;
         }
@@ -324,7 +325,7 @@ impl Client {
     }
 
     /// Fails if the scene has left a lock or a claim in the key.
-    async fn is_free(&mut self, key: &FullKey) {
+    pub(super) async fn is_free(&mut self, key: &FullKey) {
         let token = token();
         let fence = self.acquire(key, token, TTL).await;
         assert!(fence.is_some(), "{key} is not free");

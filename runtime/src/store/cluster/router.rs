@@ -131,7 +131,9 @@ impl Router {
                 let renewals = renewals.clone();
                 return self.renew(request, &renewals, now);
             }
-            Op::Release { key, after, .. } | Op::Part { key, after, .. } => {
+            Op::Release { key, after, .. }
+            | Op::Part { key, after, .. }
+            | Op::Record { key, after, .. } => {
                 for open in after {
                     self.give_up(*open);
                 }
@@ -144,7 +146,12 @@ impl Router {
                 };
                 key
             }
-            Op::Acquire { key, .. } | Op::Join { key, .. } | Op::Leave { key } => key,
+            Op::Acquire { key, .. }
+            | Op::Join { key, .. }
+            | Op::Leave { key }
+            | Op::Recall { key, .. }
+            | Op::Forget { key }
+            | Op::Adopt { key, .. } => key,
         };
         let slot = hash_slot::of(key);
         self.start(Routed::new(request, slot, None));
@@ -285,8 +292,10 @@ impl Router {
     }
 
     fn finish(&mut self, routed: &Routed, result: Result<Reply, Failure>) {
-        if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) =
-            (&routed.request.op, &result)
+        if let (
+            Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. },
+            Ok(_),
+        ) = (&routed.request.op, &result)
         {
             self.settled.extend(after);
         }

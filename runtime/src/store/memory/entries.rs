@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::entry::{Entry, Limit, Params, Share, State, Waiting};
 use super::fences::next_fence;
+use super::results::Results;
 use crate::base::clock::Instant;
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::id_map::IdMap;
@@ -25,6 +26,8 @@ pub(super) struct Entries {
     pub(super) by_key: KeyMap<Entry>,
     /// The pools that queue for a key, the first one first. No queue is empty.
     pub(super) queues: KeyMap<VecDeque<Waiting>>,
+    /// What is kept beside keys, which may be free or not.
+    pub(super) results: Results,
     pub(super) pools: IdMap<PoolId, Mailbox>,
     last_pool: u64,
     since_sweep: usize,
@@ -47,9 +50,11 @@ impl Entries {
         pool
     }
 
-    /// Whether there is a pool, or a key that is not free.
+    /// Whether there is a pool, a key that is not free, or a result.
     pub(super) fn are_used(&self, now: Instant) -> bool {
-        !self.pools.is_empty() || self.by_key.values().any(|entry| now < entry.expires)
+        !self.pools.is_empty()
+            || self.by_key.values().any(|entry| now < entry.expires)
+            || self.results.are_kept(now)
     }
 
     pub(super) fn acquire(&mut self, pool: PoolId, params: &Params<'_>, now: Instant) -> Reply {

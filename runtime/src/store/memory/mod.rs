@@ -1,7 +1,8 @@
 //! Locks in this process: `memory://`.
 //!
 //! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues, and
-//! [`entry`] is one key, and `look` shows it to people. [`MemoryStore`] is one pool's access to them.
+//! [`entry`] is one key, `results` are kept beside keys, and `look` shows keys to people.
+//! [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ mod entries;
 mod entry;
 mod fences;
 mod look;
+mod results;
 pub(crate) mod space;
 
 /// One pool's access to a [`Space`].
@@ -143,6 +145,51 @@ impl MemoryStore {
             Op::Leave { key } => {
                 entries.leave(pool, &key, now);
                 Reply::Left
+            }
+            Op::Recall {
+                key,
+                token,
+                ttl,
+                function,
+                queue,
+            } => {
+                let params = Params {
+                    key: &key,
+                    token,
+                    ttl,
+                    function,
+                    queue,
+                    reserved_fences: 0,
+                };
+                entries.recall(pool, &params, now)
+            }
+            Op::Record {
+                key,
+                token,
+                keep,
+                record,
+                ..
+            } => Reply::Released {
+                found: entries.record(&key, token, keep, &record, now),
+                ordered: true,
+            },
+            Op::Forget { key } => Reply::Forgotten(entries.forget_result(&key, now)),
+            Op::Adopt {
+                key,
+                from,
+                token,
+                ttl,
+                function,
+            } => {
+                let params = Params {
+                    key: &key,
+                    token,
+                    ttl,
+                    function,
+                    queue: false,
+                    reserved_fences: 0,
+                };
+                entries.adopt(pool, &params, from, now)
             }
         }
     }

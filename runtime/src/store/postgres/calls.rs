@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::{failure, replies};
+use super::{failure, replies, results};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
@@ -30,6 +30,7 @@ pub(super) struct Statements {
     take_all: Statement,
     give: Statement,
     sweep: Statement,
+    results: results::Statements,
 }
 
 impl Statements {
@@ -47,6 +48,7 @@ impl Statements {
             sweep: client
                 .prepare("SELECT leasehold.sweep('1 minute', $1) AS removed")
                 .await?,
+            results: results::Statements::prepare(client).await?,
         })
     }
 
@@ -86,6 +88,8 @@ enum Work {
     Keep(Take),
     TakeAll,
     Give(Give),
+    /// A request of [`results`].
+    One,
 }
 
 #[derive(Debug, Default)]
@@ -150,6 +154,9 @@ impl Call {
             Op::Renew(_) | Op::Stay(_) => Work::Keep(Take::default()),
             Op::AcquireAll { .. } => Work::TakeAll,
             Op::Release { .. } | Op::Part { .. } | Op::Leave { .. } => Work::Give(Give::default()),
+            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
+                Work::One
+            }
         };
         Self {
             work,
@@ -175,7 +182,7 @@ impl Call {
         match (&mut self.work, &asked.op) {
             (Work::Take(take) | Work::Keep(take), op) => take.push(op),
             (Work::Give(give), op) => give.push(op),
-            (Work::TakeAll, _) => {}
+            (Work::TakeAll | Work::One, _) => {}
         }
         self.asked.push(asked);
     }
@@ -193,6 +200,10 @@ impl Call {
             }
             Work::Give(give) => give.run(client, &statements.give, process).await,
             Work::TakeAll => self.run_all(client, &statements.take_all, process).await,
+            Work::One => match self.asked.first() {
+                Some(one) => statements.results.run(client, &one.op, process).await,
+                None => Ok(Vec::new()),
+            },
         }
     }
 
@@ -342,7 +353,11 @@ fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
         | Op::Release { key, .. }
         | Op::Join { key, .. }
         | Op::Part { key, .. }
-        | Op::Leave { key } => act(key),
+        | Op::Leave { key }
+        | Op::Recall { key, .. }
+        | Op::Record { key, .. }
+        | Op::Forget { key }
+        | Op::Adopt { key, .. } => act(key),
         Op::AcquireAll { keys, .. } => {
             for (key, _) in keys {
                 act(key);
@@ -378,7 +393,7 @@ pub(super) fn refusal(op: &Op) -> Option<Failure> {
 
 /// Whole milliseconds, rounded up: a lease may last longer on the server than the holder counts,
 /// and never shorter.
-fn millis(span: Duration) -> i32 {
+pub(super) fn millis(span: Duration) -> i32 {
     let up = span.as_nanos().div_ceil(1_000_000);
     i32::try_from(up).unwrap_or(i32::MAX)
 }

@@ -4,6 +4,7 @@
 //! - [`store`] implements the lock store: it keeps one connection up and the requests on it in
 //!   order. [`upkeep`] replaces the connection.
 //! - [`calls`] says which requests leave as one call of a function, [`replies`] what the rows mean.
+//!   [`results`] does both for results that are kept, and for locks that are adopted.
 //! - [`connection`] opens a connection and moves its bytes.
 //! - [`address`] reads the URL, [`schema`] makes and checks the tables.
 //! - [`failure`] says what the server's errors mean, and [`check`] looks for what is wrong with it.
@@ -19,6 +20,7 @@ mod connection;
 mod failure;
 pub(crate) mod look;
 mod replies;
+mod results;
 pub(crate) mod schema;
 pub(crate) mod store;
 mod upkeep;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
 
+use super::results;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::{Op, Reply};
@@ -60,10 +61,13 @@ pub(super) fn read(
             next()?;
             Reply::Left
         }
+        Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
+            results::read(op, ordered, next()?)?
+        }
     })
 }
 
-fn acquired(row: &Row) -> Result<Reply, Problem> {
+pub(super) fn acquired(row: &Row) -> Result<Reply, Problem> {
     let fence: i64 = row.try_get("fence")?;
     let reserved: Option<i32> = row.try_get("number")?;
     Ok(Reply::Acquired {
@@ -73,7 +77,7 @@ fn acquired(row: &Row) -> Result<Reply, Problem> {
     })
 }
 
-fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
+pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
@@ -98,6 +102,8 @@ fn left(row: &Row) -> Result<Option<Duration>, Problem> {
 pub(super) enum Problem {
     #[error("fewer rows than requests")]
     TooFewRows,
+    #[error("a result of another form")]
+    Result,
     #[error(transparent)]
     Value(#[from] Error),
 }

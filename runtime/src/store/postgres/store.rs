@@ -136,13 +136,17 @@ impl PostgresStore {
             }
             let mut ordered = false;
             match &request.op {
-                Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } => {
+                Op::Acquire { .. }
+                | Op::AcquireAll { .. }
+                | Op::Join { .. }
+                | Op::Recall { .. }
+                | Op::Adopt { .. } => {
                     self.acquires.insert(request.id);
                 }
-                Op::Release { after, .. } | Op::Part { after, .. } => {
+                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
                     ordered = after.iter().all(|open| self.acquires.contains(open));
                 }
-                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
             }
             packer.add(request, ordered);
         }

@@ -61,9 +61,13 @@ impl ReplicaAcks {
     }
 
     /// Whether the outcome of `op` counts only with its replica acknowledgements. A removal needs
-    /// none: a lock that a fail-over brings back expires.
+    /// none: a lock that a fail-over brings back expires. A removal that stores a result waits for
+    /// them, and counts without them: its call has done its work.
     pub(super) fn concern(op: &Op) -> bool {
-        !matches!(op, Op::Release { .. } | Op::Part { .. } | Op::Leave { .. })
+        !matches!(
+            op,
+            Op::Release { .. } | Op::Part { .. } | Op::Leave { .. } | Op::Forget { .. }
+        )
     }
 
     /// The `WAIT` for enough replicas to have all earlier writes of the same connection. `patience`

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::eligibility::Met;
-use super::failures::{no_quorum, no_shares, unfit};
+use super::failures::{no_adoption, no_quorum, no_results, no_shares, unfit};
 use super::identity::Identity;
 use super::node::NodeState;
 use super::question::{NodeSet, PendingQuestion, Question};
@@ -166,6 +166,10 @@ impl QuorumCore {
             } => self.release(id, &key, token, keep, !after.is_empty(), now),
             Op::Leave { .. } => self.tell(id, Ok(Reply::Left)),
             Op::Join { .. } => self.tell(id, Err(no_shares())),
+            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } => {
+                self.tell(id, Err(no_results()));
+            }
+            Op::Adopt { .. } => self.tell(id, Err(no_adoption())),
             // No single step takes several keys on several nodes.
             Op::AcquireAll { .. } => self.tell(id, Ok(Reply::Apart)),
         }

@@ -32,6 +32,28 @@ pub(super) fn no_shares() -> Failure {
     }
 }
 
+pub(super) fn no_results() -> Failure {
+    Failure {
+        error: LockError::config(
+            "`replay` is not possible with `redlock://`, whose nodes keep no result in common; use it on a pool with `redis://` or \
+             `postgres://`",
+        ),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
+pub(super) fn no_adoption() -> Failure {
+    Failure {
+        error: LockError::config(
+            "a lock of `redlock://` cannot be adopted, because each node would have to change its token in the same step; hand locks \
+             over on a pool with `redis://` or `postgres://`",
+        ),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
 /// The failure of a node that may not vote at any age.
 pub(super) fn unfit(why: &str) -> Failure {
     Failure {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::scene::Scene;
 use super::{
-    cluster, earlier_version, kept, nested, quorum, scenarios, server_time, several, shares, ways,
+    cluster, earlier_version, kept, nested, quorum, replays, scenarios, server_time, several,
+    shares, ways,
 };
 use crate::chaos::crew::Crew;
 use crate::oracle::{Kind, Report};
@@ -127,6 +128,30 @@ pub const CASES: &[Case] = &[
         Kind::FenceOrder,
         "calls of a process follow each other",
         scenarios::handed_over,
+    ),
+    case(
+        "RecordedWithoutCheck",
+        Kind::WrongReplay,
+        "a body ends after its lease, when another one has a result",
+        replays::late,
+    ),
+    case(
+        "RecordedAfterRelease",
+        Kind::RanAgain,
+        "a process that releases has a slow network, and another one waits",
+        replays::slow,
+    ),
+    case(
+        "FingerprintIgnored",
+        Kind::WrongReplay,
+        "different requests have one key",
+        replays::requests,
+    ),
+    case(
+        "RecordedAfterErr",
+        Kind::WrongReplay,
+        "the first of three calls fails",
+        replays::fails,
     ),
     case(
         "QuorumOfAnswers",

@@ -52,6 +52,24 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "several keys are taken again with the same tokens",
     },
     Elsewhere {
+        bug: "ReplayHandedOver",
+        program: "behaviour",
+        test: "bodies::replay::once::redis::other_calls_take_the_lock_as_ever",
+        what: "a call with `replay` waits for a call without, and a result is kept",
+    },
+    Elsewhere {
+        bug: "AdoptedTwice",
+        program: "behaviour",
+        test: "leases::hand_over::redis::it_is_adopted_once",
+        what: "four workers adopt one lock",
+    },
+    Elsewhere {
+        bug: "RenewedAfterHandOver",
+        program: "behaviour",
+        test: "leases::hand_over::redis::it_expires_without_a_worker",
+        what: "a lock is handed over, and no worker adopts it",
+    },
+    Elsewhere {
         bug: "ColonUnencoded",
         program: "leasehold",
         test: "key::tests::a_value_ends_where_its_separator_is",

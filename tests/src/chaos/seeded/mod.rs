@@ -10,6 +10,7 @@ mod elsewhere;
 mod kept;
 mod nested;
 mod quorum;
+mod replays;
 mod scenarios;
 mod scene;
 mod server_time;

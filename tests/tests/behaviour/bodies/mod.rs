@@ -6,3 +6,4 @@ mod detached;
 mod exits;
 mod kept_locks;
 mod nested_calls;
+mod replay;

@@ -19,6 +19,7 @@ mod hold_times;
 mod kept;
 mod make_way;
 mod probes;
+mod recall;
 mod releases;
 mod renew;
 mod revoked;
@@ -47,6 +48,7 @@ fn acquire(number: u64, wait: Duration) -> Acquire {
         hold: Duration::ZERO,
         share: None,
         at_least: None,
+        replay: None,
     }
 }
 

@@ -37,6 +37,9 @@ impl EngineState {
                 self.core.acquire_all(acquires, wait, now);
             }
             Command::Release { id, keep } => self.core.release(id, keep, now),
+            Command::ReleaseWith { id, keep, record } => {
+                self.core.release_with(id, keep, record, now);
+            }
             Command::ReleaseAll { ids, keep } => {
                 for id in ids {
                     self.core.release(id, keep, now);
@@ -55,6 +58,27 @@ impl EngineState {
                 }
             }
             Command::Downgrade(id) => self.core.downgrade(id, now),
+            Command::GiveAway(id) => {
+                let cell = self.cells.remove(&id);
+                self.notifications
+                    .wakers
+                    .extend(cell.and_then(|cell| cell.forget()));
+                self.core.give_away(id, now);
+            }
+            Command::Adopt {
+                id,
+                acquire,
+                adoption,
+                cell,
+            } => {
+                self.cells.insert(id, cell);
+                self.core.adopt(id, acquire, adoption, now);
+            }
+            Command::ForgetResult { key, reply } => {
+                self.last_forgotten += 1;
+                self.forgetting.insert(self.last_forgotten, reply);
+                self.core.forget_result(self.last_forgotten, key);
+            }
             Command::Wake { at, caller } => self
                 .notifications
                 .alarms
@@ -90,7 +114,7 @@ impl EngineState {
     pub(in crate::engine::driver) fn refuse(&mut self, commands: impl Iterator<Item = Command>) {
         for command in commands {
             match command {
-                Command::Acquire { id, cell, .. } => {
+                Command::Acquire { id, cell, .. } | Command::Adopt { id, cell, .. } => {
                     self.cells.insert(id, cell);
                 }
                 Command::AcquireAll { acquires, .. } => {
@@ -99,6 +123,7 @@ impl EngineState {
                 }
                 Command::Wake { caller, .. } => self.notifications.alarms.push(caller),
                 Command::ShutDown { reply, .. } => self.notifications.unanswered.push(reply),
+                Command::ForgetResult { reply, .. } => self.notifications.forgetting.push(reply),
                 _ => {}
             }
         }
@@ -113,6 +138,8 @@ impl EngineState {
         }
         let shutdowns = self.shutdowns.drain().map(|(_, reply)| reply);
         self.notifications.unanswered.extend(shutdowns);
+        let forgetting = self.forgetting.drain().map(|(_, reply)| reply);
+        self.notifications.forgetting.extend(forgetting);
         self.notifications.alarms.extend(self.alarms.take());
         self.lanes.follow(Vec::new());
         // Dropping the store closes its connections. It happens without the mutex.

@@ -42,6 +42,23 @@ impl EngineState {
                 self.notifications.over.push(Arc::clone(cell));
                 cell.lose()
             }),
+            Signal::Inherited { ticket, token } => {
+                if let Some(cell) = self.cells.get(&ticket) {
+                    cell.inherit(token);
+                }
+                None
+            }
+            Signal::Recalled(ticket, kept) => self
+                .cells
+                .remove(&ticket)
+                .and_then(|cell| cell.recall(kept)),
+            Signal::Forgotten(number, forgotten) => {
+                let reply = self.forgetting.remove(&number);
+                self.notifications
+                    .forgotten
+                    .extend(reply.map(|reply| (reply, forgotten)));
+                None
+            }
             Signal::Failed(ticket, error) => {
                 self.cells.remove(&ticket).and_then(|cell| cell.fail(error))
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Script};
+use redis::{Cmd, Script, cmd};
 
 use super::key_names::{AuxiliaryKey, KeyNames};
 use super::redirect::RequestFlags;
@@ -13,6 +13,8 @@ use super::scripts::{
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::store::{Op, Renewal};
+
+mod replay;
 
 /// The command for `op`. `listening` says whether the connection listens for this process's turns.
 pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
@@ -55,6 +57,10 @@ pub(crate) fn command(op: &Op, names: &KeyNames, listening: bool) -> Cmd {
             .arg(names.process())
             .arg(names.channels())
             .to_owned(),
+        Op::Recall { .. } => replay::recall(op, names, listening),
+        Op::Record { .. } => replay::record(op, names),
+        Op::Forget { key } => cmd("DEL").arg(names.result(key)).to_owned(),
+        Op::Adopt { .. } => replay::adopt(op, names),
     }
 }
 

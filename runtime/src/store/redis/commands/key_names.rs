@@ -24,9 +24,10 @@ pub(crate) struct KeyNames {
     /// `host pid`.
     owner: String,
     fences: String,
-    /// What the keys of queues begin with; those of shares and the channels follow.
+    /// What the keys of queues begin with; those of shares, of results and the channels follow.
     queues: String,
     shares: String,
+    results: String,
     channels: String,
     /// In a cluster, a slot of the node that these names are used on.
     slot: Option<u16>,
@@ -49,6 +50,7 @@ impl KeyNames {
             fences: format!("{prefix}{RESERVED}:fence"),
             queues: format!("{prefix}{RESERVED}:queue:"),
             shares: format!("{prefix}{RESERVED}:shares:"),
+            results: format!("{prefix}{RESERVED}:result:"),
             channels: format!("{prefix}{RESERVED}:turn:"),
             prefix,
             process,
@@ -153,6 +155,11 @@ impl KeyNames {
     /// The key of the shares of `key`.
     pub(crate) fn shares<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
         self.auxiliary_key(&self.shares, "shares", key)
+    }
+
+    /// The key of the result that is kept for `key`.
+    pub(crate) fn result<'a>(&'a self, key: &'a str) -> AuxiliaryKey<'a> {
+        self.auxiliary_key(&self.results, "result", key)
     }
 
     fn auxiliary_key<'a>(&self, usual: &'a str, what: &str, key: &'a str) -> AuxiliaryKey<'a> {
@@ -273,6 +280,7 @@ mod tests {
             "fence",
             "queue",
             "shares",
+            "result",
             "check",
             "{1a2b}",
             "{",
@@ -310,6 +318,7 @@ mod tests {
                 let auxiliary_keys = [
                     text(&names.queue(&full)),
                     text(&names.shares(&full)),
+                    text(&names.result(&full)),
                     names.fences(&full).into_owned(),
                     names.trial(Token::random(Nonce::new())),
                 ];
@@ -331,7 +340,7 @@ mod tests {
             let names = KeyNames::new(&namespace).on_node(home);
             let key = format!("{}{key}", names.prefix);
             let slot = hash_slot::of(&key);
-            for auxiliary_key in [text(&names.queue(&key)), text(&names.shares(&key)), names.fences(&key).into_owned()] {
+            for auxiliary_key in [text(&names.queue(&key)), text(&names.shares(&key)), text(&names.result(&key)), names.fences(&key).into_owned()] {
                 prop_assert_eq!(hash_slot::of(&auxiliary_key), slot, "{} of {}", auxiliary_key, key);
             }
             prop_assert_eq!(hash_slot::of(&names.trial(Token::random(Nonce::new()))), home);

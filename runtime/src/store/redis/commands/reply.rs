@@ -8,6 +8,7 @@ use redis::{PushInfo, Value};
 use super::failure::{garbage, hidden_code, server_error};
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
+use crate::store::kept::Kept;
 use crate::store::{Failure, Op, Reply, StoreEvent};
 
 /// Which scripts answer.
@@ -84,6 +85,10 @@ fn read_one(op: &Op, value: &Value, scripts: Scripts) -> Option<Result<Reply, Fa
             fence @ Value::BulkString(_),
         ) => free(fence, *reserved_fences),
         (Op::Acquire { .. } | Op::Join { .. }, value) => acquired(value),
+        (Op::Recall { .. }, value) => return recalled(value),
+        (Op::Adopt { .. }, value) => adopted(value),
+        (Op::Forget { .. }, value) => Some(Reply::Forgotten(integer(value)? > 0)),
+        (Op::Record { .. }, value) => return recorded(value),
         (Op::AcquireAll { keys, .. }, value) => acquired_all(value, keys.len()),
         (Op::Renew(renewals) | Op::Stay(renewals), value) => return renewed(value, renewals.len()),
         (Op::Release { .. } | Op::Part { .. }, value) => released(value),
@@ -162,6 +167,42 @@ fn acquired_all(value: &Value, count: usize) -> Option<Reply> {
 /// The owner of a lock, if one token has it alone.
 fn owner(value: &Value) -> Option<Arc<Owner>> {
     Owner::read(text(value)?).map(Arc::new)
+}
+
+/// The result that is kept, or the answer of `acquire_one.lua`: a fence, or a list of one answer.
+fn recalled(value: &Value) -> Option<Result<Reply, Failure>> {
+    match (value, array(value)) {
+        (fence @ Value::BulkString(_), _) => free(fence, 0).map(Ok),
+        (_, Some([code, kept])) if integer(code) == Some(3) => {
+            let kept = Kept::parse(text(kept)?)?;
+            Some(Ok(Reply::Recalled(Arc::new(kept))))
+        }
+        (_, Some([one])) => individually(one, acquired),
+        _ => None,
+    }
+}
+
+/// The answer of `release_one.lua`: a number, or a list of one answer.
+fn recorded(value: &Value) -> Option<Result<Reply, Failure>> {
+    match array(value) {
+        Some([one]) => individually(one, released),
+        _ => released(value).map(Ok),
+    }
+}
+
+/// One answer of a list, or the error of the server for it.
+fn individually(one: &Value, read: fn(&Value) -> Option<Reply>) -> Option<Result<Reply, Failure>> {
+    match array(one) {
+        Some([code, error]) if integer(code) == Some(-1) => Some(Err(refused(text(error)?))),
+        _ => read(one).map(Ok),
+    }
+}
+
+fn adopted(value: &Value) -> Option<Reply> {
+    match array(value)? {
+        [code] if integer(code)? == 5 => Some(Reply::Gone),
+        _ => acquired(value),
+    }
 }
 
 /// What is known of each key. The server's error, if it refused all of them.

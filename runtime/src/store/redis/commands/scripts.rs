@@ -19,9 +19,12 @@ const ACQUIRE_CODE: &str = script!("fence.lua" "acquire.lua" "claim.lua" "queue.
 const ACQUIRE_ONE_CODE: &str = script!("fence.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const ACQUIRE_ALL_CODE: &str =
     script!("fence.lua" "acquire_all.lua" "queue.lua" "waiting.lua" "acquire_all_queue.lua");
+const RECALL_CODE: &str = script!("fence.lua" "recall.lua" "acquire_one.lua" "claim.lua" "queue.lua" "waiting.lua" "take.lua" "acquire_queue.lua");
 const RENEW_CODE: &str = script!("renew.lua");
 const RELEASE_CODE: &str = script!("release.lua" "queue.lua" "release_queue.lua");
 const RELEASE_ONE_CODE: &str = script!("release_one.lua" "queue.lua" "release_queue.lua");
+const RECORD_CODE: &str = script!("record.lua" "release_one.lua" "queue.lua" "release_queue.lua");
+const ADOPT_CODE: &str = script!("adopt.lua");
 const TURN_CODE: &str =
     script!("fence.lua" "queue.lua" "turn.lua" "waiting.lua" "take.lua" "turn_queue.lua");
 const ACQUIRE_PLAIN_CODE: &str = script!("acquire_plain.lua");
@@ -48,6 +51,9 @@ pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&code(R
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RELEASE_CODE)));
 pub(super) static RELEASE_ONE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&code(RELEASE_ONE_CODE)));
+pub(super) static RECALL: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RECALL_CODE)));
+pub(super) static RECORD: LazyLock<Script> = LazyLock::new(|| Script::new(&code(RECORD_CODE)));
+pub(super) static ADOPT: LazyLock<Script> = LazyLock::new(|| Script::new(&code(ADOPT_CODE)));
 pub(super) static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(TURN_CODE)));
 pub(super) static ACQUIRE_PLAIN: LazyLock<Script> =
     LazyLock::new(|| Script::new(&code(ACQUIRE_PLAIN_CODE)));
@@ -59,7 +65,7 @@ pub(super) static JOIN: LazyLock<Script> = LazyLock::new(|| Script::new(&code(JO
 pub(super) static STAY: LazyLock<Script> = LazyLock::new(|| Script::new(&code(STAY_CODE)));
 pub(super) static PART: LazyLock<Script> = LazyLock::new(|| Script::new(&code(PART_CODE)));
 
-pub(crate) fn all() -> [(&'static Script, &'static str); 13] {
+pub(crate) fn all() -> [(&'static Script, &'static str); 16] {
     [
         (&ACQUIRE, ACQUIRE_CODE),
         (&ACQUIRE_ONE, ACQUIRE_ONE_CODE),
@@ -67,6 +73,9 @@ pub(crate) fn all() -> [(&'static Script, &'static str); 13] {
         (&RENEW, RENEW_CODE),
         (&RELEASE, RELEASE_CODE),
         (&RELEASE_ONE, RELEASE_ONE_CODE),
+        (&RECALL, RECALL_CODE),
+        (&RECORD, RECORD_CODE),
+        (&ADOPT, ADOPT_CODE),
         (&TURN, TURN_CODE),
         (&ACQUIRE_PLAIN, ACQUIRE_PLAIN_CODE),
         (&RELEASE_PLAIN, RELEASE_PLAIN_CODE),

@@ -47,17 +47,21 @@ impl RedisStore {
             patience = patience.min(request.patience);
             let mut ordered = false;
             match &request.op {
-                Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Join { .. } => {
+                Op::Acquire { .. }
+                | Op::AcquireAll { .. }
+                | Op::Join { .. }
+                | Op::Recall { .. }
+                | Op::Adopt { .. } => {
                     self.acquires.insert(request.id, generation);
                 }
-                Op::Release { after, .. } | Op::Part { after, .. } => {
+                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
                     let sent_on = || after.iter().map(|open| self.acquires.get(open).copied());
                     ordered = sent_on().all(|on| on == Some(generation));
                     let elsewhere = sent_on().flatten().find(|on| *on != generation);
                     let again = |on| (on, calls::command(&request.op, &self.names, listening));
                     resends.extend(elsewhere.map(again));
                 }
-                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } => {}
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
             }
             packer.add(InFlight {
                 id: request.id,
@@ -211,8 +215,10 @@ impl RedisStore {
                 .map(|reply| request.complete(reply))
                 .and_then(|reply| replication::counted(reply, verdict));
             self.after(&result, stamp);
-            if let (Op::Release { after, .. } | Op::Part { after, .. }, Ok(_)) =
-                (&request.op, &result)
+            if let (
+                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. },
+                Ok(_),
+            ) = (&request.op, &result)
             {
                 self.settle(after);
             }

@@ -1,0 +1,54 @@
+//! What `replay` and `fingerprint` demand of the other options and of the function.
+
+use crate::args::Args;
+use crate::diag::{Diagnostics, Message};
+
+/// A result belongs to one key, and to a call that has that key alone.
+pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
+    let Some(replay) = args.name_of("replay") else {
+        return;
+    };
+    if !cfg!(feature = "replay") {
+        let message = Message::new("`replay` needs the feature `replay` of the crate `leasehold`")
+            .help("write `leasehold = { version = \"0.1\", features = [\"replay\"] }` in `Cargo.toml`");
+        diagnostics.error(replay.span(), &message);
+    }
+    for (option, help) in [
+        (
+            "hold",
+            "with `replay` a later call gets the first result, and need not be refused; leave `hold` out",
+        ),
+        (
+            "shared",
+            "many readers have a shared lock, and `replay` keeps one result; leave one of them out",
+        ),
+        (
+            "permits",
+            "several calls have a lock with permits, and `replay` keeps one result; leave one of them out",
+        ),
+        (
+            "reentrant",
+            "a nested call runs inside the lock of its caller, which keeps one result; leave one of them out",
+        ),
+    ] {
+        if let Some(name) = args.name_of(option) {
+            let what = format!("`replay` and `{option}` exclude each other");
+            diagnostics.error(name.span(), &Message::new(what).help(help));
+        }
+    }
+    if args.key.as_ref().is_some_and(|keys| keys.len() > 1) {
+        let message = Message::new("`replay` keeps the result of one key, and these are several")
+            .help("lock one key that stands for all of them");
+        let key = args.name_of("key").unwrap_or(replay);
+        diagnostics.error(key.span(), &message);
+    }
+}
+
+pub(crate) fn fingerprint_needs_replay(args: &Args, diagnostics: &Diagnostics) {
+    if let (Some(fingerprint), false) = (args.name_of("fingerprint"), args.attempted("replay")) {
+        let message =
+            Message::new("`fingerprint` tells requests apart whose result is kept, and none is")
+                .help("add `replay = \"24h\"`, or leave `fingerprint` out");
+        diagnostics.error(fingerprint.span(), &message);
+    }
+}

@@ -1,0 +1,40 @@
+//! How the call runs its body.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+
+use crate::check::LockSpec;
+use crate::expand::here;
+
+/// The body stays in the caller's frame, and only a reference goes to the runtime. A detached body
+/// moves into its task.
+pub(crate) fn run(spec: &LockSpec, body: &TokenStream) -> TokenStream {
+    // What an option demands of the body, or of what it returns, is said at the option.
+    let method = |name: &str, option: Span| Ident::new(name, here().located_at(option));
+    let hold = spec.hold.as_ref().map(|hold| hold.span);
+    let replay = spec.replay.as_ref().map(|replay| replay.span);
+    let run = match (spec.detach, hold, replay) {
+        (None, None, None) => method("run", here()),
+        (None, _, Some(replay)) => method("run_replaying", replay),
+        (None, Some(hold), None) => method("run_holding", hold),
+        (Some(detach), None, None) => method("run_detached", detach),
+        (Some(detach), _, Some(_)) => method("run_detached_replaying", detach),
+        (Some(detach), Some(_), None) => method("run_detached_holding", detach),
+    };
+    let hint = hold
+        .or(replay)
+        .map(|_| quote_spanned!(here()=> , __leasehold::hint));
+    let body = if spec.detach.is_some() {
+        body.clone()
+    } else {
+        quote_spanned! {here()=>
+            __leasehold::core::pin::pin!(
+                __leasehold::core::option::Option::Some(#body)
+            )
+        }
+    };
+    quote_spanned! {here()=>
+        let __leasehold_body = #body;
+        let __leasehold_out = __leasehold_call.#run(__leasehold_body #hint).await;
+    }
+}

@@ -1,0 +1,145 @@
+//! Giving a held lock away, and adopting one that was given away.
+//!
+//! A lock that is given away keeps its token at the store until it is adopted or expires. This core
+//! forgets it: it neither renews nor releases the lock. The core that adopts it replaces the token
+//! in one step with a check of the old one. So of two that adopt the same lock, one finds neither
+//! token and is refused. A repeated request finds its own token, and succeeds again.
+//!
+//! An adopted lease is counted from the request that adopted it, as any other. A lock that may have
+//! been adopted without an answer is removed, as an acquire that was given up.
+
+use std::time::Duration;
+
+use super::Core;
+use super::acquire::unanswered;
+use super::requests::Flight;
+use super::signal::Signal;
+use super::tenure::Tenure;
+use super::ticket::{Acquire, Adoption, Stage, Ticket, TicketId};
+use crate::base::clock::Instant;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::store::{Failure, Op, OpId, Reply, Retry};
+
+/// The mean pause before a failed request is sent again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Core {
+    /// Forgets a lock that is held, and leaves it at the store. Not answered.
+    pub(crate) fn give_away(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        if !matches!(ticket.stage(), Stage::Held(_) | Stage::Lost) {
+            return;
+        }
+        let key = ticket.acquire().key.clone();
+        self.tickets.remove(id);
+        self.vacate(id, &key, false, now);
+        self.shutdown_due(now);
+    }
+
+    /// Adopts a lock with the token of `acquire`; answered by `Granted` or `Failed`.
+    pub(crate) fn adopt(
+        &mut self,
+        id: TicketId,
+        acquire: Acquire,
+        adoption: Adoption,
+        now: Instant,
+    ) {
+        if self.drain.is_some() {
+            self.signal(Signal::Failed(id, LockError::ShuttingDown));
+            return;
+        }
+        let budget = now + self.limits.io_timeout;
+        let mut ticket = Ticket::new(acquire, now, budget);
+        ticket.adopts(adoption);
+        self.tickets.insert(id, ticket);
+        self.ask_to_adopt(id, now);
+    }
+
+    pub(super) fn ask_to_adopt(&mut self, id: TicketId, now: Instant) {
+        let io_timeout = self.limits.io_timeout;
+        let Some(ticket) = self.tickets.get_mut(id) else {
+            return;
+        };
+        let Some(adoption) = ticket.adoption() else {
+            return;
+        };
+        let acquire = ticket.acquire();
+        let token = if seeded!(self, AdoptedTwice) {
+            adoption.from
+        } else {
+            acquire.token
+        };
+        let request = Op::Adopt {
+            key: acquire.key.clone(),
+            from: adoption.from,
+            token,
+            ttl: acquire.terms.ttl(),
+            function: acquire.function,
+        };
+        let flight = Flight::Adopt {
+            ticket: id,
+            sent: now,
+        };
+        let op = self.requests.send(request, io_timeout / 4, flight);
+        ticket.ask(op, now + io_timeout / 2);
+        self.arm(id);
+    }
+
+    pub(super) fn adopt_replied(
+        &mut self,
+        op: OpId,
+        id: TicketId,
+        sent: Instant,
+        result: Result<Reply, Failure>,
+        now: Instant,
+    ) {
+        let Some(ticket) = self.tickets.get_mut(id) else {
+            return;
+        };
+        ticket.answered(op, &result);
+        let Some(adoption) = ticket.adoption().filter(|_| ticket.is_asking()) else {
+            return;
+        };
+        let terms = ticket.acquire().terms;
+        match result {
+            Ok(Reply::Acquired { wanted, .. })
+                if ticket.is_in_time(now) && now < terms.soft(sent) =>
+            {
+                let key = ticket.acquire().key.clone();
+                // Its reserved fences may have been used up before it was given away.
+                let tenure = Tenure::begin(adoption.fence, 0, wanted, now);
+                self.queues.open(&key).granted(id, false, tenure, now);
+                self.grant(id, sent, adoption.fence, now);
+            }
+            Ok(Reply::Acquired { .. }) => self.ask_to_adopt(id, now),
+            Ok(Reply::Gone) => {
+                let error = LockError::Lost {
+                    key: ticket.acquire().key.name().to_owned(),
+                    fence: adoption.fence,
+                };
+                self.fail(id, error, now);
+            }
+            Err(failure) if failure.retry == Retry::Never => self.fail(id, failure.error, now),
+            Ok(_) | Err(_) => {
+                ticket.ask_again_at(now + self.jitter.around(PAUSE));
+                self.arm(id);
+            }
+        }
+    }
+
+    /// An adoption has no answer, or is to be tried again.
+    pub(super) fn adopt_due(&mut self, id: TicketId, now: Instant) {
+        let Some(ticket) = self.tickets.get(id) else {
+            return;
+        };
+        if !ticket.is_in_time(now) {
+            let error = unanswered(ticket.waited(now));
+            self.fail(id, error, now);
+        } else if ticket.asks_again(now) {
+            self.ask_to_adopt(id, now);
+        }
+    }
+}

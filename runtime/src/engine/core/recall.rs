@@ -1,0 +1,84 @@
+//! Results that the store keeps beside a lock: the answer to a call that asks for one, and their
+//! removal.
+//!
+//! A call with `replay` asks the store each time, and is never handed a lock inside the process:
+//! the store alone knows whether a result is kept. One answer serves all calls of this process that
+//! wait for the same key with `replay`.
+
+use std::sync::Arc;
+
+use super::Core;
+use super::requests::Flight;
+use super::signal::Signal;
+use super::ticket::{Acquire, Ticket, TicketId};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::store::kept::Kept;
+use crate::store::{Failure, Op, Reply};
+
+impl Core {
+    /// The store keeps a result for the key of `id`.
+    pub(super) fn recalled(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
+        let Some(key) = self
+            .tickets
+            .get(id)
+            .map(|ticket| ticket.acquire().key.clone())
+        else {
+            return;
+        };
+        let mut answered = vec![id];
+        if let Some(queue) = self.queues.get_mut(&key) {
+            let waits = |other: &TicketId| {
+                let ticket = self.tickets.get(*other);
+                *other != id && ticket.is_some_and(|ticket| ticket.acquire().replay.is_some())
+            };
+            answered.extend(queue.waiting().filter(waits));
+            for id in &answered {
+                queue.remove(*id);
+            }
+            queue.recalled(now);
+        }
+        for id in answered {
+            self.answer_from(id, kept, now);
+        }
+    }
+
+    /// Ends a ticket that is still acquiring: its result is kept, or that of another request.
+    fn answer_from(&mut self, id: TicketId, kept: &Arc<Kept>, now: Instant) {
+        let Some(acquire) = self.tickets.get(id).map(Ticket::acquire) else {
+            return;
+        };
+        let asked = acquire
+            .replay
+            .as_ref()
+            .and_then(|replay| replay.fingerprint);
+        if kept.answers(asked) || seeded!(self, FingerprintIgnored) {
+            self.signal(Signal::Recalled(id, Arc::clone(kept)));
+            self.leave(id, false, now);
+        } else {
+            let error = mismatch(acquire);
+            self.fail(id, error, now);
+        }
+    }
+
+    /// Removes the result that is kept for `key`; answered by `Forgotten` with this number.
+    pub(crate) fn forget_result(&mut self, number: u64, key: FullKey) {
+        let patience = self.limits.io_timeout;
+        self.requests
+            .send(Op::Forget { key }, patience, Flight::Forget(number));
+    }
+
+    pub(super) fn forget_replied(&mut self, number: u64, result: Result<Reply, Failure>) {
+        let forgotten = result.map(|reply| reply == Reply::Forgotten(true));
+        let forgotten = forgotten.map_err(|failure| failure.error);
+        self.signal(Signal::Forgotten(number, forgotten));
+    }
+}
+
+fn mismatch(acquire: &Acquire) -> LockError {
+    LockError::Mismatch {
+        key: acquire.key.name().to_owned(),
+    }
+}

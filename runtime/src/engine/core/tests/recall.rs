@@ -1,0 +1,207 @@
+//! Calls that a kept result answers, and locks that change hands.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::core::ticket::{Adoption, Replay};
+use crate::store::kept::{Fingerprint, Kept, Record};
+
+const PRINT: Fingerprint = Fingerprint([1; 32]);
+
+fn kept() -> Arc<Kept> {
+    Arc::new(Kept {
+        fingerprint: Some(PRINT),
+        json: "7".into(),
+    })
+}
+
+fn replaying(number: u64, wait: Duration, fingerprint: Option<Fingerprint>) -> Acquire {
+    Acquire {
+        replay: Some(Box::new(Replay { fingerprint })),
+        ..acquire(number, wait)
+    }
+}
+
+/// The one request that is sent now, which must ask for a result.
+#[track_caller]
+fn recalls(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] if matches!(request.op, Op::Recall { .. }) => request.id,
+        other => panic!("one recall was expected: {other:?}"),
+    }
+}
+
+/// Fails if each call of a process asks by itself, a call without `replay` is told the result, or it
+/// waits on although the lock may be free.
+#[test]
+fn one_answer_serves_all_that_ask_for_it() {
+    let mut core = core();
+    let other = Fingerprint([2; 32]);
+    let prints = [Some(PRINT), None, Some(other)];
+    for (number, print) in (1..).zip(prints) {
+        core.acquire(TicketId(number), replaying(number, HOUR, print), START);
+    }
+    let plain = enter(&mut core, 4, HOUR, START);
+    let op = recalls(&mut core, START);
+    core.reply(op, Ok(Reply::Recalled(kept())), START);
+    let signals = core.take_signals();
+    let mismatch = LockError::mismatch("key");
+    assert_eq!(
+        signals,
+        [
+            Signal::Recalled(TicketId(1), kept()),
+            Signal::Recalled(TicketId(2), kept()),
+            Signal::Failed(TicketId(3), mismatch),
+        ]
+    );
+    let op = asked(&mut core, START);
+    core.reply(op, taken(1), START);
+    assert!(core.take_signals().iter().any(|s| is_granted(s, plain)));
+}
+
+/// Fails if a place in the store's queue, or a lock that was handed to this process, is kept from the
+/// processes behind it.
+#[test]
+fn who_is_answered_leaves_the_queue() {
+    let mut core = core();
+    core.acquire(TicketId(1), replaying(1, HOUR, None), START);
+    let op = recalls(&mut core, START);
+    let queued = Reply::Held {
+        left: Some(TTL),
+        queued: true,
+    };
+    core.reply(op, Ok(queued), START);
+    core.called(&"key".into(), START);
+    let op = recalls(&mut core, START);
+    core.reply(op, Ok(Reply::Recalled(kept())), START);
+    let requests = core.take_requests(START);
+    assert!(
+        matches!(&requests[..], [request] if matches!(request.op, Op::Leave { .. })),
+        "{requests:?}"
+    );
+    core.reply(requests[0].id, Ok(Reply::Left), START);
+    assert!(core.is_idle() && core.queues.is_empty());
+}
+
+/// Fails if a repeated release keeps nothing, or a lock with a result is handed over inside the
+/// process.
+#[test]
+fn a_result_goes_with_the_release() {
+    let mut core = core();
+    let first = TicketId(1);
+    core.acquire(first, replaying(1, HOUR, None), START);
+    let heir = enter(&mut core, 2, HOUR, START);
+    let op = recalls(&mut core, START);
+    let reply = Reply::Acquired {
+        fence: Some(Fence::new(7)),
+        reserved_fences: 1,
+        wanted: Some(false),
+    };
+    core.reply(op, Ok(reply), START);
+    core.take_signals();
+    let record = Arc::new(Record {
+        kept: kept(),
+        stays: HOUR,
+    });
+    core.release_with(first, None, Arc::clone(&record), START);
+    assert!(core.take_signals().is_empty(), "{heir:?} was handed it");
+    let records = |requests: &[Request]| {
+        let of_first = |request: &&Request| matches!(&request.op, Op::Record { token, record: sent, .. } if *token == Token::fixed(1) && *sent == record);
+        requests.iter().filter(of_first).count()
+    };
+    let requests = core.take_requests(START);
+    assert_eq!((records(&requests), requests.len()), (1, 2), "{requests:?}");
+    let later = START + 2 * IO_TIMEOUT;
+    core.tick(later);
+    assert_eq!(records(&core.take_requests(later)), 1, "unanswered");
+}
+
+/// Holds a lock and gives it away. Returns what another core adopts it with.
+fn given_away(core: &mut Core) -> Adoption {
+    let id = enter(core, 1, HOUR, START);
+    let op = asked(core, START);
+    core.reply(op, taken(7), START);
+    core.take_signals();
+    core.give_away(id, START);
+    Adoption {
+        from: Token::fixed(1),
+        fence: Some(Fence::new(7)),
+    }
+}
+
+/// The one request that is sent now, which must be an adoption.
+#[track_caller]
+fn adopts(core: &mut Core, now: Instant) -> OpId {
+    match &core.take_requests(now)[..] {
+        [request] if matches!(request.op, Op::Adopt { .. }) => request.id,
+        other => panic!("one adoption was expected: {other:?}"),
+    }
+}
+
+/// Fails if a lock that was given away is renewed or released, or keeps the process from ending.
+#[test]
+fn what_is_given_away_is_forgotten() {
+    let mut core = core();
+    given_away(&mut core);
+    assert!(core.is_idle() && core.queues.is_empty());
+    core.tick(START + TTL);
+    assert!(silent(&mut core, START + TTL));
+}
+
+/// Fails if an adopted lease is counted from anything but its request, has another fence, or is not
+/// the one that this process knows as its own.
+#[test]
+fn an_adopted_lock_is_held() {
+    let (mut core, id) = (core(), TicketId(2));
+    let adoption = given_away(&mut core);
+    core.adopt(id, acquire(2, ONE_TRY), adoption, START);
+    let op = adopts(&mut core, START);
+    let now = START + Duration::from_millis(100);
+    core.reply(op, taken(3), now);
+    let terms = Terms::new(TTL).expect("a usual ttl");
+    let granted = Signal::Granted {
+        ticket: id,
+        deadline: terms.hard(START),
+        fence: Some(Fence::new(7)),
+    };
+    assert_eq!(core.take_signals(), [granted]);
+    let second = enter(&mut core, 3, ONE_TRY, now);
+    assert!(core.take_signals().iter().any(|s| is_contended(s, second)));
+    core.release(id, None, now);
+    assert_eq!(releases(&core.take_requests(now)), 1);
+}
+
+/// Fails if a lock that is gone is adopted, or looked for again.
+#[test]
+fn what_is_gone_is_not_adopted() {
+    let (mut core, id) = (core(), TicketId(2));
+    let adoption = given_away(&mut core);
+    core.adopt(id, acquire(2, ONE_TRY), adoption, START);
+    let op = adopts(&mut core, START);
+    core.reply(op, Ok(Reply::Gone), START);
+    let lost = LockError::lost("key", Fence::new(7));
+    assert_eq!(core.take_signals(), [Signal::Failed(id, lost)]);
+    assert!(silent(&mut core, START) && core.is_idle());
+}
+
+/// Fails if an adoption without an answer is not repeated, waits for ever, or leaves its lock at the
+/// store.
+#[test]
+fn an_adoption_without_an_answer_is_undone() {
+    let (mut core, id) = (core(), TicketId(2));
+    let adoption = given_away(&mut core);
+    core.adopt(id, acquire(2, ONE_TRY), adoption, START);
+    let first = adopts(&mut core, START);
+    core.reply(first, Err(no_script()), START);
+    let again = core.next_due().expect("it tries again");
+    core.tick(again);
+    adopts(&mut core, again);
+    let late = START + IO_TIMEOUT;
+    core.tick(late);
+    let signals = core.take_signals();
+    assert!(
+        matches!(&signals[..], [Signal::Failed(of, error)] if *of == id && error.is_unavailable()),
+        "{signals:?}"
+    );
+    assert_eq!(releases(&core.take_requests(late)), 1, "it may be adopted");
+}

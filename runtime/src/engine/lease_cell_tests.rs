@@ -1,0 +1,66 @@
+//! What callers and the engine see of a lease cell.
+
+use std::future::Future;
+
+use super::*;
+use crate::selftest::fixtures::{LONG, counting};
+
+fn held() -> Arc<LeaseCell> {
+    let cell = LeaseCell::new("key".into(), Clock::System);
+    assert!(cell.grant(Clock::System.now() + LONG, None).is_none());
+    cell
+}
+
+/// Fails if a caller that is about to poll for its release is woken, or a caller that has
+/// polled is not.
+#[test]
+fn who_lets_go_is_woken_once_it_waits_for_the_release() {
+    let (task, _) = counting();
+    let cx = Context::from_waker(&task);
+    let awake = held();
+    assert!(awake.register(&cx), "as a body that waits for something");
+    awake.close();
+    let released = awake.release(Removal::Confirmed);
+    assert!(matches!(released, Some(Parting::Drop(_))));
+    assert_eq!(awake.poll_released(&cx), Poll::Ready(Removal::Confirmed));
+    let asleep = held();
+    asleep.close();
+    assert!(asleep.poll_released(&cx).is_pending());
+    let released = asleep.release(Removal::Confirmed);
+    assert!(matches!(released, Some(Parting::Wake(_))));
+    let refused = LeaseCell::new("key".into(), Clock::System);
+    assert!(refused.poll_granted(&cx).is_pending());
+    let told = refused.release(Removal::Unknown);
+    assert!(
+        matches!(told, Some(Parting::Wake(_))),
+        "told to ask otherwise"
+    );
+}
+
+/// Fails if a waiting body misses a loss, whether the loss or the wait comes first.
+#[test]
+fn a_loss_is_seen_before_the_body_sleeps_or_wakes_it() {
+    let (task, _) = counting();
+    let cx = Context::from_waker(&task);
+    let before = held();
+    assert!(before.lose().is_none() && !before.register(&cx));
+    let after = held();
+    assert!(after.register(&cx) && after.lose().is_some());
+}
+
+/// Fails if a task that waits for the end is not woken because none waited at first.
+#[test]
+fn all_that_watch_are_told_of_the_end() {
+    let cell = held();
+    let (task, woken) = counting();
+    let mut cx = Context::from_waker(&task);
+    let (mut one, mut other) = (Box::pin(cell.over()), Box::pin(cell.over()));
+    assert!(one.as_mut().poll(&mut cx).is_pending());
+    assert!(other.as_mut().poll(&mut cx).is_pending());
+    cell.close();
+    assert_eq!(woken(), 2);
+    assert!(one.as_mut().poll(&mut cx).is_ready());
+    assert!(other.as_mut().poll(&mut cx).is_ready());
+    let mut late = Box::pin(cell.over());
+    assert!(late.as_mut().poll(&mut cx).is_ready());
+}

@@ -1,0 +1,123 @@
+//! Results that the server keeps, and the checks that a body runs to its `Ok` once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::server::on_server;
+use super::world::{Caller, State, World};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::engine::core::ticket::{Replay, TicketId};
+use crate::store::kept::{Fingerprint, Kept, Record};
+use crate::store::{Op, Reply};
+
+impl World {
+    /// What the next call is asked with that a kept result answers. In most worlds no call is, and
+    /// in the rest every other one.
+    pub(super) fn replay(&mut self) -> Option<Replay> {
+        let replays = self.replays && self.random.one_in(2);
+        replays.then(|| {
+            let number = u8::from(self.random.one_in(8));
+            let fingerprint = (!self.random.one_in(4)).then_some(Fingerprint([number; 32]));
+            Replay { fingerprint }
+        })
+    }
+
+    /// A body with `replay` has returned `Ok`; the release keeps this.
+    pub(super) fn new_record(&mut self, replay: Replay) -> Arc<Record> {
+        self.last_result += 1;
+        let kept = Kept {
+            fingerprint: replay.fingerprint,
+            json: self.last_result.to_string().into(),
+        };
+        Arc::new(Record {
+            kept: Arc::new(kept),
+            stays: self.random.millis(1, 2_000),
+        })
+    }
+
+    pub(super) fn serve_recall(&mut self, node: usize, op: &Op) -> Reply {
+        let Op::Recall {
+            key,
+            token,
+            ttl,
+            function,
+            queue,
+        } = op
+        else {
+            return Reply::Left;
+        };
+        if let Some((kept, _)) = self.kept_result(key) {
+            return Reply::Recalled(Arc::clone(kept));
+        }
+        let acquire = Op::Acquire {
+            key: key.clone(),
+            token: *token,
+            ttl: *ttl,
+            function,
+            queue: *queue,
+            reserved_fences: 0,
+        };
+        self.serve(node, &acquire)
+    }
+
+    /// A second body that was to be answered from the result of the first ran to its end.
+    pub(super) fn serve_record(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        record: &Record,
+    ) -> bool {
+        let found = self.serve_release(key, token, keep);
+        if found {
+            if let Some((earlier, _)) = self.kept_result(key) {
+                let earlier = earlier.json.clone();
+                self.violation(format!(
+                    "{key} has the result {earlier}, and another body ran to {}",
+                    record.kept.json
+                ));
+            }
+            let until = self.now + on_server(record.stays);
+            self.results
+                .insert(key.clone(), (Arc::clone(&record.kept), until));
+            self.outcome.recorded += 1;
+        }
+        found
+    }
+
+    fn kept_result(&self, key: &FullKey) -> Option<&(Arc<Kept>, Instant)> {
+        let now = self.now;
+        self.results.get(key).filter(|(_, until)| now < *until)
+    }
+
+    /// A call got a result: it must have asked for one, and with the same fingerprint.
+    pub(super) fn told_result(&mut self, node: usize, id: TicketId, kept: &Kept) {
+        let now = self.now;
+        let Some(caller) = self.nodes[node].callers.get_mut(&id) else {
+            return;
+        };
+        if caller.state != State::Waiting {
+            return;
+        }
+        caller.state = State::Over(now);
+        let Caller { key, replay, .. } = caller;
+        let wrong = match replay {
+            Some(replay) => !kept.answers(replay.fingerprint),
+            None => true,
+        };
+        let key = key.clone();
+        self.outcome.recalled += 1;
+        // A later result may have taken its place while the answer was under way.
+        let number = |kept: &Kept| kept.json.parse::<u64>().ok();
+        let known = self.results.get(&key).and_then(|(known, _)| number(known));
+        let stale = known < number(kept);
+        if wrong || stale {
+            self.violation(format!(
+                "{id:?} of core {node} was told the result {} of {key}, which is not its own",
+                kept.json
+            ));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Calls whose result is kept: they run their body once, and later calls get what it returned.
+//!
+//! [`Recorded`] is the body of such a call. When it has returned `Ok`, it writes the value as JSON,
+//! inside of the gate, so that a panic there ends as a panic of the body does. The section gives
+//! the JSON to the release. A call that is answered from a kept result drops its body unpolled.
+
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::body::{Body, Json, Slot};
+use crate::base::reporter;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::store::kept::Fingerprint;
+
+/// The longest time for which a result is kept.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What a function with `replay` returns.
+#[diagnostic::on_unimplemented(
+    message = "`replay` keeps the value of `Ok` as JSON, and `{Self}` has none that can be kept",
+    label = "this cannot be kept",
+    note = "return a `Result` whose `Ok` is `serde::Serialize` and `serde::de::DeserializeOwned`, or leave `replay` out"
+)]
+pub trait Replayable<Hint>: Sized {
+    /// The JSON of the value of `Ok`; none for `Err`.
+    fn to_json(&self) -> Option<Result<String, serde_json::Error>>;
+
+    /// `Ok` with the value of this JSON.
+    fn from_json(json: &str) -> Result<Self, serde_json::Error>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned, E, Hint> Replayable<Hint> for Result<T, E> {
+    fn to_json(&self) -> Option<Result<String, serde_json::Error>> {
+        match self {
+            Ok(value) => Some(serde_json::to_string(value)),
+            Err(_) if seeded!(RecordedAfterErr) => Some(Ok("null".to_owned())),
+            Err(_) => None,
+        }
+    }
+
+    fn from_json(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json).map(Ok)
+    }
+}
+
+/// A body whose value is kept after `Ok`.
+pub(crate) struct Recorded<B, T, Hint> {
+    body: B,
+    json: Option<Json>,
+    value: PhantomData<fn(T, Hint)>,
+}
+
+impl<B, T, Hint> Recorded<B, T, Hint> {
+    pub(crate) fn new(body: B) -> Self {
+        Self {
+            body,
+            json: None,
+            value: PhantomData,
+        }
+    }
+
+    pub(crate) fn body(&mut self) -> &mut B {
+        &mut self.body
+    }
+}
+
+impl<B: Body + Slot<T>, T: Replayable<Hint>, Hint> Body for Recorded<B, T, Hint> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let good = ready!(self.body.poll(cx));
+        let json = self.body.look(T::to_json).flatten();
+        self.json = json.map(|json| json.map_err(|error| error.to_string()));
+        Poll::Ready(good)
+    }
+
+    fn clear(&mut self) {
+        self.body.clear();
+    }
+
+    fn take_json(&mut self) -> Option<Json> {
+        self.json.take()
+    }
+
+    fn fill(&mut self, json: &str) -> Result<(), String> {
+        let value = T::from_json(json).map_err(|error| error.to_string())?;
+        self.body.put(value);
+        Ok(())
+    }
+}
+
+/// Checks for how long a result is to be kept.
+pub(super) fn check_time(replay: Duration) -> Result<Duration, LockError> {
+    if (Duration::from_millis(1)..=LONGEST).contains(&replay) {
+        return Ok(replay);
+    }
+    Err(LockError::config(format!(
+        "a `replay` of {replay:?} is not possible; choose one from 1 ms to 30 days, or leave it out for none"
+    )))
+}
+
+/// SHA-256 of the JSON of `value`, with the fields of maps in the order of their names.
+pub(crate) fn fingerprint(value: &(impl Serialize + ?Sized)) -> Result<Fingerprint, LockError> {
+    let json = match serde_json::to_value(value) {
+        Ok(value) => in_order(&value),
+        // A number that has no place in a `Value` may still be written.
+        Err(_) => serde_json::to_string(value).map_err(|error| {
+            LockError::config(format!(
+                "the `fingerprint` cannot be written as JSON: {error}; give one of strings, numbers, lists and maps with names"
+            ))
+        })?,
+    };
+    Ok(Fingerprint(Sha256::digest(json).into()))
+}
+
+/// The JSON of `value`. A `HashMap` has another order each time, so maps are sorted here.
+fn in_order(value: &Value) -> String {
+    fn write(value: &Value, out: &mut String) {
+        match value {
+            Value::Array(values) => {
+                out.push('[');
+                for value in values {
+                    write(value, out);
+                    out.push(',');
+                }
+                out.push(']');
+            }
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_unstable_by_key(|(name, _)| *name);
+                out.push('{');
+                for (name, value) in fields {
+                    write(&Value::String(name.clone()), out);
+                    out.push(':');
+                    write(value, out);
+                    out.push(',');
+                }
+                out.push('}');
+            }
+            // Writing to a string cannot fail.
+            plain => drop(write!(out, "{plain}")),
+        }
+    }
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+/// The JSON of a result that the store is to keep. A result without JSON, or with more of it than
+/// the pool keeps, is not kept: the log says so.
+pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
+    let key = key.to_owned();
+    match json {
+        Ok(json) if json.len() <= limit => return Some(json.into()),
+        Ok(json) => {
+            let bytes = json.len();
+            reporter::log(move || {
+                tracing::warn!(
+                    code = "result-too-large",
+                    key,
+                    bytes,
+                    limit,
+                    "the result is not kept: it is larger than the pool's `replay_limit`; a later call runs again"
+                );
+            });
+        }
+        Err(error) => reporter::log(move || {
+            tracing::warn!(
+                code = "result-not-json",
+                key,
+                error,
+                "the result is not kept: it has no JSON; a later call runs again"
+            );
+        }),
+    }
+    None
+}
+
+/// The error of a result that was kept by a function with another type of value.
+pub(crate) fn unreadable(key: &str, why: &str) -> LockError {
+    LockError::config(format!(
+        "the result that is kept for `{key}` cannot be read: {why}; a function of the same key returned another type. \
+         Forget the result with `pool.forget(…)`, or give the function a key of its own"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use super::*;
+
+    /// Fails if the same request has another fingerprint the next time.
+    #[test]
+    fn the_order_of_a_map_does_not_count() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let sorted: BTreeMap<_, _> = names.iter().map(|name| (name, 1)).collect();
+        let expected = fingerprint(&sorted).expect("it is JSON");
+        for _ in 0..20 {
+            let unsorted: HashMap<_, _> = names.iter().map(|name| (name, 1)).collect();
+            let print = fingerprint(&[("x", &unsorted)]).expect("it is JSON");
+            assert!(print == fingerprint(&[("x", &sorted)]).expect("it is JSON"));
+            assert!(fingerprint(&unsorted).expect("it is JSON") == expected);
+        }
+    }
+
+    /// Fails if two requests have one fingerprint.
+    #[test]
+    fn what_differs_has_another_fingerprint() {
+        let texts = [
+            fingerprint("1"),
+            fingerprint(&1),
+            fingerprint(&1.5),
+            fingerprint(&[1, 1]),
+            fingerprint(&[11]),
+            fingerprint(&["1", "1"]),
+            fingerprint(&["1,1"]),
+            fingerprint(&BTreeMap::from([("a", "b")])),
+            fingerprint(&BTreeMap::from([("a:b", "")])),
+            fingerprint(&[[1], [2]]),
+            fingerprint(&[[1, 2]]),
+            fingerprint(&u128::MAX),
+            fingerprint(&(u128::MAX - 1)),
+        ];
+        let prints: Vec<_> = texts.into_iter().map(|print| print.unwrap().0).collect();
+        for (index, print) in prints.iter().enumerate() {
+            assert!(!prints[index + 1..].contains(print), "{index}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        let error = fingerprint(&BTreeMap::from([((1, 2), 3)])).unwrap_err();
+        assert!(error.to_string().contains("`fingerprint`"), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! A lock to take whose result is kept.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::replay::fingerprint;
+use super::request::LockRequest;
+use crate::error::LockError;
+
+impl LockRequest {
+    /// What this call is asked with, such as the cart of an order. Used by
+    /// [`run_replayed`](Self::run_replayed): a kept result answers only a call with the same
+    /// fingerprint, and else the call is refused with [`LockError::Mismatch`]. Default: none, and the
+    /// key alone counts.
+    ///
+    /// It is the SHA-256 of the value's JSON. The order of a map does not count. That of a list
+    /// does, so a `HashSet` makes no fingerprint: sort it.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let (ttl, day) = (Duration::from_secs(10), Duration::from_secs(24 * 60 * 60));
+    /// let order = |cart: &'static str| {
+    ///     let request = pool.lock("order:42").ttl(ttl).fingerprint(cart);
+    ///     request.run_replayed(day, async move { Ok::<_, LockError>(cart.len()) })
+    /// };
+    /// assert_eq!(order("kettle").await??, 6);
+    /// assert!(order("toaster").await.unwrap_err().is_mismatch());
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
+    pub fn fingerprint(mut self, value: &(impl Serialize + ?Sized)) -> Self {
+        self.settings.fingerprint = Some(fingerprint(value));
+        self
+    }
+
+    /// As [`run`](Self::run), and what the body returns after `Ok` is kept beside the lock for
+    /// `replay`, which is from 1 ms to 30 days. A later call for the key gets `Ok` with the same
+    /// value, in the round trip of its acquire, and its body does not run. While the first call
+    /// runs, a second is refused, or waits and then gets the value.
+    ///
+    /// The value is kept as JSON, in the step that releases the lock, and only if the store still
+    /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
+    /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
+    /// not kept. [`LockPool::forget`] removes what is kept. Calls without `replay` for the same key
+    /// take the lock as ever.
+    ///
+    /// A process that dies between its own commit and the release has left no result, and the next
+    /// call runs its body. So let a unique key in the database have the last word.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// # let (ttl, day) = (Duration::from_secs(10), Duration::from_secs(24 * 60 * 60));
+    /// let order = async { Ok::<_, LockError>("order 7".to_owned()) };
+    /// let first = pool.lock("click:42").ttl(ttl).run_replayed(day, order).await??;
+    ///
+    /// let order = async { unreachable!("the first click is done") };
+    /// let second: Result<String, LockError> =
+    ///     pool.lock("click:42").ttl(ttl).run_replayed(day, order).await?;
+    /// assert_eq!(second?, first);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and
+    /// - [`LockError::Mismatch`] if the result is that of a call with another
+    ///   [`fingerprint`](Self::fingerprint).
+    /// - [`LockError::Config`] for a `replay` that is not possible, for a share, for several keys, for
+    ///   [`reentrant`](Self::reentrant), on `redlock://`, and for a kept value that is not of this
+    ///   type.
+    #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
+    pub async fn run_replayed<T, E, F>(
+        mut self,
+        replay: Duration,
+        body: F,
+    ) -> Result<Result<T, E>, LockError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.settings.replay = Some(replay);
+        let mut call = self.call();
+        call.run_replaying(pin!(Some(body)), || {}).await
+    }
+}

@@ -1,0 +1,89 @@
+//! Results that are kept beside locks: how long they may be, and how one is removed.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+
+use super::LockPool;
+use super::builder::LockPoolBuilder;
+use crate::engine::core::acquire::unanswered;
+use crate::engine::driver::command::Command;
+use crate::error::LockError;
+use crate::key;
+
+/// The longest result by default, in bytes. What a page shows is far smaller.
+pub(super) const DEFAULT_LIMIT: usize = 64 * 1024;
+
+impl LockPoolBuilder {
+    /// The longest result that calls with `replay` keep, in bytes of JSON. A longer one is returned
+    /// to its caller and not kept: the log has a warning (`result-too-large`), and the next call runs
+    /// its body again. Zero keeps none. Default: 64 KiB.
+    ///
+    /// Every result stays in the store's memory for as long as its `replay` says. A server that runs
+    /// out of memory refuses new locks.
+    ///
+    /// ```
+    /// # use leasehold::{LockError, LockPool};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let pool = LockPool::builder().url("memory://").replay_limit(4 * 1024).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
+    pub fn replay_limit(mut self, bytes: usize) -> Self {
+        self.replay_limit = bytes;
+        self
+    }
+}
+
+impl LockPool {
+    /// Removes the result that is kept for `key`, whether or not the lock is held. Returns whether
+    /// there was one. The next call with `replay` runs its body. A result that a call is about to
+    /// keep is not removed: forget it when that call is done.
+    ///
+    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may be removed or
+    /// not.
+    ///
+    /// ```
+    /// # use leasehold::LockError;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let pool = leasehold::LockPool::connect("memory://").await?;
+    /// let order = |number: u32| {
+    ///     let day = Duration::from_secs(24 * 60 * 60);
+    ///     let request = pool.lock("order:42").ttl(Duration::from_secs(10));
+    ///     request.run_replayed(day, async move { Ok::<_, LockError>(number) })
+    /// };
+    /// assert_eq!((order(1).await??, order(2).await??), (1, 1));
+    /// assert!(pool.forget("order:42").await?);
+    /// assert_eq!(order(3).await??, 3);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidKey`]. [`LockError::Unavailable`] if the store does not serve.
+    /// [`LockError::Config`] on `redlock://`, which keeps no results.
+    #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
+    pub async fn forget(&self, key: &str) -> Result<bool, LockError> {
+        let key = self.full_key(&key::check(key.to_owned())?);
+        let (reply, mut forgotten) = oneshot::channel();
+        let engine = self.engine();
+        engine.send(Command::ForgetResult { key, reply })?;
+        let (since, (caller, mut late)) = (engine.clock().now(), oneshot::channel());
+        let at = since + self.inner.options.io_timeout;
+        engine.send(Command::Wake { at, caller })?;
+        poll_fn(|cx| {
+            if let Poll::Ready(forgotten) = Pin::new(&mut forgotten).poll(cx) {
+                let stopped = || LockError::unavailable("stopped", "the pool's engine has stopped");
+                return Poll::Ready(forgotten.unwrap_or_else(|_| Err(stopped())));
+            }
+            let late = Pin::new(&mut late).poll(cx);
+            late.map(|_| Err(unanswered(engine.clock().now().since(since))))
+        })
+        .await
+    }
+}

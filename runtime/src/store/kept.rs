@@ -1,0 +1,142 @@
+//! Results that are kept beside a lock, for calls with `replay`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// SHA-256 of what a call was asked with. Two calls for one key with different fingerprints are
+/// different requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(pub(crate) [u8; Self::BYTES]);
+
+/// The result of a call that has returned `Ok`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// None for a call without a fingerprint.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) json: Box<str>,
+}
+
+/// A result that the release of its lock stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kept: Arc<Kept>,
+    /// How long the store keeps it, from the release on.
+    pub(crate) stays: Duration,
+}
+
+impl Fingerprint {
+    const BYTES: usize = 32;
+}
+
+impl Kept {
+    /// Whether the result answers a call with this fingerprint. A fingerprint that is missing on
+    /// either side says nothing.
+    pub(crate) fn answers(&self, asked: Option<Fingerprint>) -> bool {
+        match (self.fingerprint, asked) {
+            (Some(kept), Some(asked)) => kept == asked,
+            _ => true,
+        }
+    }
+
+    /// The result as stores on servers keep it: the fingerprint in hexadecimal digits or nothing,
+    /// `:`, and the JSON.
+    #[cfg(feature = "__remote")]
+    pub(crate) fn to_text(&self) -> String {
+        let digits = self.fingerprint.map_or(0, |_| 2 * Fingerprint::BYTES);
+        let mut text = String::with_capacity(digits + 1 + self.json.len());
+        for byte in self.fingerprint.iter().flat_map(|print| print.0) {
+            for half in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(half)]));
+            }
+        }
+        text.push(':');
+        text.push_str(&self.json);
+        text
+    }
+
+    /// The result of a [`text`](Self::to_text). None if the text has another form.
+    #[cfg(feature = "__remote")]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (digits, json) = text.split_once(':')?;
+        let fingerprint = match digits {
+            "" => None,
+            digits => Some(Fingerprint::parse(digits)?),
+        };
+        Some(Self {
+            fingerprint,
+            json: json.into(),
+        })
+    }
+}
+
+#[cfg(feature = "__remote")]
+impl Fingerprint {
+    fn parse(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        let half = |digit: u8| char::from(digit).to_digit(16);
+        let mut bytes = [0; Self::BYTES];
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::try_from(half(pair[0])? << 4 | half(pair[1])?).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// Shows nothing of what the call was asked with: it may be private.
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(…)")
+    }
+}
+
+/// Shows nothing of the result: it may be private.
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept")
+            .field("bytes", &self.json.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "__remote"))]
+mod tests {
+    use super::*;
+
+    const PRINT: Fingerprint = Fingerprint([0xa5; 32]);
+
+    fn kept(fingerprint: Option<Fingerprint>) -> Kept {
+        let json = r#"{"id":"a:b"}"#.into();
+        Kept { fingerprint, json }
+    }
+
+    /// Fails if a store gives another result back than it was given.
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        for kept in [kept(None), kept(Some(PRINT))] {
+            assert_eq!(Kept::parse(&kept.to_text()), Some(kept));
+        }
+        assert_eq!(kept(None).to_text(), r#":{"id":"a:b"}"#);
+        assert!(kept(Some(PRINT)).to_text().starts_with("a5a5"));
+        for text in ["", "{}", "a5:{}", &format!("{}:1", "x".repeat(64))] {
+            assert_eq!(Kept::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_two_different_fingerprints_differ() {
+        let other = Fingerprint([0; 32]);
+        assert!(kept(Some(PRINT)).answers(Some(PRINT)));
+        assert!(!kept(Some(PRINT)).answers(Some(other)));
+        assert!(kept(Some(PRINT)).answers(None) && kept(None).answers(Some(other)));
+    }
+
+    #[test]
+    fn no_log_shows_a_result() {
+        let shown = format!("{:?}", kept(Some(PRINT)));
+        assert!(!shown.contains("a:b") && !shown.contains("a5"), "{shown}");
+    }
+}

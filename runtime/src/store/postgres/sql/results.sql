@@ -1,0 +1,71 @@
+
+-- Results that are kept beside locks, and locks that change hands.
+
+-- Changed only while the key's row in `locks` is locked, except that what has ended may be removed at
+-- any time.
+CREATE TABLE leasehold.results (
+  key        text COLLATE "C" PRIMARY KEY,
+  result     text        NOT NULL,
+  expires_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX results_expires_at ON leasehold.results (expires_at);
+
+CREATE FUNCTION leasehold._result(k text) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (SELECT r.result FROM leasehold.results r WHERE r.key = k AND r.expires_at > clock_timestamp());
+END $$;
+
+-- The result of `k`. If there is none, an acquire of it. The second look sees what was kept before
+-- the row of the lock was locked; the first spares most calls the lock.
+CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text)
+RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  result := leasehold._result(k);
+  IF result IS NULL THEN
+    SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
+      FROM leasehold._acquire(me, k, t, ttl, 0, queues, fn, true) a;
+    IF taken THEN
+      result := leasehold._result(k);
+      IF result IS NOT NULL THEN PERFORM leasehold._release(k, t, NULL); END IF;
+    END IF;
+  END IF;
+  IF result IS NOT NULL OR NOT taken THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  RETURN NEXT;
+END $$;
+
+-- A release, and `kept` stays beside the lock if `t` had it. Each call removes some results that have
+-- ended, more than it adds.
+CREATE FUNCTION leasehold.record(k text, t uuid, keep integer, kept text, stays bigint, OUT had boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  now_ timestamptz := clock_timestamp();
+BEGIN
+  had := leasehold._release(k, t, keep);
+  IF NOT had THEN RETURN; END IF;
+  INSERT INTO leasehold.results AS r (key, result, expires_at) VALUES (k, kept, leasehold._after(stays))
+    ON CONFLICT (key) DO UPDATE SET result = excluded.result, expires_at = excluded.expires_at;
+  DELETE FROM leasehold.results r WHERE r.key IN (
+    SELECT e.key FROM leasehold.results e WHERE e.expires_at < now_ ORDER BY e.expires_at LIMIT 4 FOR UPDATE SKIP LOCKED);
+END $$;
+
+-- Whether there was a result of `k`, which is gone now.
+CREATE FUNCTION leasehold.forget(k text) RETURNS TABLE (had boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  had := false;
+  DELETE FROM leasehold.results r WHERE r.key = k RETURNING r.expires_at > clock_timestamp() INTO had;
+  had := coalesce(had, false);
+  RETURN NEXT;
+END $$;
+
+-- Gives the lock that `was` has to `t`, with its fence. The same acquisition goes on, so a pin by
+-- `verify` does not keep it up.
+CREATE FUNCTION leasehold.adopt(me uuid, k text, was uuid, t uuid, ttl integer, fn text)
+RETURNS TABLE (taken boolean, fence bigint, number integer, wanted boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE leasehold.locks l SET token = t, process = me, function = fn, expires_at = leasehold._after(ttl)
+    WHERE l.key = k AND l.token IN (was, t) AND l.state = 'held' AND l.expires_at > clock_timestamp()
+    RETURNING l.fence, l.reserved, l.queued INTO fence, number, wanted;
+  taken := FOUND;
+  RETURN NEXT;
+END $$;

@@ -1,0 +1,22 @@
+-- Keeps a result beside a lock and removes the lock as `release_one.lua` does, with its arguments and
+-- guarantees.
+--
+-- KEYS[1] and KEYS[2] as for `release_one.lua`
+-- KEYS[3] the result
+-- ARGV[1] to ARGV[4] as for `release_one.lua`
+-- ARGV[5] the result
+-- ARGV[6] for how long it is kept, in ms
+-- Returns what `release_one.lua` does.
+--
+-- Guarantees:
+-- - The result is stored only if the lock carries the token, and in the same step in which the lock
+--   is released. No client sees a lock that is free and a result that is missing.
+-- - The script works when memory is full.
+if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then
+  -- First what needs no memory: after it a full server takes the rest. The lock is removed or set
+  -- anew below.
+  redis.call('PEXPIRE', KEYS[1], 1000)
+  redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
+end
+local KEYS, ARGV = {KEYS[1], KEYS[2]}, {ARGV[1], ARGV[2], ARGV[3], ARGV[4]}
+

@@ -1,0 +1,9 @@
+use leasehold::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:<id>", ttl = "10s", replay = "24h", fingerprint = "cart")]
+async fn create(id: u64, cart: String) -> Result<u64, LockError> {
+    drop(cart);
+    Ok(id)
+}
+
+fn main() {}

@@ -1,0 +1,78 @@
+//! Calls whose result is kept, and the notes about what they were answered.
+
+use std::sync::Arc;
+
+use leasehold::__test::now;
+use leasehold::{LockError, LockHandle, distributed_lock, watch_replays};
+use serde::{Deserialize, Serialize};
+
+use super::body::{self, Errand};
+use super::job::Work;
+use crate::oracle::Note;
+
+/// What a body returns, and later calls get.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Answer {
+    /// The body.
+    ran: u64,
+    /// The body that made the order; the same one unless a table has a unique key.
+    from: u64,
+    /// What its request was.
+    print: u64,
+}
+
+/// Makes the call, and notes what it was answered.
+pub(super) async fn make(errand: Errand, watchdog: bool) -> Result<(), LockError> {
+    let (desk, key, asked) = (
+        Arc::clone(&errand.desk),
+        errand.key().to_owned(),
+        errand.print,
+    );
+    let unique = matches!(errand.work, Work::Order { .. });
+    let call = async {
+        if watchdog {
+            renewed(errand).await
+        } else {
+            plain(errand).await
+        }
+    };
+    let (answer, replayed) = watch_replays(call).await;
+    // None for an error that was kept, which no call may get.
+    let answer = answer?.unwrap_or(Answer {
+        ran: 0,
+        from: 0,
+        print: asked,
+    });
+    desk.history.note(&Note::Answered {
+        key,
+        at: now(),
+        ran: (!replayed).then_some(answer.ran),
+        from: answer.from,
+        asked,
+        answers: answer.print,
+        unique,
+    });
+    Ok(())
+}
+
+#[distributed_lock(
+    key = "<errand.key()>", ttl = errand.ttl, guard = lock, pool = errand.pool,
+    replay = errand.replay(), fingerprint = errand.print
+)]
+async fn plain(errand: Errand) -> Result<Option<Answer>, LockError> {
+    answer(&errand, lock).await
+}
+
+#[distributed_lock(
+    key = "<errand.key()>", ttl = errand.ttl, watchdog, guard = lock, pool = errand.pool,
+    replay = errand.replay(), fingerprint = errand.print
+)]
+async fn renewed(errand: Errand) -> Result<Option<Answer>, LockError> {
+    answer(&errand, lock).await
+}
+
+async fn answer(errand: &Errand, lock: LockHandle) -> Result<Option<Answer>, LockError> {
+    let (ran, from) = body::ran(errand, lock).await?;
+    let print = errand.print;
+    Ok(Some(Answer { ran, from, print }))
+}

@@ -1,0 +1,143 @@
+//! Results that are kept: a body runs to its `Ok` once while its result is kept, and every later
+//! answer is that of the first.
+
+use super::Kind;
+use super::section::Section;
+
+/// The answer that a call got.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    /// When.
+    pub(super) at: u64,
+    /// The body that the call ran; none for a call that was answered from a kept result.
+    pub(super) ran: Option<u64>,
+    /// The body that made what it is answered with; 0 if that is not known.
+    pub(super) from: u64,
+    /// What its request was, and what that of its answer was.
+    pub(super) asked: u64,
+    pub(super) answers: u64,
+    /// Whether a unique key gives all bodies the same answer.
+    pub(super) unique: bool,
+}
+
+/// Finds what breaks the promise. The sections are in the order in which they began. `all_kept`: the
+/// store loses nothing, and answers each release.
+///
+/// The first result that is certainly kept is that of a call that ran its body, which left within
+/// its lease, and came back with `Ok`. A body that was killed before its release has kept nothing.
+pub(super) fn broken(
+    sections: &[Section],
+    answers: &[Answer],
+    all_kept: bool,
+) -> Vec<(Kind, String)> {
+    let body = |holder: u64| sections.iter().find(|section| section.holder == holder);
+    let left = |answer: &Answer| {
+        let body = body(answer.ran?)?;
+        body.left.filter(|left| *left < body.deadline)
+    };
+    let earliest = |which: &dyn Fn(&Answer) -> bool| {
+        let all = answers.iter().filter(|answer| which(answer));
+        all.min_by_key(|answer| answer.at)
+    };
+    let first = earliest(&|answer| left(answer).is_some());
+    let replayed = || earliest(&|answer| answer.ran.is_none());
+    let kept = first.or_else(replayed).filter(|_| all_kept);
+    let unique = earliest(&|answer| answer.unique);
+    let mut found = Vec::new();
+    for answer in answers {
+        let expected = if answer.unique { unique } else { kept };
+        let other = match expected.filter(|_| answer.unique || answer.ran.is_none()) {
+            Some(expected) => answer.from != expected.from,
+            None => answer.ran.is_none() && body(answer.from).is_none(),
+        };
+        if other || answer.asked != answer.answers {
+            let detail = format!("{answer:?}, and the first result is {expected:?}");
+            found.push((Kind::WrongReplay, detail));
+        }
+    }
+    if let (true, Some(left)) = (all_kept, first.and_then(left)) {
+        let again = sections.iter().filter(|section| left < section.at);
+        found.extend(again.map(|again| {
+            let detail = format!("{again:?}, and a result is kept since {left}");
+            (Kind::RanAgain, detail)
+        }));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::oracle::fixtures::{enter, kinds, leave};
+    use crate::oracle::{Kind, Note};
+
+    /// The answer from the body `from`, which the call ran or not.
+    fn answer(at: u64, ran: Option<u64>, from: u64) -> Note {
+        Note::Answered {
+            key: "k".to_owned(),
+            at,
+            ran,
+            from,
+            asked: 1,
+            answers: 1,
+            unique: false,
+        }
+    }
+
+    fn unique(mut note: Note) -> Note {
+        if let Note::Answered { unique, .. } = &mut note {
+            *unique = true;
+        }
+        note
+    }
+
+    fn kept() -> Note {
+        Note::AllKept {
+            key: "k".to_owned(),
+        }
+    }
+
+    fn ran(holder: u64, at: u64) -> [Note; 3] {
+        let left = leave(holder, at + 10, at + 100);
+        let answer = answer(at + 12, Some(holder), holder);
+        [enter(holder, holder, at), left, answer]
+    }
+
+    #[test]
+    fn a_second_body_is_one_too_many_once_a_result_is_kept() {
+        let twice = [&ran(1, 10)[..], &ran(2, 30)[..]].concat();
+        assert_eq!(kinds(&twice), [], "the store may have lost the result");
+        let all = [&twice[..], &[kept()]].concat();
+        assert_eq!(kinds(&all), [Kind::RanAgain]);
+        // The first process was killed before its release.
+        let killed = [&ran(1, 10)[..1], &ran(2, 120)[..], &[kept()]].concat();
+        assert_eq!(kinds(&killed), []);
+        // The first body left after its lease, and kept nothing.
+        let late = [enter(1, 1, 10), leave(1, 200, 110), answer(201, Some(1), 1)];
+        let second = [answer(220, None, 2), kept()];
+        let late = [&late[..], &ran(2, 120)[..], &second[..]].concat();
+        assert_eq!(kinds(&late), []);
+    }
+
+    #[test]
+    fn every_later_answer_is_the_first() {
+        let with = |later: Note| [&ran(1, 10)[..], &[later, kept()]].concat();
+        assert_eq!(kinds(&with(answer(30, None, 1))), []);
+        assert_eq!(kinds(&with(answer(30, None, 0))), [Kind::WrongReplay]);
+        let mut other = answer(30, None, 1);
+        if let Note::Answered { answers, .. } = &mut other {
+            *answers = 2;
+        }
+        assert_eq!(kinds(&with(other)), [Kind::WrongReplay]);
+    }
+
+    #[test]
+    fn a_unique_key_gives_all_bodies_one_answer() {
+        let killed = [enter(1, 1, 10), enter(2, 2, 120), leave(2, 130, 220)];
+        let same = unique(answer(140, Some(2), 1));
+        let same = [&killed[..], &[same]].concat();
+        assert_eq!(kinds(&same), []);
+        let differs = unique(answer(150, None, 2));
+        let differs = [&same[..], &[differs]].concat();
+        assert_eq!(kinds(&differs), [Kind::WrongReplay]);
+    }
+}

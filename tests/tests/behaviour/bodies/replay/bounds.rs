@@ -1,0 +1,109 @@
+//! What is not kept, and what is refused.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::on_every_store;
+use leasehold_tests::stores::Store;
+
+use super::{DAY, End, Order, Shop, TTL, click, order};
+
+/// Fails if a result above the limit is kept, or its caller does not get it.
+#[tokio::test]
+async fn a_large_result_is_returned_and_not_kept() {
+    let json = "x".repeat(14);
+    for (limit, runs) in [(16, 1), (15, 2), (0, 2)] {
+        let pool = LockPool::builder().url("memory://").replay_limit(limit);
+        let pool = pool.connect().await.expect("in this process");
+        let mut bodies = 0;
+        for _ in 0..2 {
+            let body = async {
+                bodies += 1;
+                Ok::<_, LockError>(json.clone())
+            };
+            let request = pool.lock("large").ttl(TTL).run_replayed(DAY, body);
+            assert_eq!(request.await, Ok(Ok(json.clone())), "{limit}");
+        }
+        assert_eq!(bodies, runs, "with a limit of {limit} bytes");
+    }
+}
+
+/// Fails if a value without JSON costs its caller the result.
+#[tokio::test]
+async fn a_value_without_json_is_returned() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let value = HashMap::from([(vec![1_u8], 2_u8)]);
+    for _ in 0..2 {
+        let value = value.clone();
+        let body = async { Ok::<_, LockError>(value.clone()) };
+        let request = pool.lock("map").ttl(TTL).run_replayed(DAY, body);
+        assert_eq!(request.await, Ok(Ok(value.clone())));
+    }
+}
+
+/// Fails if a result of another type runs the body, or is taken for what it is not.
+async fn a_result_of_another_type_is_an_error(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::new();
+    click(&pool, &shop, End::Paid).await.expect("the first");
+    let body = async { Ok::<u64, LockError>(7) };
+    let other = pool.lock("order").ttl(TTL).run_replayed(DAY, body).await;
+    let Err(LockError::Config { reason }) = &other else {
+        panic!("{other:?}");
+    };
+    assert!(
+        reason.contains("`order`") && reason.contains("forget"),
+        "{reason}"
+    );
+    assert!(!reason.contains("kettle"), "it shows the result: {reason}");
+    assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(1)));
+}
+
+/// Fails if `at_least` and a result exclude each other.
+async fn a_lock_that_stays_has_a_result(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::new();
+    for _ in 0..2 {
+        let request = pool.lock("order").ttl(TTL).at_least(TTL / 2);
+        let paid: Order = request
+            .run_replayed(DAY, shop.order(End::Paid))
+            .await
+            .expect("free, or kept")
+            .expect("paid");
+        assert_eq!(paid, order(1));
+        assert!(store.probe.exists("order"), "it is to stay");
+    }
+}
+
+on_every_store!(
+    a_result_of_another_type_is_an_error,
+    a_lock_that_stays_has_a_result,
+);
+
+/// Fails if a combination that cannot work is not refused before the body runs.
+#[tokio::test]
+async fn what_excludes_a_result_is_refused() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let alone = || pool.lock("k").ttl(TTL);
+    for (request, stays, says) in [
+        (alone().shared(), DAY, "`shared`"),
+        (alone().permits(2), DAY, "`permits`"),
+        (alone().reentrant(), DAY, "`reentrant`"),
+        (pool.lock_all(["a", "b"]).ttl(TTL), DAY, "one key"),
+        (alone(), Duration::ZERO, "30 days"),
+        (alone(), DAY * 31, "30 days"),
+        (
+            alone().fingerprint(&HashMap::from([([1], 2)])),
+            DAY,
+            "`fingerprint`",
+        ),
+    ] {
+        let body = async { Ok::<(), LockError>(()) };
+        let refused = request.run_replayed(stays, body).await;
+        let Err(LockError::Config { reason }) = refused else {
+            panic!("{says}: {refused:?}");
+        };
+        assert!(reason.contains(says), "{reason}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Where results are kept, and where they cannot be.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::cluster::Setup;
+use leasehold_tests::quorum::Quorum;
+use leasehold_tests::server::{Server, ServerOptions};
+use leasehold_tests::wait;
+use redis::cmd;
+
+use super::{DAY, End, Shop, TTL, click, order};
+
+const RESULT: &str = "lock:%leasehold:result:lock:order";
+const FENCES: &str = "lock:%leasehold:fence";
+
+async fn connect(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url)).await
+}
+
+/// Fails if a result has no end, is not where the documentation says, or leaves anything else.
+#[tokio::test]
+async fn a_result_is_one_key_that_expires() {
+    let server = Server::start();
+    let (probe, pool, shop) = (server.probe(), connect(&server.url()).await, Shop::new());
+    click(&pool, &shop, End::Paid).await.expect("the first");
+    let mut keys = probe.keys("*");
+    keys.sort_unstable();
+    assert_eq!(keys, [FENCES, RESULT]);
+    let left = probe.ttl(RESULT).expect("it expires");
+    assert!(left <= DAY && DAY - TTL < left, "{left:?}");
+    let text = probe.get(RESULT).expect("it is there");
+    assert!(text.starts_with(":{\"number\":1,"), "{text}");
+}
+
+/// Fails if a server that is full, which refuses new locks, loses the result of one that is held.
+#[tokio::test]
+async fn a_full_server_takes_the_result() {
+    let server = ServerOptions::new()
+        .option("maxmemory-policy", &["noeviction"])
+        .start();
+    let (probe, pool, shop) = (server.probe(), connect(&server.url()).await, Shop::slow());
+    let maxmemory = |bytes: u64| {
+        probe.run::<()>(cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes));
+    };
+    let first = click(&pool, &shop, End::Paid);
+    let fills = async {
+        shop.begun.notified().await;
+        maxmemory(1);
+        shop.go_on();
+    };
+    let (first, ()) = tokio::join!(first, fills);
+    assert_eq!(first, Ok(order(1)));
+    assert_eq!(probe.get("lock:order"), None, "it is released");
+    let second = click(&pool, &shop, End::Declined).await;
+    assert_eq!(second, Ok(order(1)), "a result needs no memory to be read");
+}
+
+/// Fails if a result is in another slot than its lock, whatever the braces.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_it_shares_the_slot() {
+    let cluster = Setup::new().start();
+    for namespace in ["lock", "", "{shop}", "}a"] {
+        let pool = LockPool::builder().url(cluster.url()).namespace(namespace);
+        let pool = wait::connected(pool).await;
+        for key in ["plain", "{tag}:a", "{", "a{b}c{d}"] {
+            let order = |number: u32| {
+                let body = async move { Ok::<_, LockError>(number) };
+                pool.lock(key).ttl(TTL).run_replayed(DAY, body)
+            };
+            assert_eq!(order(1).await, Ok(Ok(1)), "{namespace}:{key}");
+            assert_eq!(order(2).await, Ok(Ok(1)), "{namespace}:{key}");
+            assert_eq!(pool.forget(key).await, Ok(true), "{namespace}:{key}");
+            let adopted = pool.lock(key).ttl(TTL).acquire().await.expect("free");
+            let adopted = pool.adopt(adopted.hand_over().expect("held")).await;
+            adopted.expect("still there").release().await.expect("held");
+        }
+    }
+}
+
+/// Fails if a quorum, which keeps no result, runs the body all the same.
+#[tokio::test]
+async fn a_quorum_refuses() {
+    let nodes = Quorum::young(3);
+    let (pool, shop) = (connect(&nodes.url()).await, Shop::new());
+    let refused = click(&pool, &shop, End::Paid).await;
+    let says =
+        |error: &super::OrderError| format!("{error:?}").contains("`replay` is not possible");
+    assert!(refused.as_ref().is_err_and(says), "{refused:?}");
+    assert_eq!(shop.bodies(), 0);
+    let error = pool.forget("order").await.expect_err("there is none");
+    assert!(matches!(error, LockError::Config { .. }), "{error}");
+}
+
+/// Fails if a result does not outlive a restart of a server with persistence, as its lock does.
+#[tokio::test]
+async fn a_restart_with_persistence_keeps_it() {
+    let mut server = ServerOptions::new().append_only().start();
+    let (pool, shop) = (connect(&server.url()).await, Shop::new());
+    click(&pool, &shop, End::Paid).await.expect("the first");
+    server.restart();
+    let order_again = async {
+        loop {
+            match click(&pool, &shop, End::Paid).await {
+                Err(super::OrderError::Lock(error)) if error.is_unavailable() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                answer => return answer,
+            }
+        }
+    };
+    let again = wait::within("the server", super::HANG, order_again).await;
+    assert_eq!(again, Ok(order(1)));
+}

@@ -1,0 +1,117 @@
+//! Results that are kept: the second click gets what the first one returned.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+mod bounds;
+mod deployments;
+mod once;
+mod requests;
+
+const TTL: Duration = Duration::from_secs(20);
+/// Longer than any test.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Order {
+    number: u32,
+    note: String,
+}
+
+#[derive(Debug, PartialEq)]
+enum OrderError {
+    Declined,
+    Lock(LockError),
+}
+
+impl From<LockError> for OrderError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Paid,
+    Declined,
+    Panics,
+    Hangs,
+}
+
+/// The bodies that have run, and what they wait for.
+#[derive(Debug, Default)]
+struct Shop {
+    bodies: AtomicU32,
+    /// Told when a body has begun.
+    begun: Notify,
+    /// What a body waits for, if it is to.
+    goes_on: Option<Notify>,
+}
+
+impl Shop {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A shop whose bodies wait until they are told.
+    fn slow() -> Arc<Self> {
+        Arc::new(Self {
+            goes_on: Some(Notify::new()),
+            ..Self::default()
+        })
+    }
+
+    fn bodies(&self) -> u32 {
+        self.bodies.load(Ordering::SeqCst)
+    }
+
+    fn go_on(&self) {
+        self.goes_on.as_ref().expect("it is slow").notify_one();
+    }
+
+    async fn order(&self, end: End) -> Result<Order, OrderError> {
+        let number = self.bodies.fetch_add(1, Ordering::SeqCst) + 1;
+        self.begun.notify_one();
+        tokio::task::yield_now().await;
+        if let Some(goes_on) = &self.goes_on {
+            goes_on.notified().await;
+        }
+        match end {
+            End::Paid => Ok(Order {
+                number,
+                note: "1 \"kettle\": \u{fc}\n".to_owned(),
+            }),
+            End::Declined => Err(OrderError::Declined),
+            End::Panics => panic!("as it should"),
+            End::Hangs => pending().await,
+        }
+    }
+}
+
+/// A click on "buy".
+#[distributed_lock(key = "order", ttl = "20s", replay = "24h", pool = pool)]
+async fn click(pool: &LockPool, shop: &Shop, end: End) -> Result<Order, OrderError> {
+    shop.order(end).await
+}
+
+/// The same, which waits while another click is under way.
+#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", pool = pool)]
+async fn patient_click(pool: &LockPool, shop: &Shop) -> Result<Order, OrderError> {
+    shop.order(End::Paid).await
+}
+
+fn order(number: u32) -> Order {
+    Order {
+        number,
+        note: "1 \"kettle\": \u{fc}\n".to_owned(),
+    }
+}

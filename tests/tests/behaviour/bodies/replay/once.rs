@@ -1,0 +1,179 @@
+//! The body runs to its `Ok` once, and every later call gets the same.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use leasehold::{LockError, LockPool, watch_replays};
+use leasehold_tests::on_every_store;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use tokio::time::timeout;
+
+use super::{DAY, End, HANG, OrderError, Shop, TTL, click, order, patient_click};
+
+/// Fails if a later click runs the body, gets anything else, or does not know that it is a replay.
+async fn a_later_click_gets_the_first_result(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::new();
+    let first = watch_replays(click(&pool, &shop, End::Paid)).await;
+    assert_eq!(first, (Ok(order(1)), false));
+    for pool in [&pool, &other, &pool] {
+        let later = watch_replays(click(pool, &shop, End::Declined)).await;
+        assert_eq!(later, (Ok(order(1)), true));
+    }
+    assert_eq!(shop.bodies(), 1);
+    assert!(!store.probe.exists("order"), "the lock itself is free");
+}
+
+/// Fails if a click that comes while the first runs does anything but refuse.
+async fn meanwhile_it_is_refused(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::slow();
+    let first = click(&pool, &shop, End::Paid);
+    let second = async {
+        shop.begun.notified().await;
+        for pool in [&pool, &other] {
+            let refused = click(pool, &shop, End::Paid).await;
+            let contended = |error: &LockError| matches!(error, LockError::Contended { .. });
+            assert!(
+                matches!(&refused, Err(OrderError::Lock(error)) if contended(error)),
+                "{refused:?}"
+            );
+        }
+        shop.go_on();
+    };
+    let (first, ()) = tokio::join!(first, second);
+    assert_eq!(first, Ok(order(1)));
+    assert_eq!(shop.bodies(), 1);
+}
+
+/// Fails if a click that waits runs the body: in the same process or in another.
+async fn who_waits_gets_the_result(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::slow();
+    let clicks = [&pool, &pool, &other, &pool, &other, &other, &pool, &other];
+    let all = join_all(clicks.map(|pool| patient_click(pool, &shop)));
+    let waiting = async {
+        shop.begun.notified().await;
+        // From here on all others wait, or come later.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        shop.go_on();
+    };
+    let both = async { tokio::join!(all, waiting) };
+    let (all, ()) = wait::within("all clicks", HANG, both).await;
+    for answer in all {
+        assert_eq!(answer, Ok(order(1)));
+    }
+    assert_eq!(shop.bodies(), 1);
+}
+
+/// Fails if anything but `Ok` is kept.
+async fn after_a_failure_the_next_click_runs(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::new();
+    let declined = click(&pool, &shop, End::Declined).await;
+    assert_eq!(declined, Err(OrderError::Declined));
+    let panics = AssertUnwindSafe(click(&pool, &shop, End::Panics)).catch_unwind();
+    assert!(panics.await.is_err());
+    let dropped = timeout(Duration::from_millis(50), click(&pool, &shop, End::Hangs));
+    assert!(dropped.await.is_err());
+    // The drop releases in the background.
+    let fourth = wait::within("the next click", HANG, patient_click(&pool, &shop)).await;
+    assert_eq!(fourth, Ok(order(4)));
+    assert_eq!(click(&pool, &shop, End::Declined).await, Ok(order(4)));
+}
+
+/// Fails if the result of a body whose lock another holder took is kept.
+async fn a_lost_lock_keeps_nothing(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::new();
+    let short = Duration::from_millis(300);
+    let request = pool.lock("order").ttl(short);
+    // The body blocks its thread past the end of its lease, and is not asked again.
+    let body = async {
+        let paid = shop.order(End::Paid).await;
+        std::thread::sleep(3 * short);
+        paid
+    };
+    let late = request.run_replayed(DAY, body).await;
+    assert!(
+        matches!(late, Ok(Ok(_)) | Err(LockError::Lost { .. })),
+        "{late:?}"
+    );
+    assert_eq!(click(&other, &shop, End::Paid).await, Ok(order(2)));
+}
+
+/// Fails if a call without `replay` is kept out by a result, or hands its lock to a call with one
+/// inside the process.
+async fn other_calls_take_the_lock_as_ever(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::new();
+    click(&pool, &shop, End::Paid).await.expect("the first");
+    let request = |pool: &LockPool| pool.lock("order").ttl(TTL).wait(HANG);
+    let holder = request(&other).acquire().await.expect("free");
+    // Both wait, so that the store reserves a fence for the second.
+    let plain = wait::started(request(&pool).acquire()).await;
+    let waiting = wait::started(patient_click(&pool, &shop)).await;
+    holder.release().await.expect("still held");
+    let plain = async { plain.await.expect("its turn").release().await };
+    let both = async { tokio::join!(plain, waiting) };
+    let (plain, waiting) = wait::within("both", HANG, both).await;
+    plain.expect("still held");
+    assert_eq!(waiting, Ok(order(1)), "handed the lock inside the process");
+    assert_eq!(shop.bodies(), 1);
+}
+
+/// Fails if the body of a detached call runs twice, or its result is not kept when its caller is
+/// gone.
+async fn a_detached_body_keeps_its_result(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::slow();
+    let click = || {
+        let (pool, shop) = (pool.clone(), std::sync::Arc::clone(&shop));
+        super::requests::detached_click(pool, shop)
+    };
+    let mut caller = Box::pin(click());
+    tokio::select! {
+        _ = &mut caller => panic!("the body waits"),
+        () = shop.begun.notified() => {}
+    }
+    drop(caller);
+    shop.go_on();
+    let second = wait::within("the result", HANG, click()).await;
+    assert_eq!(second, Ok(order(1)));
+    assert_eq!(shop.bodies(), 1);
+}
+
+on_every_store!(
+    a_later_click_gets_the_first_result,
+    meanwhile_it_is_refused,
+    who_waits_gets_the_result,
+    after_a_failure_the_next_click_runs,
+    a_lost_lock_keeps_nothing,
+    other_calls_take_the_lock_as_ever,
+    a_detached_body_keeps_its_result,
+);
+
+/// Fails if these tests would not see that an error is kept.
+#[test]
+fn an_error_that_is_kept_is_found() {
+    let test = "bodies::replay::once::redis::after_a_failure_the_next_click_runs";
+    fails_with("RecordedAfterErr", test);
+}
+
+/// Fails if these tests would not see that the result of a lost lock is kept.
+#[test]
+fn a_result_of_a_lost_lock_is_found() {
+    let test = "bodies::replay::once::redis::a_lost_lock_keeps_nothing";
+    fails_with("RecordedWithoutCheck", test);
+}
+
+/// Fails if these tests would not see that a call runs because it was handed the lock.
+#[test]
+fn a_lock_that_is_handed_past_its_result_is_found() {
+    let test = "bodies::replay::once::redis::other_calls_take_the_lock_as_ever";
+    fails_with("ReplayHandedOver", test);
+}

@@ -1,0 +1,118 @@
+//! What tells one request from another, and how a program forgets one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold_tests::on_every_store;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+use serde::Serialize;
+
+use super::{DAY, End, HANG, Order, OrderError, Shop, TTL, click, order};
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Cart {
+    kettles: u32,
+}
+
+#[distributed_lock(key = "cart", ttl = "20s", wait = wait, replay = "24h", fingerprint = cart, pool = pool)]
+async fn buy(
+    pool: &LockPool,
+    shop: &Shop,
+    cart: Cart,
+    wait: Duration,
+) -> Result<Order, OrderError> {
+    assert!(0 < cart.kettles);
+    shop.order(End::Paid).await
+}
+
+#[distributed_lock(key = "order", ttl = "20s", wait = "10s", replay = "24h", detach, pool = &pool)]
+pub(super) async fn detached_click(pool: LockPool, shop: Arc<Shop>) -> Result<Order, OrderError> {
+    shop.order(End::Paid).await
+}
+
+const NONE: Duration = Duration::ZERO;
+
+fn is_mismatch<T>(answer: &Result<T, OrderError>) -> bool {
+    matches!(answer, Err(OrderError::Lock(LockError::Mismatch { key })) if key == "cart")
+}
+
+/// Fails if a request with another cart gets the result of the first, or runs.
+async fn another_request_is_refused(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::new();
+    let (one, two) = (Cart { kettles: 1 }, Cart { kettles: 2 });
+    assert_eq!(buy(&pool, &shop, one, NONE).await, Ok(order(1)));
+    for pool in [&pool, &other] {
+        let refused = buy(pool, &shop, two, NONE).await;
+        assert!(is_mismatch(&refused), "{refused:?}");
+        assert_eq!(buy(pool, &shop, one, NONE).await, Ok(order(1)));
+    }
+    assert_eq!(shop.bodies(), 1);
+}
+
+/// Fails if one answer of the store serves a waiting request that is another.
+async fn another_request_that_waits_is_refused(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::slow();
+    let (one, two) = (Cart { kettles: 1 }, Cart { kettles: 2 });
+    let first = buy(&pool, &shop, one, HANG);
+    let rest = async {
+        shop.begun.notified().await;
+        let same = wait::started(buy(&pool, &shop, one, HANG)).await;
+        let differs = wait::started(buy(&pool, &shop, two, HANG)).await;
+        shop.go_on();
+        tokio::join!(same, differs)
+    };
+    let all = async { tokio::join!(first, rest) };
+    let (first, (same, differs)) = wait::within("all", HANG, all).await;
+    assert_eq!((first, same), (Ok(order(1)), Ok(order(1))));
+    assert!(is_mismatch(&differs), "{differs:?}");
+    assert_eq!(shop.bodies(), 1);
+}
+
+/// Fails if a result that was forgotten is told, or forgetting says the wrong thing.
+async fn a_forgotten_result_is_gone(store: &Store) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let shop = Shop::new();
+    assert_eq!(pool.forget("order").await, Ok(false));
+    click(&pool, &shop, End::Paid).await.expect("the first");
+    assert_eq!(other.forget("order").await, Ok(true));
+    assert_eq!(pool.forget("order").await, Ok(false));
+    assert_eq!(click(&pool, &shop, End::Paid).await, Ok(order(2)));
+}
+
+/// Fails if a result outlives its time, or ends early.
+async fn a_result_has_an_end(store: &Store) {
+    let pool = store.pool().await;
+    let shop = Shop::new();
+    let order = |stays| {
+        pool.lock("order")
+            .ttl(TTL)
+            .run_replayed(stays, shop.order(End::Paid))
+    };
+    let short = Duration::from_millis(400);
+    let first = order(short).await.expect("free").expect("paid");
+    let soon = order(short).await.expect("kept").expect("paid");
+    tokio::time::sleep(short).await;
+    let later = order(DAY).await.expect("free").expect("paid");
+    assert_eq!((first.number, later.number), (1, shop.bodies()));
+    // On a slow machine the second call comes when the time is over.
+    assert!(soon.number <= later.number && later.number > 1);
+}
+
+on_every_store!(
+    another_request_is_refused,
+    another_request_that_waits_is_refused,
+    a_forgotten_result_is_gone,
+    a_result_has_an_end,
+);
+
+/// Fails if these tests would not see that fingerprints are not compared.
+#[test]
+fn a_fingerprint_that_is_not_compared_is_found() {
+    let test = "bodies::replay::requests::redis::another_request_is_refused";
+    fails_with("FingerprintIgnored", test);
+}

@@ -1,0 +1,211 @@
+//! Locks that are handed over to another process: pools of one test stand for processes.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::{Baggage, LockError, LockGuard, LockPool};
+use leasehold_tests::on_every_store;
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::stores::Store;
+use leasehold_tests::wait;
+
+const TTL: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_secs(2);
+/// Longer than any call here may take that does not hang.
+const HANG: Duration = Duration::from_secs(10);
+
+async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
+    let request = pool.lock("k").ttl(ttl).watchdog();
+    request.acquire().await.expect("free")
+}
+
+/// Fails if the worker has another fence, does not renew, or does not release.
+async fn the_worker_has_the_same_lock(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let guard = take(&handler, SHORT).await;
+    let fence = guard.fence();
+    let baggage = guard.hand_over().expect("held");
+    assert_eq!(baggage.fence(), fence);
+    let json = serde_json::to_string(&baggage).expect("it goes on a queue");
+    let baggage: Baggage = serde_json::from_str(&json).expect("and comes from it");
+    let guard = worker.adopt(baggage).await.expect("within its ttl");
+    assert_eq!((guard.fence(), guard.key()), (fence, "k"));
+    let second = handler.lock("k").ttl(TTL).acquire().await;
+    assert!(second.expect_err("the job is not done").is_contention());
+    tokio::time::sleep(SHORT * 2).await;
+    guard.check().expect("it is renewed");
+    assert!(store.probe.exists("k"));
+    guard.release().await.expect("still held");
+    let later = take(&handler, TTL).await;
+    assert!(fence < later.fence(), "{fence:?} {:?}", later.fence());
+}
+
+/// Fails if the first process renews a lock that it has handed over, or releases it.
+async fn it_expires_without_a_worker(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let baggage = take(&handler, SHORT).await.hand_over().expect("held");
+    assert!(store.probe.exists("k"), "released");
+    let report = handler.shutdown(HANG).await;
+    let held = (report.released, report.still_held, report.unconfirmed);
+    assert_eq!(held, (0, 0, 0), "{report:?}");
+    wait::until_async("the end of the lease", HANG, || !store.probe.exists("k")).await;
+    let late = worker.adopt(baggage).await.expect_err("it has expired");
+    assert!(late.is_lost(), "{late}");
+    take(&worker, TTL).await.release().await.expect("held");
+}
+
+/// Fails if two workers have one lock.
+async fn it_is_adopted_once(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    for _ in 0..20 {
+        let baggage = take(&handler, TTL).await.hand_over().expect("held");
+        let workers = [&handler, &worker, &worker, &handler];
+        let adopted = join_all(workers.map(|pool| pool.adopt(baggage.clone()))).await;
+        let (won, lost): (Vec<_>, Vec<_>) = adopted.into_iter().partition(Result::is_ok);
+        assert_eq!(won.len(), 1, "{won:?}");
+        for refused in lost {
+            let refused = refused.expect_err("one has it");
+            assert!(refused.is_lost(), "{refused}");
+        }
+        for guard in won.into_iter().flatten() {
+            guard.release().await.expect("still held");
+        }
+    }
+}
+
+/// Fails if a lock that was handed over inside the process before has the wrong token or fence.
+async fn after_a_hand_over_inside_the_process(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let request = || handler.lock("k").ttl(TTL).wait(HANG);
+    let asking = [(); 3].map(|()| request().acquire());
+    let mut last = None;
+    let all = asking.map(|asking| async {
+        let guard = asking.await.expect("its turn");
+        let fence = guard.fence();
+        let adopted = worker.adopt(guard.hand_over().expect("held")).await;
+        let adopted = adopted.expect("still there");
+        assert_eq!(adopted.fence(), fence);
+        adopted.release().await.expect("still held");
+        fence
+    });
+    for fence in wait::within("all", HANG, join_all(all)).await {
+        assert_ne!(fence, last);
+        last = fence;
+    }
+}
+
+/// Fails if a call that waits does not get the lock when the job is done.
+async fn who_waits_gets_it_from_the_worker(store: &Store) {
+    let (handler, worker) = (store.pool().await, store.pool().await);
+    let guard = take(&handler, TTL).await;
+    let request = |pool: &LockPool| pool.lock("k").ttl(TTL).wait(HANG).acquire();
+    let near = wait::started(request(&handler)).await;
+    let far = wait::started(request(&worker)).await;
+    let adopted = worker.adopt(guard.hand_over().expect("held")).await;
+    let adopted = adopted.expect("still there");
+    let done = async { adopted.release().await.expect("still held") };
+    let near = async { near.await.expect("its turn").release().await };
+    let far = async { far.await.expect("its turn").release().await };
+    let all = async { tokio::join!(done, near, far) };
+    let ((), near, far) = wait::within("all", HANG, all).await;
+    near.and(far).expect("held");
+}
+
+on_every_store!(
+    the_worker_has_the_same_lock,
+    it_expires_without_a_worker,
+    it_is_adopted_once,
+    after_a_hand_over_inside_the_process,
+    who_waits_gets_it_from_the_worker,
+);
+
+/// Fails if a lock that cannot be adopted is handed over, or stays locked.
+#[tokio::test]
+async fn what_cannot_be_handed_over_is_released() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let mut downgraded = pool.lock("d").ttl(TTL).acquire().await.expect("free");
+    downgraded.downgrade().await.expect("held");
+    for guard in [
+        pool.lock("s")
+            .ttl(TTL)
+            .shared()
+            .acquire()
+            .await
+            .expect("free"),
+        pool.lock("p")
+            .ttl(TTL)
+            .permits(2)
+            .acquire()
+            .await
+            .expect("free"),
+        pool.lock_all(["a", "b"])
+            .ttl(TTL)
+            .acquire()
+            .await
+            .expect("free"),
+        downgraded,
+    ] {
+        let keys: Vec<String> = guard.keys().map(str::to_owned).collect();
+        let refused = guard.hand_over().expect_err("it cannot be");
+        assert!(matches!(refused, LockError::Config { .. }), "{refused}");
+        let free = pool.lock_all(keys).ttl(TTL).wait(HANG).acquire().await;
+        free.expect("released").release().await.expect("held");
+    }
+}
+
+/// Fails if a lease that is over is handed over.
+#[tokio::test]
+async fn a_lost_lock_is_not_handed_over() {
+    let pool = LockPool::connect("memory://").await.expect("here");
+    let guard = pool.lock("k").ttl(SHORT).acquire().await.expect("free");
+    guard.lost().await;
+    assert!(guard.hand_over().expect_err("it is over").is_lost());
+}
+
+/// Fails if baggage of another namespace is looked for in vain.
+#[tokio::test]
+async fn another_namespace_is_told() {
+    let of = |namespace| {
+        LockPool::builder()
+            .url("memory://spaces")
+            .namespace(namespace)
+    };
+    let (shop, other) = (of("shop").connect().await, of("other").connect().await);
+    let (shop, other) = (shop.expect("here"), other.expect("here"));
+    let baggage = take(&shop, TTL).await.hand_over().expect("held");
+    let error = other.adopt(baggage.clone()).await.expect_err("another");
+    assert!(error.to_string().contains("`shop`"), "{error}");
+    let adopted = shop.adopt(baggage).await.expect("still there");
+    adopted.release().await.expect("held");
+}
+
+/// Fails if an adoption waits for ever, or leaves a lock behind, where the store does not answer.
+#[tokio::test]
+async fn a_store_that_is_away_is_told() {
+    let mut server = leasehold_tests::server::Server::start();
+    let pool = LockPool::builder()
+        .url(server.url())
+        .io_timeout(Duration::from_millis(300));
+    let pool = wait::connected(pool).await;
+    let baggage = take(&pool, TTL).await.hand_over().expect("held");
+    server.kill();
+    let error = wait::within("the error", HANG, pool.adopt(baggage)).await;
+    let error = error.expect_err("there is no server");
+    assert!(error.is_unavailable(), "{error}");
+}
+
+/// Fails if these tests would not see that a lock is adopted twice.
+#[test]
+fn a_lock_that_is_adopted_twice_is_found() {
+    fails_with(
+        "AdoptedTwice",
+        "leases::hand_over::redis::it_is_adopted_once",
+    );
+}
+
+/// Fails if these tests would not see that the first process goes on renewing.
+#[test]
+fn a_lock_that_is_still_renewed_is_found() {
+    let test = "leases::hand_over::redis::it_expires_without_a_worker";
+    fails_with("RenewedAfterHandOver", test);
+}
