@@ -46,9 +46,9 @@ pub async fn watch_replays<F: Future>(future: F) -> (F::Output, bool) {
     let mut future = pin!(future);
     let mut replayed = false;
     let output = poll_fn(|cx| {
-        let watch = Watch::begin();
+        let _watch = Watch::begin();
         let polled = future.as_mut().poll(cx);
-        replayed |= watch.saw();
+        replayed |= Watch::saw();
         polled
     });
     let output = output.await;
@@ -68,14 +68,14 @@ impl Watch {
         }
     }
 
-    fn saw(&self) -> bool {
+    fn saw() -> bool {
         REPLAYED.try_with(Cell::get).unwrap_or(false)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let seen = self.outer || self.saw();
+        let seen = self.outer || Self::saw();
         let _ = REPLAYED.try_with(|replayed| replayed.set(seen));
     }
 }

@@ -242,7 +242,7 @@ impl World {
             kept_shares: HashMap::new(),
             results: KeyMap::default(),
             last_result: 0,
-            replays: seed % 5 == 0,
+            replays: seed.is_multiple_of(5),
             outcome: Outcome::default(),
         };
         world.plan();

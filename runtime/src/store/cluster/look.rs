@@ -49,15 +49,14 @@ impl ClusterSource {
     }
 
     async fn topology(&mut self) -> Result<&Topology, Failure> {
-        let topology = match self.topology.take() {
-            Some(topology) => topology,
-            None => {
-                let topology = Topology::newest(self.seeds.clone(), self.limit).await?;
-                let masters = topology.one_slot_each();
-                self.nodes
-                    .retain(|known, _| masters.iter().any(|(master, _)| master == known));
-                topology
-            }
+        let topology = if let Some(topology) = self.topology.take() {
+            topology
+        } else {
+            let topology = Topology::newest(self.seeds.clone(), self.limit).await?;
+            let masters = topology.one_slot_each();
+            self.nodes
+                .retain(|known, _| masters.iter().any(|(master, _)| master == known));
+            topology
         };
         Ok(self.topology.insert(topology))
     }

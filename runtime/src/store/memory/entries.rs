@@ -69,11 +69,11 @@ impl Entries {
             match entry.state {
                 State::Held {
                     token: held,
-                    taken,
+                    taken: tenure,
                     reserved_fences,
                 } if held == token => {
                     entry.expires = now + params.ttl;
-                    let fence = Some(taken.fence);
+                    let fence = Some(tenure.fence);
                     return Reply::Acquired {
                         fence,
                         reserved_fences,
@@ -84,18 +84,18 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let taken = params.taken(next_fence(reserved_fences), now);
+        let tenure = params.taken(next_fence(reserved_fences), now);
         let entry = Entry {
             state: State::Held {
                 token,
-                taken,
+                taken: tenure,
                 reserved_fences,
             },
             pool,
             expires: now + params.ttl,
         };
         self.by_key.insert(key.clone(), entry);
-        let fence = Some(taken.fence);
+        let fence = Some(tenure.fence);
         Reply::Acquired {
             fence,
             reserved_fences,

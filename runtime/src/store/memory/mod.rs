@@ -146,6 +146,13 @@ impl MemoryStore {
                 entries.leave(pool, &key, now);
                 Reply::Left
             }
+            of_results => Self::serve_results(pool, entries, of_results, now),
+        }
+    }
+
+    /// Requests about results that are kept, and about locks that are handed to another process.
+    fn serve_results(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
+        match op {
             Op::Recall {
                 key,
                 token,
@@ -191,6 +198,7 @@ impl MemoryStore {
                 };
                 entries.adopt(pool, &params, from, now)
             }
+            other => unreachable!("served above: {other:?}"),
         }
     }
 }

@@ -69,6 +69,7 @@ fn who_is_answered_leaves_the_queue() {
     let queued = Reply::Held {
         left: Some(TTL),
         queued: true,
+        owner: None,
     };
     core.reply(op, Ok(queued), START);
     core.called(&"key".into(), START);
