@@ -33,10 +33,15 @@ pub(super) fn count(signal: &Signal) {
 }
 
 /// Counts releases that are over.
-#[cfg(feature = "metrics")]
 pub(super) fn released(releases: Releases) {
-    add(Count::Confirmed, releases.confirmed());
-    add(Count::Unconfirmed, releases.unconfirmed());
+    let (confirmed, unconfirmed) = (releases.confirmed(), releases.unconfirmed());
+    #[cfg(feature = "metrics")]
+    {
+        add(Count::Confirmed, confirmed);
+        add(Count::Unconfirmed, unconfirmed);
+    }
+    #[cfg(not(feature = "metrics"))]
+    let _ = (confirmed, unconfirmed);
 }
 
 /// Counts renewals that are over.
@@ -49,9 +54,6 @@ pub(super) fn renewed(renewed: Renewed) {
 
 #[cfg(not(feature = "metrics"))]
 pub(super) fn count(_: &Signal) {}
-
-#[cfg(not(feature = "metrics"))]
-pub(super) fn released(_: Releases) {}
 
 #[cfg(not(feature = "metrics"))]
 pub(super) fn renewed(_: Renewed) {}
