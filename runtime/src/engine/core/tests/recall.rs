@@ -67,6 +67,7 @@ fn who_is_answered_leaves_the_queue() {
     core.acquire(TicketId(1), replaying(1, HOUR, None), START);
     let op = recalls(&mut core, START);
     let queued = Reply::Held {
+        owner: None,
         left: Some(TTL),
         queued: true,
         owner: None,
