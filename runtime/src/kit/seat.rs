@@ -11,6 +11,8 @@ use crate::error::LockError;
 use crate::store::Connecting;
 use crate::store::memory::MemoryStore;
 use crate::store::options::Options;
+#[cfg(feature = "__remote")]
+use crate::store::source::{Source, no_server};
 use crate::store::target::Target;
 
 /// A pool's seat at a kit.
@@ -70,6 +72,15 @@ impl Seat {
             };
             Ok(Box::new(KitStore::new(inner, line, clock)) as _)
         })
+    }
+
+    /// What looks at the locks, if they are on a server.
+    #[cfg(feature = "__remote")]
+    pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        match self.store {
+            SharedStore::Memory { .. } => Err(no_server()),
+            SharedStore::Server(target) => target.source(options),
+        }
     }
 
     pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {

@@ -14,6 +14,7 @@ use crate::base::clock::{Clock, Instant, earlier};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
+use crate::store::memory::space::Space;
 use crate::store::{Failure, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent};
 
 /// For how long the store may take to answer a request of the kit's own.
@@ -221,6 +222,10 @@ impl LockStore for KitStore {
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         self.inner.sockets()
+    }
+
+    fn local(&self) -> Option<Arc<Space>> {
+        self.inner.local()
     }
 
     fn line(&self) -> Option<Arc<Line>> {

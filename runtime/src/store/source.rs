@@ -41,6 +41,12 @@ pub(crate) trait Source: Send {
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 }
 
+/// The error of a store whose locks are in this process: they are looked at without a source.
+#[cfg(feature = "__remote")]
+pub(crate) fn no_server() -> LockError {
+    LockError::config("the locks of this store are in this process; there is no server to look at")
+}
+
 /// Where a list goes on: the last key, or what the server has said. Empty at the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) String);

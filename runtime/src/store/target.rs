@@ -18,7 +18,7 @@ use super::redis::store::RedisStore;
 #[cfg(feature = "redis")]
 use super::redlock;
 #[cfg(feature = "__remote")]
-use super::source::Source;
+use super::source::{Source, no_server};
 use crate::base::clock::Clock;
 use crate::base::reporter;
 use crate::check_report::{CheckReport, Finding};
@@ -313,8 +313,11 @@ impl Target {
             Self::Postgres(address) => Ok(Box::new(postgres::look::PostgresSource::new(
                 *address, &options,
             ))),
-            // The locks are in this process, or there are none.
-            _ => Err(LockError::config("this store has no server to look at")),
+            #[cfg(feature = "testing")]
+            Self::Kit(seat) => seat.source(options),
+            #[cfg(feature = "__test")]
+            Self::Nothing => Err(no_server()),
+            Self::Memory(_) => Err(no_server()),
         }
     }
 }
