@@ -79,18 +79,18 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let taken = params.taken(next_fence(reserved_fences), now);
+        let grant = params.taken(next_fence(reserved_fences), now);
         let entry = Entry {
             state: State::Held {
                 token,
-                taken,
+                taken: grant,
                 reserved_fences,
             },
             pool,
             expires: now + params.ttl,
         };
         self.by_key.insert(key.clone(), entry);
-        let fence = Some(taken.fence);
+        let fence = Some(grant.fence);
         Reply::Acquired {
             fence,
             reserved_fences,
