@@ -5,7 +5,6 @@ pub(crate) mod codes;
 #[cfg(feature = "metrics")]
 pub(crate) mod counts;
 pub(crate) mod full_key;
-#[cfg(feature = "__remote")]
 pub(crate) mod host;
 pub(crate) mod id_map;
 pub(crate) mod jitter;

@@ -41,6 +41,10 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// `local` has the locks, if they are in this process.
+    #[cfg_attr(
+        not(feature = "__remote"),
+        expect(unused_variables, reason = "there is no store on a server")
+    )]
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
             namespace: options.namespace.clone(),

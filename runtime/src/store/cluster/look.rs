@@ -49,15 +49,13 @@ impl ClusterSource {
     }
 
     async fn topology(&mut self) -> Result<&Topology, Failure> {
-        let topology = if let Some(topology) = self.topology.take() {
-            topology
-        } else {
-            let topology = Topology::newest(self.seeds.clone(), self.limit).await?;
-            let masters = topology.one_slot_each();
-            self.nodes
-                .retain(|known, _| masters.iter().any(|(master, _)| master == known));
-            topology
-        };
+        if let Some(topology) = self.topology.take() {
+            return Ok(self.topology.insert(topology));
+        }
+        let topology = Topology::newest(self.seeds.clone(), self.limit).await?;
+        let masters = topology.one_slot_each();
+        self.nodes
+            .retain(|known, _| masters.iter().any(|(master, _)| master == known));
         Ok(self.topology.insert(topology))
     }
 

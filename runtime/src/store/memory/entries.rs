@@ -84,18 +84,18 @@ impl Entries {
                 _ => return self.refuse(pool, params, now),
             }
         }
-        let tenure = params.taken(next_fence(reserved_fences), now);
+        let grant = params.taken(next_fence(reserved_fences), now);
         let entry = Entry {
             state: State::Held {
                 token,
-                taken: tenure,
+                taken: grant,
                 reserved_fences,
             },
             pool,
             expires: now + params.ttl,
         };
         self.by_key.insert(key.clone(), entry);
-        let fence = Some(tenure.fence);
+        let fence = Some(grant.fence);
         Reply::Acquired {
             fence,
             reserved_fences,
