@@ -53,14 +53,15 @@
 //!
 //! Kits share nothing. Tests with the same keys run side by side, each with a kit of its own.
 
+mod controls;
 mod history;
 mod hold;
 mod kit;
 mod line;
 mod log;
 mod point;
-pub(crate) mod seat;
 mod store;
+pub(crate) mod target;
 
 pub use history::{Caller, Event, EventKind, History, Mode};
 pub use hold::{Held, Hold};
