@@ -85,7 +85,7 @@ impl Kit {
     /// out. Locks that are held live on until their leases end.
     ///
     /// A call that tries once asks again until the pool's `io_timeout`, one second by default,
-    /// and then gets [`LockError::Unavailable`]: no time at all where time is paused. Other
+    /// and then gets [`LockError::Unavailable`][unavailable]: no time at all where time is paused. Other
     /// holders ([`hold`](Self::hold)) still reach the store.
     ///
     /// ```
@@ -105,6 +105,8 @@ impl Kit {
     /// # Panics
     ///
     /// As [`pool`](Self::pool).
+    ///
+    /// [unavailable]: crate::LockError::Unavailable
     #[track_caller]
     pub fn store_down(&self) {
         self.running().line.cut();
@@ -138,7 +140,7 @@ impl Kit {
     /// at once. [`Duration::ZERO`] ends the delay for requests to come.
     ///
     /// An answer that takes longer than the pool's `io_timeout` is none: the call gets
-    /// [`LockError::Unavailable`], and the engine removes what the request may have set.
+    /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have set.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -158,6 +160,8 @@ impl Kit {
     /// # Panics
     ///
     /// As [`pool`](Self::pool).
+    ///
+    /// [unavailable]: crate::LockError::Unavailable
     #[track_caller]
     pub fn delay(&self, delay: Duration) {
         self.running().line.delay(delay);
