@@ -64,7 +64,7 @@ fn a_holder_ends_with_its_lease() {
     let mut late = history(&[(1, take()), (2, take())]);
     late.events[1].at = TTL;
     assert!(late.is_exclusive(), "{late}");
-    late.events[1].at = TTL - Duration::from_millis(1);
+    late.events[1].at = Duration::from_millis(9_999);
     assert!(!late.is_exclusive(), "{late}");
     let mut renewed = history(&[(1, take()), (1, EventKind::Renewed), (2, take())]);
     renewed.events[2].at = TTL;

@@ -14,6 +14,7 @@ use crate::base::clock::{Clock, Instant, earlier};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
 use crate::error::LockError;
+use crate::store::memory::space::Space;
 use crate::store::{Failure, LockStore, Op, OpId, Request, Retry, Socket, StoreEvent};
 
 /// For how long the store may take to answer a request of the kit's own.
@@ -217,6 +218,14 @@ impl LockStore for KitStore {
                 return Poll::Pending;
             }
         }
+    }
+
+    fn is_away(&self) -> bool {
+        self.line.is_down() || self.inner.is_away()
+    }
+
+    fn local(&self) -> Option<Arc<Space>> {
+        self.inner.local()
     }
 
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {

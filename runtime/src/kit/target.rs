@@ -11,6 +11,8 @@ use crate::error::LockError;
 use crate::store::Connecting;
 use crate::store::memory::MemoryStore;
 use crate::store::options::Options;
+#[cfg(feature = "__remote")]
+use crate::store::source::Source;
 use crate::store::target::Target;
 
 /// What a pool of a kit connects to.
@@ -70,6 +72,17 @@ impl KitTarget {
             };
             Ok(Box::new(KitStore::new(inner, line, clock)) as _)
         })
+    }
+
+    /// What looks at the locks on a server.
+    #[cfg(feature = "__remote")]
+    pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
+        match self.store {
+            SharedStore::Memory { .. } => Err(LockError::config(
+                "the locks of this test kit are in this process",
+            )),
+            SharedStore::Server(target) => target.source(options),
+        }
     }
 
     pub(crate) async fn check(self, options: Options) -> Result<CheckReport, LockError> {

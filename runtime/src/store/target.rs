@@ -313,6 +313,8 @@ impl Target {
             Self::Postgres(address) => Ok(Box::new(postgres::look::PostgresSource::new(
                 *address, &options,
             ))),
+            #[cfg(feature = "testing")]
+            Self::Kit(kit) => kit.source(options),
             // The locks are in this process, or there are none.
             _ => Err(LockError::config("this store has no server to look at")),
         }

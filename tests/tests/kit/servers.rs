@@ -34,6 +34,13 @@ async fn scene(kit: Kit) {
     other.release().await;
     assert_eq!(waits.await.expect("no panic"), Ok(42));
 
+    let info = kit
+        .pool()
+        .inspect("order:42")
+        .await
+        .expect("the store answers");
+    assert!(info.holders.is_empty());
+
     let (_one, _two) = (
         kit.hold("report").permits(2).await,
         kit.hold("report").permits(2).await,
