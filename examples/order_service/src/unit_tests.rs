@@ -1,12 +1,11 @@
 //! The shop's answers, without a lock server and without a port: requests go to the router, and the
-//! locks are those of a test kit.
+//! locks are those of a test kit. SQLite answers in real time, so time is not paused.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode, header};
-use leasehold::LockPool;
 use leasehold::testing::{Kit, Point};
 use leasehold_tests::scratch::Scratch;
 use serde_json::{Value, json};
@@ -31,10 +30,8 @@ impl TestShop {
         let db = Db::open(&path, &[("kettle".to_owned(), 1)]).await;
         let db = db.expect("a database in a folder of its own");
         let payments = Payments::new(db.clone(), Duration::ZERO);
-        // SQLite answers in real time, so time is not paused, and no call waits for a second.
-        let builder = LockPool::builder().io_timeout(Duration::from_millis(100));
         Self {
-            kit: Kit::with(builder),
+            kit: Kit::new(),
             router: routes::router(Shop { db, payments }),
             _scratch: scratch,
         }

@@ -5,8 +5,7 @@ use std::fmt;
 use std::slice;
 use std::time::Duration;
 
-use crate::error::LockError;
-use crate::fence::Fence;
+use super::event::{Caller, Event, EventKind, Mode};
 
 /// What happened to the locks of a kit's store, in order, up to the time of
 /// [`Kit::history`](super::Kit::history).
@@ -44,136 +43,6 @@ pub struct History {
     events: Vec<Event>,
 }
 
-/// One event of a [`History`].
-///
-/// ```
-/// use leasehold::testing::{EventKind, Kit};
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() {
-/// let kit = Kit::new();
-/// let other = kit.hold("order:42").await;
-/// let history = kit.history();
-/// let first = history.iter().next().expect("an event");
-/// assert_eq!(first.key, "order:42");
-/// assert!(first.caller.other);
-/// assert!(matches!(first.kind, EventKind::Granted { .. }));
-/// # }
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Event {
-    /// When, counted from the kit's first use, on the clock of the leases.
-    pub at: Duration,
-    /// The key without the namespace.
-    pub key: String,
-    /// Whose lock it is, or is not.
-    pub caller: Caller,
-    /// What happened.
-    pub kind: EventKind,
-    /// The end of the lease that the event confirms.
-    pub(super) until: Option<Duration>,
-}
-
-/// A call that asks for a lock, or a holder by [`Kit::hold`](super::Kit::hold). A call for several
-/// locks has one for each.
-///
-/// ```
-/// # use std::time::Duration;
-/// use leasehold::testing::Kit;
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), leasehold::LockError> {
-/// let kit = Kit::new();
-/// let guard = kit.pool().lock("order:42").ttl(Duration::from_secs(10)).acquire().await?;
-/// let history = kit.history();
-/// let caller = &history.iter().next().expect("a grant").caller;
-/// assert_eq!((caller.number, caller.other), (1, false));
-/// assert_eq!(caller.to_string(), "call 1");
-/// # guard.release().await
-/// # }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Caller {
-    /// Counted from 1 in the order of the first events: the kit's calls, and its other holders.
-    pub number: u32,
-    /// Whether it is a holder by [`Kit::hold`](super::Kit::hold), in the place of another process.
-    pub other: bool,
-    /// The path of the annotated function. Empty for locks that are taken by hand.
-    pub function: &'static str,
-}
-
-/// What happened to a lock.
-///
-/// ```
-/// use leasehold::testing::{EventKind, Kit};
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() {
-/// let kit = Kit::new();
-/// drop(kit.hold("order:42").await);
-/// let history = kit.history();
-/// let last = history.iter().last().expect("two events");
-/// assert_eq!(last.kind, EventKind::Dropped);
-/// # }
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// The caller holds the lock from now on.
-    Granted {
-        /// Which holders it excludes.
-        mode: Mode,
-        /// The number of the acquisition, if the store has such.
-        fence: Option<Fence>,
-    },
-    /// The store has confirmed a renewal: the lease runs its full ttl from when that was sent.
-    Renewed,
-    /// An exclusive lock has become a share.
-    Downgraded,
-    /// The lease was lost, and the caller is told: it was not renewed in time, or taken away.
-    Lost,
-    /// The caller asks for the release: nothing runs inside the lock from now on.
-    Released,
-    /// The caller's future or guard was dropped while it held the lock, which releases it.
-    Dropped,
-    /// The holder's process has died ([`Held::expire`](super::Held::expire)). The store keeps the
-    /// lock until its ttl is over.
-    Died,
-    /// The store did not have the lock any more when it was released: it had been lost before.
-    GoneAtRelease,
-    /// The caller did not get the lock.
-    Refused(LockError),
-}
-
-/// Which holders of a lock exclude each other.
-///
-/// ```
-/// # use std::time::Duration;
-/// use leasehold::testing::{EventKind, Kit, Mode};
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() {
-/// let kit = Kit::new();
-/// let reader = kit.hold("catalog").shared().await;
-/// let history = kit.history();
-/// let granted = &history.iter().next().expect("a grant").kind;
-/// assert!(matches!(granted, EventKind::Granted { mode: Mode::Shared, .. }));
-/// # reader.release().await;
-/// # }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// No other holder.
-    Exclusive,
-    /// Any number of holders that share.
-    Shared,
-    /// At most so many holders with permits.
-    Permit(u32),
-}
-
 /// A holder while the events are read.
 struct Holder<'a> {
     event: usize,
@@ -182,15 +51,13 @@ struct Holder<'a> {
     until: Duration,
 }
 
-impl Mode {
-    /// Whether a lock of this mode can be granted while `others` hold it.
-    fn fits(self, others: &[Holder<'_>]) -> bool {
-        others.iter().all(|other| match (self, other.mode) {
-            (Self::Shared, Self::Shared) => true,
-            (Self::Permit(one), Self::Permit(two)) => others.len() < one.max(two) as usize,
-            _ => false,
-        })
-    }
+/// Whether a lock of this mode can be granted while `others` hold it.
+fn fits(mode: Mode, others: &[Holder<'_>]) -> bool {
+    others.iter().all(|other| match (mode, other.mode) {
+        (Mode::Shared, Mode::Shared) => true,
+        (Mode::Permit(one), Mode::Permit(two)) => others.len() < one.max(two) as usize,
+        _ => false,
+    })
 }
 
 impl History {
@@ -375,7 +242,7 @@ impl History {
                 EventKind::Granted { mode, .. } => {
                     holders.retain(|holder| event.at < holder.until);
                     if let Some(other) = holders.first()
-                        && !mode.fits(holders)
+                        && !fits(*mode, holders)
                     {
                         overlaps.insert(index, other.event);
                     }
@@ -464,56 +331,6 @@ fn seconds(time: Duration) -> String {
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
-    }
-}
-
-impl fmt::Display for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.other { "other" } else { "call" };
-        write!(f, "{kind} {}", self.number)?;
-        if self.function.is_empty() {
-            return Ok(());
-        }
-        write!(f, " of {}", self.function)
-    }
-}
-
-impl fmt::Display for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Granted { mode, .. } => write!(f, "granted, {mode}"),
-            Self::Renewed => f.write_str("renewed"),
-            Self::Downgraded => f.write_str("downgraded, shared"),
-            Self::Lost => f.write_str("lost"),
-            Self::Released => f.write_str("released"),
-            Self::Dropped => f.write_str("dropped"),
-            Self::Died => f.write_str("died, kept until its ttl is over"),
-            Self::GoneAtRelease => f.write_str("gone at its release"),
-            Self::Refused(error) => write!(f, "refused, {}", reason(error)),
-        }
-    }
-}
-
-/// The kind of error, without times and numbers that may differ between two runs.
-fn reason(error: &LockError) -> &str {
-    match error {
-        LockError::Contended { .. } => "contended",
-        LockError::TimedOut { .. } => "timed out",
-        LockError::QueueFull { .. } => "queue full",
-        LockError::Lost { .. } => "lost",
-        LockError::Unavailable { .. } => "unavailable",
-        LockError::ShuttingDown => "shutting down",
-        _ => "not possible",
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exclusive => f.write_str("exclusive"),
-            Self::Shared => f.write_str("shared"),
-            Self::Permit(limit) => write!(f, "one of {limit}"),
-        }
     }
 }
 

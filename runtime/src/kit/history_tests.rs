@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::LockError;
 use crate::testing::kit::Kit;
 
 const TTL: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::history::{Caller, EventKind, Mode};
+use super::event::{Caller, EventKind, Mode};
 use super::log::Log;
 use super::point::{Point, Rules};
 use crate::base::clock::Instant;

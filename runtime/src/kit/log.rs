@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::history::{Caller, Event, EventKind, History};
+use super::event::{Caller, Event, EventKind};
+use super::history::History;
 use crate::base::clock::Instant;
 
 /// What happened to all locks of a kit's store, in order.

@@ -53,16 +53,19 @@
 //!
 //! Kits share nothing. Tests with the same keys run side by side, each with a kit of its own.
 
+mod controls;
+mod event;
 mod history;
 mod hold;
 mod kit;
 mod line;
 mod log;
 mod point;
-pub(crate) mod seat;
 mod store;
+pub(crate) mod target;
 
-pub use history::{Caller, Event, EventKind, History, Mode};
+pub use event::{Caller, Event, EventKind, Mode};
+pub use history::History;
 pub use hold::{Held, Hold};
 pub use kit::Kit;
 pub use point::Point;

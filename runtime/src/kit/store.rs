@@ -225,6 +225,14 @@ impl LockStore for KitStore {
         }
     }
 
+    fn is_away(&self) -> bool {
+        self.line.is_down() || self.inner.is_away()
+    }
+
+    fn local(&self) -> Option<Arc<Space>> {
+        self.inner.local()
+    }
+
     fn sockets(&mut self) -> Option<Vec<Arc<dyn Socket>>> {
         self.inner.sockets()
     }

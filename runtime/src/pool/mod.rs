@@ -270,7 +270,7 @@ impl LockPool {
     #[cfg(feature = "testing")]
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
         match &self.inner.target {
-            Target::Kit(seat) => seat.line().polled(ticket, polls),
+            Target::Kit(kit) => kit.line().polled(ticket, polls),
             _ => false,
         }
     }

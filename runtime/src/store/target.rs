@@ -36,7 +36,7 @@ pub(crate) enum Target {
     Memory(Option<String>),
     /// The store of a test kit; no URL names it.
     #[cfg(feature = "testing")]
-    Kit(Box<crate::testing::seat::Seat>),
+    Kit(Box<crate::testing::target::KitTarget>),
     /// A store for tests; no URL names it.
     #[cfg(feature = "__test")]
     Nothing,
@@ -172,7 +172,7 @@ impl Target {
         match self {
             Self::Memory(_) => false,
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.has_other_clients(),
+            Self::Kit(kit) => kit.has_other_clients(),
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => false,
             #[cfg(any(feature = "redis", feature = "__test"))]
@@ -184,7 +184,7 @@ impl Target {
     pub(crate) fn clock(&self, own: Clock) -> Clock {
         match self {
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.clock(),
+            Self::Kit(kit) => kit.clock(),
             _ => own,
         }
     }
@@ -214,7 +214,7 @@ impl Target {
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.connect(options),
+            Self::Kit(kit) => kit.connect(options),
             #[cfg(feature = "__test")]
             Self::Nothing => Box::pin(async {
                 Ok(Box::new(crate::selftest::null_store::NoStore::default()) as _)
@@ -258,7 +258,7 @@ impl Target {
                 Ok(CheckReport::new(self.to_string(), vec![warning]))
             }
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.check(options).await,
+            Self::Kit(kit) => kit.check(options).await,
             #[cfg(feature = "__test")]
             Self::Nothing => Ok(CheckReport::new(self.to_string(), Vec::new())),
             #[cfg(feature = "redis")]
@@ -380,7 +380,7 @@ impl fmt::Display for Target {
         match self {
             Self::Memory(name) => write!(f, "memory://{}", name.as_deref().unwrap_or_default()),
             #[cfg(feature = "testing")]
-            Self::Kit(seat) => seat.fmt(f),
+            Self::Kit(kit) => kit.fmt(f),
             #[cfg(feature = "__test")]
             Self::Nothing => f.write_str("nothing"),
             #[cfg(feature = "redis")]

@@ -132,19 +132,24 @@ async fn a_lost_lock_is_not_held() {
     kit.lose_when("account:7", Point::AfterPolls(1));
     assert_eq!(kit.scope(goes_on(7)).await, Ok([true, false, false]));
 
-    // The same within one poll: the lease ends while the body keeps its thread.
+    // The same within one poll: the lease ends while the body keeps its thread. A busy machine may
+    // end it before the body begins.
     let pool = LockPool::connect("memory://").await.expect("it opens");
-    let body = poll_fn(|_| {
-        let before = book();
-        std::thread::sleep(Duration::from_millis(150));
-        Poll::Ready((before, book()))
-    });
-    let seen = pool
-        .lock("account:7")
-        .ttl(Duration::from_millis(100))
-        .run(body)
-        .await;
-    assert_eq!(seen, Ok((true, false)));
+    let seen = loop {
+        let body = poll_fn(|_| {
+            let before = book();
+            std::thread::sleep(Duration::from_millis(150));
+            Poll::Ready((before, book()))
+        });
+        let lock = pool
+            .lock("account:7")
+            .ttl(Duration::from_millis(100))
+            .wait(secs(20));
+        if let Ok(seen @ (true, _)) = lock.run(body).await {
+            break seen;
+        }
+    };
+    assert_eq!(seen, (true, false));
 }
 
 /// Fails if a detached body is outside of its lock, or of that of the call around it.

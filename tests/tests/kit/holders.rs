@@ -168,6 +168,19 @@ async fn the_pool_is_configured_as_that_of_the_service() {
     assert_eq!(kit.history().of("order:42").len(), kit.history().len());
 }
 
+/// Fails if code that looks at locks sees nothing of those of a kit.
+#[tokio::test(start_paused = true)]
+async fn a_kits_locks_can_be_looked_at() {
+    let kit = Kit::new();
+    let other = kit.hold("order:42").await;
+    let info = kit.pool().inspect("order:42").await.expect("in memory");
+    assert_eq!(info.fence, other.fence());
+    assert_eq!(info.holders.len(), 1);
+    other.release().await;
+    let info = kit.pool().inspect("order:42").await.expect("in memory");
+    assert!(info.holders.is_empty());
+}
+
 /// Fails if kits share locks, or clones of one do not.
 #[tokio::test(start_paused = true)]
 async fn kits_share_nothing_and_clones_everything() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold::testing::{EventKind, Kit, Point};
 use leasehold::{LockError, distributed_lock};
+use leasehold_tests::wait;
 use tokio::time::{Instant, sleep};
 
 use super::{is_contended, is_lost, request, secs};
@@ -127,7 +128,7 @@ async fn a_lock_that_is_lost_is_free() {
     let guard = request(&kit).acquire().await.expect("it is free");
     let refused = kit.pool().lock("order:42").ttl(secs(10)).acquire().await;
     assert!(is_contended(&refused));
-    guard.lost().await;
+    wait::within("the loss", secs(100), guard.lost()).await;
     let other = kit.hold("order:42").await;
     assert!(guard.fence() < other.fence());
     assert!(kit.history().is_exclusive(), "{}", kit.history());
@@ -145,7 +146,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
         .acquire()
         .await
         .expect("it is free");
-    guard.lost().await;
+    wait::within("the loss", secs(100), guard.lost()).await;
     let after = begun.elapsed();
     assert!(
         secs(25) <= after && after < secs(25) + Duration::from_millis(2),
@@ -161,7 +162,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
         .expect("it is free");
     sleep(secs(4)).await;
     kit.lose_when("order:42", Point::After(secs(5)));
-    guard.lost().await;
+    wait::within("the loss", secs(100), guard.lost()).await;
     let after = begun.elapsed();
     assert!(
         secs(5) <= after && after < secs(5) + Duration::from_millis(2),
@@ -177,7 +178,7 @@ async fn a_loss_by_time_is_counted_from_the_grant() {
     sleep(secs(9)).await;
     kit.lose_when("order:42", Point::After(secs(5)));
     let begun = Instant::now();
-    guard.lost().await;
+    wait::within("the loss", secs(100), guard.lost()).await;
     assert!(
         begun.elapsed() < Duration::from_millis(2),
         "its time was over"
@@ -201,7 +202,7 @@ async fn a_loss_at_the_next_renewal() {
     );
     kit.lose_when("order:42", Point::NextRenewal);
     let begun = Instant::now();
-    guard.lost().await;
+    wait::within("the loss", secs(100), guard.lost()).await;
     assert!(
         begun.elapsed() <= secs(2),
         "at the renewal after six seconds"

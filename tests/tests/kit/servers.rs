@@ -12,14 +12,14 @@ use tokio::time::Instant;
 
 use super::{is_contended, is_lost, request, secs};
 
-#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, wait = "5s")]
+#[distributed_lock(key = "order:<id>", ttl = "10s", watchdog, wait = "30s")]
 async fn create_order(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
 /// A kit that waits for a server which other tests keep busy.
 async fn on_busy_machine(url: &str) -> Kit {
-    let builder = LockPool::builder().url(url).io_timeout(secs(5));
+    let builder = LockPool::builder().url(url).io_timeout(secs(30));
     Kit::connect(builder).await.expect("the server is up")
 }
 
@@ -33,6 +33,13 @@ async fn scene(kit: Kit) {
     let waits = tokio::spawn(kit.scope(create_order(42)));
     other.release().await;
     assert_eq!(waits.await.expect("no panic"), Ok(42));
+
+    let info = kit
+        .pool()
+        .inspect("order:42")
+        .await
+        .expect("the store answers");
+    assert!(info.holders.is_empty());
 
     let (_one, _two) = (
         kit.hold("report").permits(2).await,
@@ -48,7 +55,12 @@ async fn scene(kit: Kit) {
     assert!(is_contended(&third));
 
     kit.store_down();
-    let refused = kit.pool().lock("order:42").ttl(ttl).acquire().await;
+    let tries = kit
+        .pool()
+        .lock("order:42")
+        .ttl(ttl)
+        .wait(Duration::from_millis(500));
+    let refused = tries.acquire().await;
     assert!(refused.is_err_and(|error| error.is_unavailable()));
     kit.store_up();
     kit.delay(Duration::from_millis(200));
@@ -66,7 +78,7 @@ async fn scene(kit: Kit) {
         .run(std::future::pending::<()>())
         .await;
     assert!(is_lost(&lost));
-    let next = request(&kit).wait(secs(5)).acquire().await;
+    let next = request(&kit).wait(secs(30)).acquire().await;
     assert!(next.is_ok(), "the server has lost the lock too");
     let history = kit.history();
     assert!(history.is_exclusive(), "{history}");
@@ -97,12 +109,11 @@ async fn memory_serves_as_well() {
 #[tokio::test]
 async fn kits_on_one_server_share_nothing() {
     let server = Server::start();
-    let one = Kit::on(&server.url()).await.expect("it is up");
+    let one = on_busy_machine(&server.url()).await;
     let two = on_busy_machine(&server.url()).await;
     let _held = one.hold("order:42").await;
     let _also = two.hold("order:42").await;
-    let clone = one.clone();
-    assert!(is_contended(&request(&clone).acquire().await));
+    assert!(is_contended(&request(&one.clone()).acquire().await));
 }
 
 /// Fails if a point that no server can keep to is taken, or the panic does not say what to do.

@@ -1,4 +1,4 @@
-//! A pool's seat at a kit: the store that it connects to, and the kit's line to it.
+//! What a pool of a kit connects to: the store, and a line to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::store::options::Options;
 use crate::store::source::{Source, no_server};
 use crate::store::target::Target;
 
-/// A pool's seat at a kit.
+/// What a pool of a kit connects to.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct KitTarget {
     pub(super) store: SharedStore,
     pub(super) line: Arc<Line>,
 }
@@ -44,7 +44,7 @@ impl SharedStore {
     }
 }
 
-impl Seat {
+impl KitTarget {
     /// The clock on which the pool counts its leases.
     pub(crate) fn clock(&self) -> Clock {
         self.store.clock()
@@ -92,7 +92,7 @@ impl Seat {
     }
 }
 
-impl fmt::Display for Seat {
+impl fmt::Display for KitTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.store {
             SharedStore::Memory { .. } => f.write_str("memory:// of a test kit"),
