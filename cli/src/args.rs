@@ -125,6 +125,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
+    /// The lock stays for at least this time from its start, also if the command ends earlier.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) at_least: Option<Duration>,
+
+    /// Says nothing if the lock is held elsewhere; exit code 75 tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
     /// The program to run, with its arguments.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,

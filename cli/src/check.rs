@@ -32,7 +32,8 @@ fn to_text(report: &CheckReport) -> String {
     };
     let mut text = format!("{}: {ready}", report.store);
     for finding in &report.findings {
-        text.push_str(&format!("\n  {finding}"));
+        text.push_str("\n  ");
+        text.push_str(&finding.to_string());
     }
     text
 }

@@ -12,7 +12,7 @@ use crate::output;
 use crate::run::Reason;
 
 /// Tells of events on standard error, which the command writes to as well.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Says {
     pub(crate) json: bool,
 }

@@ -85,11 +85,13 @@ pub(super) fn in_one_line(lock: &LockInfo) -> String {
         line.push_str("  ");
         line.push_str(&text::holder(holder));
         if let Some(fence) = holder.fence {
-            line.push_str(&format!(", fence {}", fence.get()));
+            line.push_str(", fence ");
+            line.push_str(&fence.get().to_string());
         }
     }
     if !lock.waiting.is_empty() {
-        line.push_str(&format!("  {} waiting", lock.waiting.len()));
+        let waiting = lock.waiting.len();
+        line = format!("{line}  {waiting} waiting");
     }
     line
 }

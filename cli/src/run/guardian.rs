@@ -95,10 +95,10 @@ struct Guardian {
     /// The session of the command when it began.
     session: i32,
     ended: bool,
-    /// Whether the command has left other processes, and `leasehold run` was told so.
-    left: bool,
-    /// Whether `leasehold run` was told that the command is asked to stop.
-    told: bool,
+    /// Why the command is asked to stop, if `leasehold run` was told so.
+    told: Option<Reason>,
+    /// How many processes the command has left, if `leasehold run` was told so.
+    left: Option<usize>,
     refused: usize,
     killing: bool,
 }
@@ -129,8 +129,8 @@ impl Guardian {
             command,
             session: getsid(None)?.as_raw_nonzero().get(),
             ended: false,
-            left: false,
-            told: false,
+            told: None,
+            left: None,
             refused: 0,
             killing: false,
         };
@@ -201,8 +201,8 @@ impl Guardian {
             Some(Step::Kill) => self.kill()?,
             None => {}
         }
-        if let Some(reason) = self.schedule.reason().filter(|_| !self.told) {
-            self.told = true;
+        if let Some(reason) = self.schedule.reason().filter(|_| self.told.is_none()) {
+            self.told = Some(reason);
             self.channel.send(News::Stopping(reason));
         }
         Ok(())
@@ -266,8 +266,8 @@ impl Guardian {
             !process.ended && (stopped || process.session == self.session)
         };
         let left = family.iter().filter(counts).count();
-        if left > 0 && !self.left {
-            self.left = true;
+        if left > 0 && self.left.is_none() {
+            self.left = Some(left);
             self.channel.send(News::Left(left as u64));
         }
         Ok(left == 0)

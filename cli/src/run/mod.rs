@@ -72,15 +72,22 @@ async fn take_and_run(
     says: &Says,
 ) -> Result<u8, Failure> {
     let asked = Instant::now();
-    let request = pool
+    let mut request = pool
         .lock(&options.key)
         .ttl(options.ttl)
         .wait(options.wait)
         .watchdog();
+    if let Some(at_least) = options.at_least {
+        request = request.at_least(at_least);
+    }
     let guard = tokio::select! {
         biased;
         signal = signals.next() => return Ok(of_signal(signal)),
-        guard = request.acquire() => guard.map_err(not_taken)?,
+        guard = request.acquire() => guard.map_err(not_taken),
+    };
+    let guard = match guard {
+        Err(failure) if failure.code == exit::HELD && options.quiet => return Ok(exit::HELD),
+        guard => guard?,
     };
     says.acquired(&guard, asked.elapsed());
     inside(guard, options, signals.and_terminal()?, says).await

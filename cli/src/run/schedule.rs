@@ -118,7 +118,11 @@ impl Schedule {
     /// What is to be done now. SIGTERM is due once, and not if it comes too late: it would wake a
     /// process that stands still. SIGKILL is due until the command is gone.
     pub(super) fn due(&mut self, now: Moment) -> Option<Step> {
-        let overdue = self.terminates_at() <= now && self.stop(Reason::Lost, now);
+        let overdue = self.stopped.is_none() && self.terminates_at() <= now;
+        if overdue {
+            // The lock is still this process's: the command has the time that is left.
+            self.stopped = Some((Reason::Lost, self.kills_at()));
+        }
         if self.stopped.is_some() && self.kills_at() <= now {
             Some(Step::Kill)
         } else {
@@ -148,6 +152,18 @@ mod tests {
         assert_eq!(schedule.due(at(118)), Some(Step::Kill));
         assert_eq!(schedule.due(at(119)), Some(Step::Kill), "until it is gone");
         assert_eq!(schedule.backup_at(), at(119));
+    }
+
+    /// Fails if a lock that was taken away, and comes free soon, leaves the command a long time.
+    #[test]
+    fn a_long_lease_that_ends_and_one_that_is_taken_away() {
+        let ttl = Duration::from_secs(300);
+        let mut ends = Schedule::new(ttl, at(1_000));
+        assert_eq!(ends.due(at(940)), Some(Step::Terminate));
+        assert_eq!(ends.next(), at(970));
+        let mut taken = Schedule::new(ttl, at(1_000));
+        assert!(taken.stop(Reason::Lost, at(800)));
+        assert_eq!(taken.next(), at(802));
     }
 
     /// Fails if a machine that was asleep past the deadline waits for the command to stop.

@@ -6,7 +6,7 @@ use leasehold_tests::server::Server;
 use leasehold_tests::wait;
 
 use crate::harness::journal::Journal;
-use crate::harness::{LONG, Running, run};
+use crate::harness::{LONG, Running, ended, run};
 
 /// Two machines' worth of processes.
 const STARTS: usize = 12;
@@ -58,6 +58,25 @@ pub(super) fn all_that_wait_run_one_by_one(url: &str) {
         let process = pair[0].strip_prefix("begin ").expect("a beginning");
         assert_eq!(pair[1], format!("end {process}"), "{lines:?}");
     }
+}
+
+/// Fails if a machine whose clock is late runs a job again that was done in a moment, or sends mail
+/// about it.
+#[test]
+fn a_machine_whose_clock_is_late() {
+    let server = Server::start();
+    let options = ["--quiet", "--ttl", "2s", "--at-least", "1h"];
+    let start = || ended(&mut run(&server.url(), "job", &options, "echo ran"));
+    let (first, late) = (start(), start());
+    assert_eq!(
+        (first.code, first.out.as_str()),
+        (Some(0), "ran\n"),
+        "{first:?}"
+    );
+    assert_eq!(
+        (late.code, late.out.as_str(), late.err.as_str()),
+        (Some(75), "", "")
+    );
 }
 
 #[test]

@@ -7,12 +7,12 @@
 use std::fs;
 
 use leasehold_tests::proxy::{Mode, Proxy};
-use leasehold_tests::room;
 use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
 
 use crate::harness::family::{self, guardian, is_alive};
 use crate::harness::journal::Journal;
-use crate::harness::{Running, quoted, run};
+use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
 
 /// Long enough that a busy machine ends processes within a tenth of it.
 const TTL: &str = "5s";
@@ -164,4 +164,45 @@ fn the_command_and_the_holder_stand_still() {
     assert!(!family::signal(command, "CONT"), "it is gone");
     first.resume();
     assert_eq!(first.wait().code, Some(137));
+}
+
+/// Fails if a command outlives both the process that has the lock and the one that guards it.
+#[test]
+fn the_holder_and_the_guardian_are_killed() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    // `exec`: what the command has started is out of reach then.
+    let script = format!("{}; exec sleep 600", journal.note("command $$"));
+    let command = &mut run(&server.url(), "job", &["--ttl", TTL], &script);
+    let mut holder = Running::start(command);
+    let command = journal.process("command");
+    let guardian = guardian(holder.id());
+    holder.pause();
+    assert!(family::signal(guardian, "KILL"));
+    holder.kill();
+    wait::until("the command is gone", LONG, || !is_alive(command));
+}
+
+/// Starts the last step before a command, as the guardian does.
+fn launched(parent: u32, latest: u64) -> Ended {
+    let mut command = bare();
+    let settings = format!("{parent},{latest},text");
+    ended(command.args(["%launcher", &settings, "echo", "ran"]))
+}
+
+/// Fails if a command begins after its lease, when all processes stood still before it.
+#[test]
+fn a_command_does_not_begin_after_its_lease() {
+    let us = std::process::id();
+    let late = launched(us, 1);
+    assert_eq!((late.code, late.out.as_str()), (Some(75), ""), "{late:?}");
+    let in_time = launched(us, u64::MAX);
+    assert_eq!((in_time.code, in_time.out.as_str()), (Some(0), "ran\n"));
+    let orphan = launched(1, u64::MAX);
+    assert_eq!(
+        (orphan.code, orphan.out.as_str()),
+        (Some(71), ""),
+        "{orphan:?}"
+    );
 }
