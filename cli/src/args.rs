@@ -43,8 +43,8 @@ pub(crate) struct Store {
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
     url: Option<String>,
 
-    /// What the keys begin with on the server; an empty text is for none
-    /// [env: LEASEHOLD_NAMESPACE] [default: lock]
+    /// What the keys begin with on the server; an empty text is for none. Else
+    /// `LEASEHOLD_NAMESPACE` counts [default: lock]
     #[arg(long, global = true)]
     namespace: Option<String>,
 

@@ -50,7 +50,7 @@ async fn answer(cli: Cli) -> Result<u8, Failure> {
     } = cli;
     match command {
         #[cfg(target_os = "linux")]
-        Command::Run(options) => run::run(&store, options, json).await,
+        Command::Run(options) => run::run(&store, &options, json).await,
         #[cfg(not(target_os = "linux"))]
         Command::Run(_) => Err(Failure::usage(
             "`leasehold run` needs Linux: other systems do not end a command's processes with it",

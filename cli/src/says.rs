@@ -40,6 +40,11 @@ impl Says {
         );
     }
 
+    pub(crate) fn too_late(&self) {
+        let text = "the lease was about to end before the command could begin; it did not run";
+        self.tell(text, &json!({ "event": "too_late", "text": text }));
+    }
+
     pub(crate) fn stopping(&self, options: &Run, reason: Reason) {
         let key = &options.key;
         let (name, text) = match reason {

@@ -41,8 +41,10 @@ impl Table {
         }
         let line = |row: [String; COLUMNS]| {
             let cells = row.iter().zip(self.widths);
-            let cells = cells.map(|(cell, width)| format!("{cell:<0$}", width + GAP));
-            cells.collect::<String>().trim_end().to_owned()
+            let cells: Vec<String> = cells
+                .map(|(cell, width)| format!("{cell:<0$}", width + GAP))
+                .collect();
+            cells.concat().trim_end().to_owned()
         };
         rows.into_iter().map(line).collect()
     }

@@ -52,11 +52,11 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     /// Ends when the reader is gone.
     async fn run(&mut self) {
-        let mut looks = interval(self.options.every);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(self.options.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut clean = !self.drawn || screen::clear().is_ok();
         while clean && !screen::is_closed() {
-            looks.tick().await;
+            ticks.tick().await;
             let locks = all(&self.pool, &self.options.pattern).await;
             clean = match (locks, self.drawn) {
                 (Ok(locks), true) => self.draw(&locks),

@@ -3,7 +3,6 @@
 //! `CLOCK_BOOTTIME` runs on while the machine is suspended, as the store's clock does. All
 //! processes of a machine read the same, so that a deadline can be told to another process.
 
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -61,7 +60,7 @@ impl Alarm {
             it_interval: never,
             it_value: Timespec {
                 tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(at.subsec_nanos()).into(),
+                tv_nsec: i64::from(at.subsec_nanos()),
             },
         };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &time)?;
@@ -69,17 +68,15 @@ impl Alarm {
     }
 
     /// Ends when the alarm has rung. Cancel safe.
-    pub(super) fn rings(&self) -> impl Future<Output = io::Result<()>> {
-        async {
-            loop {
-                let mut ready = self.timer.readable().await?;
-                let read = ready.try_io(|timer| {
-                    let read = rustix::io::read(timer.get_ref(), &mut [0; 8]);
-                    read.map_err(io::Error::from)
-                });
-                if let Ok(rung) = read {
-                    return rung.map(drop);
-                }
+    pub(super) async fn rings(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.timer.readable().await?;
+            let read = ready.try_io(|timer| {
+                let read = rustix::io::read(timer.get_ref(), &mut [0; 8]);
+                read.map_err(io::Error::from)
+            });
+            if let Ok(rung) = read {
+                return rung.map(drop);
             }
         }
     }

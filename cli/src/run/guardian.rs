@@ -104,6 +104,10 @@ struct Guardian {
 }
 
 impl Guardian {
+    #[allow(
+        clippy::zombie_processes,
+        reason = "as a zombie the command keeps its number; it is waited for by that number"
+    )]
     fn start(
         socket: UnixStream,
         schedule: Schedule,
@@ -163,7 +167,7 @@ impl Guardian {
                 break;
             }
         }
-        self.reap_all();
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         self.channel.send(News::Done);
         Ok(())
     }
@@ -287,9 +291,5 @@ impl Guardian {
             }
         }
         Ok(())
-    }
-
-    fn reap_all(&self) {
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn launch(settings: &Settings, command: &[OsString]) -> u8 {
         return exit::USAGE;
     };
     if is_over(settings.moment) {
+        says.too_late();
         return exit::HELD;
     }
     let error = Command::new(program).args(arguments).exec();

@@ -35,8 +35,8 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// Takes the lock, runs the command inside it, and returns the exit code.
-pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<u8, Failure> {
-    check(&options)?;
+pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, Failure> {
+    check(options)?;
     let mut signals = Signals::ending()?;
     let pool = tokio::select! {
         biased;
@@ -44,7 +44,7 @@ pub(crate) async fn run(store: &Store, options: Run, json: bool) -> Result<u8, F
         pool = store.connect() => pool?,
     };
     let says = Says::new(json);
-    let code = take_and_run(&pool, &options, signals, &says).await;
+    let code = take_and_run(&pool, options, signals, &says).await;
     // Also after a refusal: a request that had no answer may have set the lock.
     pool.shutdown(RELEASE).await;
     code

@@ -82,7 +82,7 @@ fn ignored() -> u64 {
 
 fn is_in(mask: u64, signal: Signal) -> bool {
     let bit = signal.as_raw() - 1;
-    (0..64).contains(&bit) && mask >> bit & 1 == 1
+    (0..64).contains(&bit) && (mask >> bit) & 1 == 1
 }
 
 #[cfg(test)]

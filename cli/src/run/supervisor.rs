@@ -223,6 +223,10 @@ fn deadline(lock: &LockHandle) -> Moment {
     now + lock.remaining()
 }
 
+#[allow(
+    clippy::zombie_processes,
+    reason = "the supervisor waits for it by its number"
+)]
 fn spawn(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> io::Result<Pid> {
     let settings = Settings {
         parent: getpid().as_raw_nonzero().get(),

@@ -118,7 +118,7 @@ fn a_lease_that_is_lost() {
         journal.note("ran"),
         journal.beat("beat")
     );
-    let holder = Running::start(&mut run(&server.url(), "job", &["--ttl", "2s"], &script));
+    let holder = Running::start(&mut run(&server.url(), "job", &["--ttl", "20s"], &script));
     journal.wait_for("ran");
     let _: u32 = server.probe().run(cmd("DEL").arg("lock:job"));
     let ended = holder.wait();
@@ -153,10 +153,10 @@ fn a_lock_that_was_gone_when_the_command_ended() {
 fn a_command_that_hangs() {
     let _room = room::enter();
     let server = Server::start();
-    let options = ["--ttl", "1s", "--max-hold", "1s"];
+    let options = ["--ttl", "5s", "--max-hold", "5s"];
     let ended = ended(&mut run(&server.url(), "job", &options, "sleep 600"));
     assert_eq!(ended.code, Some(143), "{ended:?}");
-    assert!(ended.err.contains("--max-hold of 1s is over"), "{ended:?}");
+    assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
 }
 
 /// Fails if the events are not lines of JSON, or lack what the texts have.
@@ -182,7 +182,7 @@ fn as_json() {
     let mut command = leasehold(&server.url());
     let missing = ended(command.args(["--json", "run", "job", "--", "no-such-program"]));
     assert_eq!(missing.event("not_started")["program"], "no-such-program");
-    let options = ["--json", "--ttl", "1s", "--max-hold", "1s"];
+    let options = ["--json", "--ttl", "5s", "--max-hold", "5s"];
     let hung = ended(&mut run(&server.url(), "job", &options, "sleep 600"));
     assert_eq!(hung.event("stopping")["reason"], "max_hold");
 }

@@ -26,7 +26,7 @@ fn the_lock_is_held_until_the_last_one_ends() {
         journal.open("end");
         let ended = holder.wait();
         assert_eq!(ended.code, Some(3), "{shell}: {ended:?}");
-        let told = "1 process that it has started still runs";
+        let told = "the lock is held until then";
         assert!(ended.err.contains(told), "{shell}: {ended:?}");
         assert!(journal.lines().contains(&"background".to_owned()));
     }

@@ -1,12 +1,26 @@
 //! Signals that `leasehold run` gets are the command's.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use leasehold_tests::room;
 use leasehold_tests::server::Server;
 
 use crate::harness::journal::Journal;
 use crate::harness::{Running, run};
+
+/// A command that hears all signals, also where the tests themselves ignore some (`nohup`).
+fn heard(inner: &Command) -> Command {
+    let program = "\
+import os, signal, sys
+for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.stdin(Stdio::null());
+    command
+}
 
 /// Fails if a signal does not reach the command, or ends `leasehold run` without it.
 #[test]
@@ -24,7 +38,8 @@ fn each_signal_is_passed_on() {
         let journal = Journal::new();
         // A shell without a trap dies from the signal, and so does what it waits for.
         let script = format!("{}; sleep 600", journal.note("ran"));
-        let holder = Running::start(&mut run(&server.url(), signal, &[], &script));
+        let mut command = heard(&run(&server.url(), signal, &[], &script));
+        let holder = Running::start(command.env("LEASEHOLD_URL", server.url()));
         journal.wait_for("ran");
         holder.signal(signal);
         let ended = holder.wait();
@@ -94,7 +109,7 @@ fn what_is_ignored_stays_ignored() {
     let journal = Journal::new();
     let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
     let inner = run(&server.url(), "job", &[], &script);
-    let mut command = std::process::Command::new("nohup");
+    let mut command = Command::new("nohup");
     command.arg(inner.get_program()).args(inner.get_args());
     command
         .env("LEASEHOLD_URL", server.url())
