@@ -42,6 +42,7 @@ pages! {
     redlock: "stores/redlock.md",
     durations: "durations.md",
     postgres: "stores/postgres.md",
+    command: "command.md",
     production: "production.md",
     monitoring: "monitoring/README.md",
     seeing: "seeing.md",

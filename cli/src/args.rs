@@ -1,0 +1,206 @@
+//! The command line.
+
+use std::env::VarError;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use leasehold::{LockPool, LockPoolBuilder};
+
+use crate::failure::Failure;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all went well
+  1    the answer is no: no such lock is held, or `check` has found an error
+  64   the command line is not understood, or something in it is not possible
+  69   the lock store is away
+  70   run: the lease was lost, and the command ended with 0 all the same
+  75   run: the lock is held elsewhere
+  126  run: the command cannot be started
+  127  run: there is no such command
+  Otherwise `run` ends as its command: with its exit code, or with 128 + the signal's number.";
+
+/// Shows, checks and uses the distributed locks of leasehold.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) store: Store,
+
+    /// JSON in the place of tables and texts; times are in milliseconds.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the locks are.
+#[derive(Debug, Args)]
+pub(crate) struct Store {
+    /// The lock store, such as `redis://127.0.0.1/`. The variable keeps a password out of `ps`.
+    #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true, global = true)]
+    url: Option<String>,
+
+    /// What the keys begin with on the server; an empty text is for none. Else
+    /// `LEASEHOLD_NAMESPACE` counts [default: lock]
+    #[arg(long, global = true)]
+    namespace: Option<String>,
+
+    /// How long the lock store may take to answer.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time, global = true)]
+    io_timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a program inside a lock, as `flock` does on one machine.
+    Run(Run),
+
+    /// Lists the locks that are held: by which process and function, and how long.
+    Ls(Ls),
+
+    /// Shows everything about one lock.
+    Show(Show),
+
+    /// Shows the locks live, until ctrl-c; where there is no terminal, each change as a line.
+    Watch(Watch),
+
+    /// Takes a lock away from its holder, after a question; exit code 1 if it is free.
+    Release(Release),
+
+    /// Checks the lock store, as a readiness probe; exit code 1 if locks cannot be taken.
+    Check,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Which keys: `*` is any text, `?` one character, and `\` takes the next one as it is.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The lock's key, such as `order:42`.
+    pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Which keys: `*` is any text, `?` one character, and `\` takes the next one as it is.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// How often to look.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
+    pub(crate) every: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// The lock's key, such as `order:42`.
+    pub(crate) key: String,
+
+    /// Does not ask.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The lock's key, such as `job:invoices`.
+    pub(crate) key: String,
+
+    /// How long the lock outlives this process if it dies. It is renewed while the command runs.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    pub(crate) ttl: Duration,
+
+    /// How long to queue for the lock if it is held.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    pub(crate) wait: Duration,
+
+    /// After this time the command is stopped: SIGTERM, and ten seconds later SIGKILL.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// The lock stays for at least this time from its start, also if the command ends earlier.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) at_least: Option<Duration>,
+
+    /// Says nothing if the lock is held elsewhere; exit code 75 tells.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The program to run, with its arguments.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("write a time such as `30s` or `1h30m` ({error})"))
+}
+
+/// A time between two looks.
+fn pause(text: &str) -> Result<Duration, String> {
+    let every = time(text)?;
+    if every < Duration::from_millis(50) {
+        return Err("each look costs the server some work; give at least 50ms".to_owned());
+    }
+    Ok(every)
+}
+
+impl Store {
+    /// Connects to the store.
+    pub(crate) async fn connect(&self) -> Result<LockPool, Failure> {
+        Ok(self.builder()?.connect().await?)
+    }
+
+    /// An empty option is a namespace, and an empty variable is none, as in `init_from_env`.
+    fn namespace(&self) -> Result<Option<String>, Failure> {
+        if self.namespace.is_some() {
+            return Ok(self.namespace.clone());
+        }
+        match std::env::var("LEASEHOLD_NAMESPACE") {
+            Ok(namespace) => Ok(Some(namespace).filter(|namespace| !namespace.is_empty())),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => {
+                Err(Failure::usage("LEASEHOLD_NAMESPACE is not valid UTF-8"))
+            }
+        }
+    }
+
+    fn builder(&self) -> Result<LockPoolBuilder, Failure> {
+        let url = self.url.clone().filter(|url| !url.is_empty());
+        let url = url.ok_or_else(|| {
+            Failure::usage(
+                "no lock store is named; give `--url redis://127.0.0.1/`, or set LEASEHOLD_URL",
+            )
+        })?;
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(
+                "the locks of memory:// are inside one process; name a store that processes share, \
+                 such as redis://127.0.0.1/",
+            ));
+        }
+        let builder = LockPool::builder().url(url).io_timeout(self.io_timeout);
+        Ok(match self.namespace()? {
+            Some(namespace) => builder.namespace(namespace),
+            None => builder,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

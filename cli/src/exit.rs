@@ -1,0 +1,36 @@
+//! The exit codes. Those of the command's own come from `sysexits.h`.
+
+/// All went well.
+pub(crate) const SUCCESS: u8 = 0;
+/// The answer is no: no lock, or a finding that is an error.
+pub(crate) const NO: u8 = 1;
+/// The command line is not understood, or something in it is not possible (`EX_USAGE`).
+pub(crate) const USAGE: u8 = 64;
+/// The lock store is away (`EX_UNAVAILABLE`).
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The lease was lost, and the command ended with 0 all the same (`EX_SOFTWARE`).
+pub(crate) const LOST: u8 = 70;
+/// The operating system refuses what `leasehold run` needs (`EX_OSERR`).
+#[cfg(target_os = "linux")]
+pub(crate) const SYSTEM: u8 = 71;
+/// The lock is held elsewhere (`EX_TEMPFAIL`).
+pub(crate) const HELD: u8 = 75;
+/// The command of `run` is there and cannot be started.
+#[cfg(target_os = "linux")]
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+#[cfg(target_os = "linux")]
+pub(crate) const NOT_FOUND: u8 = 127;
+/// To be added to the number of the signal that has ended a command.
+#[cfg(target_os = "linux")]
+pub(crate) const SIGNAL: u8 = 128;
+
+/// The code of a process that has exited, or that a signal has ended.
+#[cfg(target_os = "linux")]
+pub(crate) fn of(exited: Option<i32>, signal: Option<i32>) -> u8 {
+    let by_signal = signal.map(|signal| i32::from(SIGNAL) + signal);
+    let code = exited
+        .or(by_signal)
+        .and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(u8::MAX)
+}

@@ -1,0 +1,80 @@
+//! Why a command has failed: a text for people, and the exit code.
+
+use std::io;
+
+use leasehold::LockError;
+use serde_json::{Value, json};
+
+use crate::exit;
+use crate::output;
+
+/// Why a command has failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) text: String,
+    /// After how many milliseconds another try makes sense.
+    retry_after: Option<u64>,
+}
+
+impl Failure {
+    /// Something in the command line is not possible.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, text)
+    }
+
+    pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+            retry_after: None,
+        }
+    }
+
+    /// Tells of it on standard error.
+    pub(crate) fn tell(&self, json: bool) {
+        if json {
+            output::note(&self.to_json());
+        } else {
+            output::note(&format_args!("leasehold: {}", self.text));
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut told = json!({ "event": "error", "exit_code": self.code, "text": self.text });
+        if let Some(millis) = self.retry_after {
+            told["retry_after_ms"] = json!(millis);
+        }
+        told
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let retry_after = error.retry_after();
+        let retry_after =
+            retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        let (code, text) = if error.is_contention() {
+            // The option of the attribute is one of the command line here.
+            let text = error.to_string().replace("`wait`", "`--wait`");
+            (exit::HELD, text)
+        } else if error.is_unavailable() {
+            (exit::UNAVAILABLE, error.to_string())
+        } else if error.is_lost() {
+            (exit::LOST, error.to_string())
+        } else {
+            (exit::USAGE, error.to_string())
+        };
+        Self {
+            retry_after,
+            ..Self::new(code, text)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(exit::SYSTEM, error.to_string())
+    }
+}

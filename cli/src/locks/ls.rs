@@ -1,0 +1,82 @@
+//! `leasehold ls`: the locks that are held.
+
+use std::time::SystemTime;
+
+use leasehold::LockInfo;
+
+use super::table::Table;
+use super::{sort, to_json};
+use crate::args::Store;
+use crate::exit;
+use crate::failure::Failure;
+use crate::output;
+
+/// So many locks are in memory at a time, and have columns of one width.
+const PAGE: usize = 1_000;
+
+/// Prints the locks that match, by their keys; more than [`PAGE`] in several sorted parts. As JSON a
+/// lock is a line.
+pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
+    let pool = store.connect().await?;
+    let mut printer = Printer::new(json);
+    let mut locks = pool.locks(pattern);
+    while let Some(lock) = locks.next().await {
+        printer.add(lock?);
+        if printer.is_full() && !printer.print() {
+            return Ok(exit::SUCCESS);
+        }
+    }
+    printer.print();
+    printer.end(pattern);
+    Ok(exit::SUCCESS)
+}
+
+struct Printer {
+    json: bool,
+    page: Vec<LockInfo>,
+    table: Table,
+    printed: bool,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        Self {
+            json,
+            page: Vec::new(),
+            table: Table::default(),
+            printed: false,
+        }
+    }
+
+    fn add(&mut self, lock: LockInfo) {
+        self.page.push(lock);
+    }
+
+    fn is_full(&self) -> bool {
+        PAGE <= self.page.len()
+    }
+
+    /// Prints what was added. Returns whether the reader is still there.
+    fn print(&mut self) -> bool {
+        sort(&mut self.page);
+        let (page, now) = (std::mem::take(&mut self.page), SystemTime::now());
+        let lines: Vec<String> = if self.json {
+            page.iter().map(|lock| to_json(lock).to_string()).collect()
+        } else if page.is_empty() {
+            Vec::new()
+        } else if self.printed {
+            self.table.without_head(&page, now)
+        } else {
+            self.table.with_head(&page, now)
+        };
+        self.printed |= !page.is_empty();
+        lines.iter().all(|line| output::try_line(line).is_ok())
+    }
+
+    /// Says that there was no lock, to people.
+    fn end(&self, pattern: &str) {
+        if !self.printed && !self.json {
+            output::note(&format_args!("no lock that matches `{pattern}` is held"));
+        }
+    }
+}

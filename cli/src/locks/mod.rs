@@ -1,0 +1,40 @@
+//! Looking at locks, and taking one away: `ls`, `show`, `watch`, `release`.
+
+mod changes;
+mod ls;
+mod release;
+mod screen;
+mod show;
+mod table;
+mod text;
+mod watch;
+
+use leasehold::{LockInfo, LockPool};
+use serde_json::{Value, json};
+
+pub(crate) use self::ls::ls;
+pub(crate) use self::release::release;
+pub(crate) use self::show::show;
+pub(crate) use self::watch::watch;
+use crate::failure::Failure;
+
+/// A lock as JSON.
+fn to_json(lock: &LockInfo) -> Value {
+    serde_json::to_value(lock).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+}
+
+/// All locks that match now, by their keys, each once.
+async fn all(pool: &LockPool, pattern: &str) -> Result<Vec<LockInfo>, Failure> {
+    let (mut all, mut locks) = (Vec::new(), pool.locks(pattern));
+    while let Some(lock) = locks.next().await {
+        all.push(lock?);
+    }
+    sort(&mut all);
+    Ok(all)
+}
+
+/// Sorts locks by their keys. A list may have a lock twice.
+fn sort(locks: &mut Vec<LockInfo>) {
+    locks.sort_by(|one, other| one.key.cmp(&other.key));
+    locks.dedup_by(|one, other| one.key == other.key);
+}

@@ -1,0 +1,93 @@
+//! A terminal whose lines are drawn again in place.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// The size that a terminal has that does not tell.
+const SIZE: (usize, usize) = (24, 80);
+
+/// Whether standard output is a terminal.
+pub(super) fn is_there() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Draws these lines in the place of the ones before, as far as there is room.
+pub(super) fn draw(lines: &[String]) -> io::Result<()> {
+    let (rows, columns) = size();
+    let mut text = "\x1b[H".to_owned();
+    for line in fitting(lines, rows, columns) {
+        text.push_str(&line);
+        text.push_str("\x1b[K\r\n");
+    }
+    text.push_str("\x1b[J");
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// An empty terminal.
+pub(super) fn clear() -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(b"\x1b[2J")?;
+    out.flush()
+}
+
+/// The lines that fit, each cut at the end. The last row stays empty.
+fn fitting(lines: &[String], rows: usize, columns: usize) -> Vec<String> {
+    let rows = rows.saturating_sub(1).max(1);
+    let cut = |line: &String| line.chars().take(columns).collect::<String>();
+    if lines.len() <= rows {
+        return lines.iter().map(cut).collect();
+    }
+    let mut fitting: Vec<String> = lines.iter().take(rows - 1).map(cut).collect();
+    let more = lines.len() - fitting.len();
+    fitting.push(cut(&format!("… and {more} more lines")));
+    fitting
+}
+
+#[cfg(target_os = "linux")]
+fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let known = size.ok().filter(|size| 0 < size.ws_row && 0 < size.ws_col);
+    known.map_or(SIZE, |size| (size.ws_row.into(), size.ws_col.into()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn size() -> (usize, usize) {
+    SIZE
+}
+
+/// Whether the reader of standard output is gone. Where that is not known, a write tells.
+#[cfg(target_os = "linux")]
+pub(super) fn is_closed() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let out = io::stdout();
+    let mut looked = [PollFd::new(&out, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let _ = poll(&mut looked, Some(&now));
+    looked[0]
+        .revents()
+        .intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_closed() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if more is drawn than fits: the terminal would scroll.
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let lines = ["one", "two", "three", "four"].map(str::to_owned);
+        assert_eq!(fitting(&lines, 5, 80), lines);
+        assert_eq!(fitting(&lines, 4, 80), ["one", "two", "… and 2 more lines"]);
+        assert_eq!(fitting(&lines, 5, 2), ["on", "tw", "th", "fo"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Locks in words.
+
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Holder, LockInfo, LockState, Owner};
+
+const SECOND: f64 = 1.0;
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 60.0 * MINUTE;
+const DAY: f64 = 24.0 * HOUR;
+
+/// A span as people read it: `350 ms`, `3.2 s`, `42 s`, `4 m`, `1.5 h`, `2.0 d`.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    if seconds < SECOND {
+        format!("{} ms", span.as_millis())
+    } else if seconds < 10.0 {
+        format!("{seconds:.1} s")
+    } else if seconds < MINUTE {
+        format!("{} s", span.as_secs())
+    } else if seconds < HOUR {
+        format!("{} m", span.as_secs() / 60)
+    } else if seconds < DAY {
+        format!("{:.1} h", seconds / HOUR)
+    } else {
+        format!("{:.1} d", seconds / DAY)
+    }
+}
+
+/// How long ago a time was. The store's clock may be ahead of this machine's.
+pub(super) fn since(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
+    time.map(|time| now.duration_since(time).unwrap_or_default())
+}
+
+/// How long it is until a time.
+pub(super) fn until(time: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
+    time.map(|time| time.duration_since(now).unwrap_or_default())
+}
+
+/// A span, or `-` if there is none.
+pub(super) fn or_dash(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "-".to_owned(), span)
+}
+
+/// A text without what a terminal would obey: any client can write a key.
+pub(super) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            plain.extend(character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
+}
+
+/// What kind of lock it is: `exclusive`, `shared`, `2 of 3 permits`, …
+pub(super) fn kind(lock: &LockInfo) -> String {
+    match lock.state {
+        LockState::Free => "free".to_owned(),
+        LockState::Exclusive => "exclusive".to_owned(),
+        LockState::Shared => "shared".to_owned(),
+        LockState::Permits { limit } => format!("{} of {limit} permits", lock.holders.len()),
+        LockState::Kept => "kept".to_owned(),
+        LockState::Handed => "handed on".to_owned(),
+        _ => "taken".to_owned(),
+    }
+}
+
+/// A process, and its function.
+pub(super) fn owner(owner: Option<&Owner>) -> String {
+    owner.map_or_else(
+        || "a process that is not known".to_owned(),
+        |owner| plain(&owner.to_string()),
+    )
+}
+
+/// The holder of a lock.
+pub(super) fn holder(holder: &Holder) -> String {
+    if holder.foreign {
+        return "another client".to_owned();
+    }
+    let name = owner(holder.owner.as_ref());
+    if holder.revoked {
+        format!("{name}, which is told to let go")
+    } else {
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_for_people() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (350, "350 ms"),
+            (3_249, "3.2 s"),
+            (42_900, "42 s"),
+            (299_000, "4 m"),
+            (5_400_000, "1.5 h"),
+            (172_800_000, "2.0 d"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+    }
+
+    /// Fails if a key that another client wrote moves the cursor.
+    #[test]
+    fn a_terminal_obeys_no_key() {
+        assert_eq!(plain("job:\u{1b}[2J"), "job:\\u{1b}[2J");
+        assert_eq!(plain("größe:7"), "größe:7");
+    }
+}

@@ -1,0 +1,121 @@
+//! `leasehold watch`: the locks, live.
+
+use std::time::SystemTime;
+
+use leasehold::{LockInfo, LockPool};
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::changes::Changes;
+use super::table::Table;
+use super::{all, screen, show, text, to_json};
+use crate::args::{Store, Watch};
+use crate::exit;
+use crate::failure::Failure;
+use crate::output;
+
+/// Shows the locks until ctrl-c, or until the reader of standard output is gone. On a terminal the
+/// table is drawn again and again, else each change is a line.
+pub(crate) async fn watch(store: &Store, options: &Watch, json: bool) -> Result<u8, Failure> {
+    let pool = store.connect().await?;
+    let mut watcher = Watcher {
+        pool,
+        options,
+        json,
+        drawn: !json && screen::is_there(),
+        table: Table::default(),
+        changes: Changes::default(),
+        trouble: None,
+    };
+    tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.map_err(|error| Failure::new(exit::NO, error.to_string()))?;
+        }
+        () = watcher.run() => {}
+    }
+    Ok(exit::SUCCESS)
+}
+
+struct Watcher<'a> {
+    pool: LockPool,
+    options: &'a Watch,
+    json: bool,
+    /// Whether there is a terminal to draw on.
+    drawn: bool,
+    table: Table,
+    changes: Changes,
+    /// What kept the last look from an answer.
+    trouble: Option<String>,
+}
+
+impl Watcher<'_> {
+    /// Ends when the reader is gone.
+    async fn run(&mut self) {
+        let mut ticks = interval(self.options.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut clean = !self.drawn || screen::clear().is_ok();
+        while clean && !screen::is_closed() {
+            ticks.tick().await;
+            let locks = all(&self.pool, &self.options.pattern).await;
+            clean = match (locks, self.drawn) {
+                (Ok(locks), true) => self.draw(&locks),
+                (Ok(locks), false) => self.tell(&locks),
+                (Err(failure), _) => self.tell_trouble(failure.text),
+            };
+        }
+    }
+
+    /// Draws the table. Returns whether the terminal is still there.
+    fn draw(&mut self, locks: &[LockInfo]) -> bool {
+        let now = SystemTime::now();
+        let pattern = text::plain(&self.options.pattern);
+        let title = format!(
+            "{} locks match `{pattern}`, {}; ctrl-c ends",
+            locks.len(),
+            humantime::format_rfc3339_seconds(now)
+        );
+        let mut lines = vec![title, String::new()];
+        lines.extend(self.table.with_head(locks, now));
+        screen::draw(&lines).is_ok()
+    }
+
+    /// Prints what has changed. Returns whether the reader is still there.
+    fn tell(&mut self, locks: &[LockInfo]) -> bool {
+        let was_trouble = self.trouble.take().is_some();
+        let now = SystemTime::now();
+        let time = humantime::format_rfc3339_millis(now).to_string();
+        let (changed, gone) = self.changes.look(locks);
+        let mut lines = Vec::new();
+        for key in gone {
+            lines.push(if self.json {
+                json!({ "time": time, "key": key, "lock": null }).to_string()
+            } else {
+                format!("{time}  {}  free", text::plain(&key))
+            });
+        }
+        for lock in changed {
+            lines.push(if self.json {
+                json!({ "time": time, "key": lock.key, "lock": to_json(lock) }).to_string()
+            } else {
+                format!("{time}  {}", show::in_one_line(lock))
+            });
+        }
+        if was_trouble {
+            output::note(&format_args!("leasehold: the lock store answers again"));
+        }
+        lines.iter().all(|line| output::try_line(line).is_ok())
+    }
+
+    /// Says once that the store is away; the next look may find it again.
+    fn tell_trouble(&mut self, text: String) -> bool {
+        if self.drawn {
+            return screen::draw(&[text]).is_ok();
+        }
+        if self.trouble.as_ref() != Some(&text) {
+            output::note(&format_args!("leasehold: {text}"));
+            self.trouble = Some(text);
+        }
+        true
+    }
+}

@@ -1,0 +1,76 @@
+//! The command `leasehold`: shows and checks locks, and runs programs inside them.
+
+mod args;
+mod check;
+mod exit;
+mod failure;
+mod locks;
+mod output;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod says;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = run::role::run(std::env::args_os()) {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
+    };
+    let json = cli.json;
+    // One thread: the kernel ties the guardian of a command to the thread that starts it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(answer(cli)),
+        Err(error) => Err(Failure::new(exit::UNAVAILABLE, error.to_string())),
+    };
+    ExitCode::from(ended.unwrap_or_else(|failure| {
+        failure.tell(json);
+        failure.code
+    }))
+}
+
+async fn answer(cli: Cli) -> Result<u8, Failure> {
+    let Cli {
+        store,
+        json,
+        command,
+    } = cli;
+    match command {
+        #[cfg(target_os = "linux")]
+        Command::Run(options) => run::run(&store, &options, json).await,
+        #[cfg(not(target_os = "linux"))]
+        Command::Run(_) => Err(Failure::usage(
+            "`leasehold run` needs Linux: other systems do not end a command's processes with it",
+        )),
+        Command::Ls(options) => locks::ls(&store, &options.pattern, json).await,
+        Command::Show(options) => locks::show(&store, &options.key, json).await,
+        Command::Watch(options) => locks::watch(&store, &options, json).await,
+        Command::Release(options) => locks::release(&store, &options, json).await,
+        Command::Check => check::check(&store, json).await,
+    }
+}
+
+/// Prints the help, or what is wrong with the command line.
+fn explain(error: &clap::Error) -> ExitCode {
+    // A reader that is gone does not want it.
+    let _ = error.print();
+    let code = if error.use_stderr() {
+        exit::USAGE
+    } else {
+        exit::SUCCESS
+    };
+    ExitCode::from(code)
+}

@@ -1,0 +1,83 @@
+//! The clock that leases are counted on, and an alarm on it.
+//!
+//! `CLOCK_BOOTTIME` runs on while the machine is suspended, as the store's clock does. All
+//! processes of a machine read the same, so that a deadline can be told to another process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+/// A point in time: the time since the machine started.
+pub(super) type Moment = Duration;
+
+/// The time now.
+pub(super) fn now() -> Moment {
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+/// A point in time as a number that fits into a message.
+pub(super) fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Rings at a time that can be changed. A machine that wakes up from suspend rings it at once if
+/// that time is past.
+pub(super) struct Alarm {
+    timer: AsyncFd<OwnedFd>,
+}
+
+impl Alarm {
+    /// An alarm that is not set.
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+        #[allow(
+            deprecated,
+            reason = "`register` is unsafe: the file must stay open until it is deregistered, and an \
+                      `OwnedFd` that this alarm never gives away does"
+        )]
+        let timer = AsyncFd::new(timer)?;
+        Ok(Self { timer })
+    }
+
+    /// Rings at `at`, and at no other time.
+    pub(super) fn set(&self, at: Moment) -> io::Result<()> {
+        // Zero would switch the alarm off.
+        let at = at.max(Duration::from_nanos(1));
+        let never = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let time = Itimerspec {
+            it_interval: never,
+            it_value: Timespec {
+                tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(at.subsec_nanos()),
+            },
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &time)?;
+        Ok(())
+    }
+
+    /// Ends when the alarm has rung. Cancel safe.
+    pub(super) async fn rings(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.timer.readable().await?;
+            let read = ready.try_io(|timer| {
+                let read = rustix::io::read(timer.get_ref(), &mut [0; 8]);
+                read.map_err(io::Error::from)
+            });
+            if let Ok(rung) = read {
+                return rung.map(drop);
+            }
+        }
+    }
+}

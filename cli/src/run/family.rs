@@ -1,0 +1,151 @@
+//! The processes that a command has started, and the end of all of them.
+
+use std::collections::HashSet;
+use std::{fs, io};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One process of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) id: i32,
+    pub(super) parent: i32,
+    pub(super) session: i32,
+    /// Whether it runs no more, and only its parent has not asked for its status.
+    pub(super) ended: bool,
+}
+
+/// What a round of killing has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Killed {
+    /// How many processes were still there.
+    pub(super) alive: usize,
+    /// How many of them the system does not let this user kill.
+    pub(super) refused: usize,
+}
+
+/// All processes below `root`, at any depth, without itself. A process whose parent has died is
+/// below the nearest process above it that adopts orphans.
+pub(super) fn descendants(root: Pid) -> io::Result<Vec<Process>> {
+    let mut rest = processes()?;
+    let mut family = HashSet::from([root.as_raw_nonzero().get()]);
+    let mut found = Vec::new();
+    loop {
+        let (children, others): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|process| family.contains(&process.parent));
+        if children.is_empty() {
+            return Ok(found);
+        }
+        family.extend(children.iter().map(|process| process.id));
+        found.extend(children);
+        rest = others;
+    }
+}
+
+/// Kills every process below `root` (SIGKILL) except `spared`. To be repeated until none is alive:
+/// a process may start another one meanwhile.
+pub(super) fn kill_descendants(root: Pid, spared: Option<Pid>) -> io::Result<Killed> {
+    let spared = spared.map(|pid| pid.as_raw_nonzero().get());
+    let mut killed = Killed::default();
+    let family = descendants(root)?;
+    let alive = family.iter().filter(|process| !process.ended);
+    for process in alive.filter(|process| Some(process.id) != spared) {
+        killed.alive += 1;
+        let sent = Pid::from_raw(process.id).map(|pid| kill_process(pid, Signal::KILL));
+        if sent == Some(Err(Errno::PERM)) {
+            killed.refused += 1;
+        }
+    }
+    Ok(killed)
+}
+
+/// All processes that can be seen.
+fn processes() -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_process = name
+            .to_str()
+            .is_some_and(|name| name.parse::<i32>().is_ok());
+        if !is_process {
+            continue;
+        }
+        // A process may end between the two readings.
+        if let Ok(stat) = fs::read(entry.path().join("stat")) {
+            processes.extend(parse(&String::from_utf8_lossy(&stat)));
+        }
+    }
+    Ok(processes)
+}
+
+/// Reads `/proc/<pid>/stat`: `pid (name) state ppid pgrp session …`. A name may have brackets and
+/// spaces.
+fn parse(stat: &str) -> Option<Process> {
+    let (id, rest) = stat.split_once(" (")?;
+    let (_, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+    // A process whose first thread has ended is shown as a zombie while other threads run.
+    let dead = matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1;
+    Some(Process {
+        id: id.parse().ok()?,
+        parent: number(1)?,
+        session: number(3)?,
+        ended: dead,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    /// Fails if a name with brackets shifts the fields.
+    #[test]
+    fn a_name_may_be_anything() {
+        let stat = "42 (a) b) (c) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
+        let process = Process {
+            id: 42,
+            parent: 7,
+            session: 40,
+            ended: false,
+        };
+        assert_eq!(parse(stat), Some(process));
+        assert_eq!(parse("nonsense"), None);
+    }
+
+    /// Fails if a process counts as gone while one of its threads runs.
+    #[test]
+    fn a_zombie_with_threads_is_alive() {
+        let stat = |threads: u32| {
+            format!("42 (a) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 99")
+        };
+        assert!(parse(&stat(1)).is_some_and(|process| process.ended));
+        assert!(parse(&stat(2)).is_some_and(|process| !process.ended));
+    }
+
+    /// Fails if a grandchild is not found, or not killed.
+    #[test]
+    fn grandchildren_are_found_and_killed() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sh -c 'sleep 60; :' ; :"])
+            .spawn()
+            .expect("a shell starts");
+        let id = i32::try_from(shell.id()).expect("a process id");
+        let pid = Pid::from_raw(id).expect("a process id");
+        // Two shells below each other, and `sleep` below the second one.
+        while descendants(pid).expect("/proc is there").len() < 2 {
+            std::thread::yield_now();
+        }
+        let below_us = descendants(getpid()).expect("/proc is there");
+        assert!(below_us.iter().any(|process| process.id == id));
+        while kill_descendants(pid, None).expect("/proc is there").alive > 0 {}
+        shell.wait().expect("the shell ends when its child has");
+    }
+}

@@ -1,0 +1,295 @@
+//! The guardian of a command: ends it, and all that it has started, before the lease is over.
+//!
+//! It needs no lock store, and lives until no process of the command is left.
+
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, getsid, kill_process_group,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, wait, waitid, waitpid,
+};
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::clock::{self, Alarm, Moment};
+use super::family::{self, Killed};
+use super::launcher;
+use super::role::{self, Settings};
+use super::schedule::{Reason, Schedule, Step};
+use super::signals::Signals;
+use super::wire::{Channel, News, Order, message};
+use crate::exit;
+use crate::says::Says;
+
+/// The time between two looks at processes that are to end.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// The time between two looks at processes that the command has left.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Starts the command, and guards it. `leasehold run` is at the other end of standard input.
+pub(super) fn guard(settings: &Settings, command: &[OsString]) -> u8 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime.and_then(|runtime| runtime.block_on(guarded(settings, command))) {
+        Ok(()) => exit::SUCCESS,
+        Err(error) => {
+            Says::new(settings.json).failed(&error);
+            exit::SYSTEM
+        }
+    }
+}
+
+async fn guarded(settings: &Settings, command: &[OsString]) -> io::Result<()> {
+    // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
+    setpgid(None, None)?;
+    let mut signals = Signals::all()?;
+    // A guardian that stands still when `leasehold run` dies has to go on.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
+    set_child_subreaper(Some(getpid()))?;
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
+    if parent != Some(settings.parent) {
+        return Err(io::Error::other("`leasehold run` is gone"));
+    }
+    let socket = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
+    let (deadline, input) = receive(&socket)?;
+    let schedule = Schedule::new(settings.moment, deadline);
+    let mut guardian = Guardian::start(socket, schedule, settings, command, input)?;
+    guardian.watch(&mut signals).await
+}
+
+/// The first message: the deadline, and the standard input of the command.
+fn receive(socket: &UnixStream) -> io::Result<(Moment, OwnedFd)> {
+    let mut bytes = [0; 9];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut inputs = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    match (message(bytes), inputs.next()) {
+        (Some(Order::Deadline(deadline)), Some(input)) => Ok((deadline, input)),
+        _ => Err(io::Error::other("`leasehold run` is gone")),
+    }
+}
+
+struct Guardian {
+    channel: Channel,
+    /// Whether `leasehold run` is at the other end.
+    attended: bool,
+    schedule: Schedule,
+    /// The command. It is the first of its group.
+    command: Pid,
+    /// The session of the command when it began.
+    session: i32,
+    ended: bool,
+    /// Why the command is asked to stop, if `leasehold run` was told so.
+    told: Option<Reason>,
+    /// How many processes the command has left, if `leasehold run` was told so.
+    left: Option<usize>,
+    refused: usize,
+    killing: bool,
+}
+
+impl Guardian {
+    #[allow(
+        clippy::zombie_processes,
+        reason = "as a zombie the command keeps its number; it is waited for by that number"
+    )]
+    fn start(
+        socket: UnixStream,
+        schedule: Schedule,
+        settings: &Settings,
+        command: &[OsString],
+        input: OwnedFd,
+    ) -> io::Result<Self> {
+        let settings = Settings {
+            parent: getpid().as_raw_nonzero().get(),
+            moment: schedule.terminates_at(),
+            json: settings.json,
+        };
+        let child = role::this_program()
+            .args(launcher::arguments(&settings, command))
+            .stdin(Stdio::from(input))
+            .process_group(0)
+            .spawn()?;
+        let command = role::pid(child.id())?;
+        let guardian = Self {
+            channel: Channel::new(socket)?,
+            attended: true,
+            schedule,
+            command,
+            session: getsid(None)?.as_raw_nonzero().get(),
+            ended: false,
+            told: None,
+            left: None,
+            refused: 0,
+            killing: false,
+        };
+        let started = command.as_raw_nonzero().get();
+        guardian.channel.send(News::Started(started));
+        Ok(guardian)
+    }
+
+    /// Ends when no process of the command is left.
+    async fn watch(&mut self, signals: &mut Signals) -> io::Result<()> {
+        let mut children = unix::signal(SignalKind::child())?;
+        let alarm = Alarm::new()?;
+        let (mut round, mut look) = (interval(ROUND), interval(LOOK));
+        round.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        look.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            alarm.set(self.schedule.next())?;
+            tokio::select! {
+                biased;
+                _ = round.tick(), if self.killing => {}
+                rung = alarm.rings(), if !self.killing => rung?,
+                order = self.channel.next(), if self.attended => self.obey(order),
+                _ = children.recv() => {}
+                // They are for the command, which gets them from `leasehold run`.
+                _ = signals.next() => continue,
+                _ = look.tick(), if self.ended => {}
+            }
+            self.act()?;
+            if self.is_done()? {
+                break;
+            }
+        }
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        self.channel.send(News::Done);
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Option<Order>) {
+        match order {
+            Some(Order::Deadline(deadline)) => {
+                self.schedule.extend(deadline);
+            }
+            Some(Order::Signal(signal)) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                }
+            }
+            Some(Order::Stop(reason)) => self.stop(reason),
+            None => {
+                self.attended = false;
+                self.stop(Reason::Orphaned);
+            }
+        }
+    }
+
+    fn stop(&mut self, reason: Reason) {
+        let now = clock::now();
+        if self.schedule.stop(reason, now) && now < self.schedule.kills_at() {
+            self.terminate();
+        }
+    }
+
+    /// Does what is due.
+    fn act(&mut self) -> io::Result<()> {
+        self.look_at_the_command()?;
+        match self.schedule.due(clock::now()) {
+            Some(Step::Terminate) => self.terminate(),
+            Some(Step::Kill) => self.kill()?,
+            None => {}
+        }
+        if let Some(reason) = self.schedule.reason().filter(|_| self.told.is_none()) {
+            self.told = Some(reason);
+            self.channel.send(News::Stopping(reason));
+        }
+        Ok(())
+    }
+
+    fn terminate(&self) {
+        self.signal(Signal::TERM);
+        // A process that stands still takes no other signal.
+        self.signal(Signal::CONT);
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        self.killing = true;
+        self.signal(Signal::KILL);
+        let Killed { refused, .. } = family::kill_descendants(getpid(), None)?;
+        if self.refused < refused {
+            self.refused = refused;
+            self.channel.send(News::Refused(refused as u64));
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to the group of the command. Its number belongs to it as long as the command
+    /// has not been waited for.
+    fn signal(&self, signal: Signal) {
+        // A group without processes takes none.
+        let _ = kill_process_group(self.command, signal);
+    }
+
+    /// Tells of the command's end, and leaves it as a zombie, which keeps its number.
+    fn look_at_the_command(&mut self) -> io::Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        if let Some(status) = waitid(WaitId::Pid(self.command), ended)? {
+            self.ended = true;
+            let code = exit::of(status.exit_status(), status.terminating_signal());
+            self.channel.send(News::Ended(code));
+            return Ok(());
+        }
+        let suspended = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        // An error is that of a command that has just ended.
+        if let Ok(Some(_)) = waitid(WaitId::Pid(self.command), suspended) {
+            self.channel.send(News::Suspended);
+        }
+        Ok(())
+    }
+
+    /// Whether all is over: the command has ended, and so have the processes that it left in its
+    /// session. What has begun a session of its own is a service that outlives the command on
+    /// purpose. Only when the lease is lost it has to end as well.
+    fn is_done(&mut self) -> io::Result<bool> {
+        if !self.ended {
+            return Ok(false);
+        }
+        self.reap_adopted()?;
+        let stopped = self.schedule.reason().is_some();
+        let family = family::descendants(getpid())?;
+        let counts = |process: &&family::Process| {
+            !process.ended && (stopped || process.session == self.session)
+        };
+        let left = family.iter().filter(counts).count();
+        if left > 0 && self.left.is_none() {
+            self.left = Some(left);
+            self.channel.send(News::Left(left as u64));
+        }
+        Ok(left == 0)
+    }
+
+    /// Asks for the status of ended processes that this one has adopted.
+    fn reap_adopted(&self) -> io::Result<()> {
+        let us = getpid();
+        let ours = |process: &family::Process| {
+            process.ended && process.parent == us.as_raw_nonzero().get()
+        };
+        for process in family::descendants(us)?.into_iter().filter(ours) {
+            let pid = Pid::from_raw(process.id).filter(|pid| *pid != self.command);
+            if let Some(pid) = pid {
+                // Nothing else waits for it.
+                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+        }
+        Ok(())
+    }
+}

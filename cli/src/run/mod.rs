@@ -1,0 +1,133 @@
+//! `leasehold run`: any program inside a lock.
+//!
+//! [`role`] has a picture of the three processes, and says what happens when one of them dies or
+//! stands still.
+
+mod clock;
+mod family;
+mod guardian;
+mod launcher;
+pub(crate) mod role;
+mod schedule;
+mod signals;
+mod supervisor;
+mod terminal;
+mod wire;
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard, LockPool};
+use rustix::process::Signal;
+
+pub(crate) use self::schedule::Reason;
+use self::signals::Signals;
+use self::supervisor::Supervisor;
+use crate::args::{Run, Store};
+use crate::exit;
+use crate::failure::Failure;
+use crate::says::Says;
+
+/// The shortest ttl: the processes need a tenth of it to end.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+
+/// How long the end waits for the store to confirm what is released.
+const RELEASE: Duration = Duration::from_secs(2);
+
+/// Takes the lock, runs the command inside it, and returns the exit code.
+pub(crate) async fn run(store: &Store, options: &Run, json: bool) -> Result<u8, Failure> {
+    check(options)?;
+    let mut signals = Signals::ending()?;
+    let pool = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(of_signal(signal)),
+        pool = store.connect() => pool?,
+    };
+    let says = Says::new(json);
+    let code = take_and_run(&pool, options, signals, &says).await;
+    // Also after a refusal: a request that had no answer may have set the lock.
+    pool.shutdown(RELEASE).await;
+    code
+}
+
+fn check(options: &Run) -> Result<(), Failure> {
+    let ttl = options.ttl;
+    if ttl < SHORTEST_TTL {
+        let text =
+            format!("a --ttl of {ttl:?} is too short for processes to end in; give at least 1s");
+        return Err(Failure::usage(text));
+    }
+    match options.max_hold {
+        Some(max_hold) if max_hold < ttl => Err(Failure::usage(format!(
+            "a --max-hold of {max_hold:?} is shorter than the --ttl of {ttl:?}; give at least the ttl"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+async fn take_and_run(
+    pool: &LockPool,
+    options: &Run,
+    mut signals: Signals,
+    says: &Says,
+) -> Result<u8, Failure> {
+    let asked = Instant::now();
+    let mut request = pool
+        .lock(&options.key)
+        .ttl(options.ttl)
+        .wait(options.wait)
+        .watchdog();
+    if let Some(at_least) = options.at_least {
+        request = request.at_least(at_least);
+    }
+    let guard = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(of_signal(signal)),
+        guard = request.acquire() => guard.map_err(not_taken),
+    };
+    let guard = match guard {
+        Err(failure) if failure.code == exit::HELD && options.quiet => return Ok(exit::HELD),
+        guard => guard?,
+    };
+    says.acquired(&guard, asked.elapsed());
+    inside(guard, options, signals.and_terminal()?, says).await
+}
+
+/// A lease that was over before its grant was seen: the command did not run.
+fn not_taken(error: LockError) -> Failure {
+    let mut failure = Failure::from(error);
+    if failure.code == exit::LOST {
+        failure.code = exit::HELD;
+    }
+    failure
+}
+
+async fn inside(
+    guard: LockGuard,
+    options: &Run,
+    mut signals: Signals,
+    says: &Says,
+) -> Result<u8, Failure> {
+    // Released only when the command is gone. After a panic the lock stays until its ttl ends.
+    let guard = ManuallyDrop::new(guard);
+    let ended = match Supervisor::start(guard.handle(), options, says) {
+        Ok(supervisor) => Ok(supervisor.watch(&mut signals).await),
+        Err(error) => Err(error),
+    };
+    let released = ManuallyDrop::into_inner(guard).release().await;
+    let ended = ended?;
+    let lost = released.is_err() || ended.stopped == Some(Reason::Lost);
+    if lost && ended.stopped != Some(Reason::Lost) {
+        says.gone(&options.key);
+    }
+    let code = match ended.code {
+        exit::SUCCESS if lost => exit::LOST,
+        code => code,
+    };
+    says.ended(code, lost);
+    Ok(code)
+}
+
+fn of_signal(signal: Signal) -> u8 {
+    exit::of(None, Some(signal.as_raw()))
+}

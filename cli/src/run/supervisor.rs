@@ -1,0 +1,264 @@
+//! The part of `leasehold run` that has the lock: starts the guardian, and tells it each deadline.
+
+use std::io::{self, IoSlice, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use leasehold::LockHandle;
+use rustix::cmsg_space;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait, waitpid,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::clock::{self, Alarm, Moment};
+use super::family;
+use super::role::{self, Settings};
+use super::schedule::{Reason, Schedule};
+use super::signals::Signals;
+use super::terminal;
+use super::wire::{Channel, News, Order, bytes};
+use crate::args::Run;
+use crate::exit;
+use crate::says::Says;
+
+/// The time between two looks at processes that are to end.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// `sleep_until` this is for ever.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// How a command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// The exit code of the command.
+    pub(super) code: u8,
+    /// Why it was asked to end.
+    pub(super) stopped: Option<Reason>,
+}
+
+/// A command that runs inside the lock.
+pub(super) struct Supervisor<'a> {
+    lock: LockHandle,
+    options: &'a Run,
+    says: &'a Says,
+    guardian: Pid,
+    channel: Channel,
+    alarm: Alarm,
+    /// As the guardian has it.
+    schedule: Schedule,
+    command: Option<Pid>,
+    code: Option<u8>,
+    /// No process of the command is left.
+    done: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Starts the guardian, which starts the command.
+    ///
+    /// If this fails, no process is left.
+    pub(super) fn start(lock: LockHandle, options: &'a Run, says: &'a Says) -> io::Result<Self> {
+        // What the guardian leaves when it dies comes to this process.
+        set_child_subreaper(Some(getpid()))?;
+        // Without `/proc` no process can be found.
+        family::descendants(getpid())?;
+        let alarm = Alarm::new()?;
+        let (socket, theirs) = UnixStream::pair()?;
+        let guardian = spawn(theirs, &lock, options, says.json)?;
+        let deadline = deadline(&lock);
+        let begun = begin(&socket, deadline).and_then(|()| Channel::new(socket));
+        match begun {
+            Ok(channel) => Ok(Self {
+                lock,
+                options,
+                says,
+                guardian,
+                channel,
+                alarm,
+                schedule: Schedule::new(options.ttl, deadline),
+                command: None,
+                code: None,
+                done: false,
+            }),
+            Err(error) => {
+                // It has not started the command.
+                let _ = kill_process(guardian, Signal::KILL);
+                let _ = waitpid(Some(guardian), WaitOptions::empty());
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends when no process of the command is left.
+    pub(super) async fn watch(mut self, signals: &mut Signals) -> Ended {
+        if let Err(error) = self.attend(signals).await {
+            self.says.failed(&error);
+        }
+        if !self.done {
+            if self.schedule.reason().is_none() {
+                self.says.unguarded();
+            }
+            self.kill_all().await;
+        }
+        // The guardian has nothing left to do, or is dead.
+        let _ = kill_process(self.guardian, Signal::KILL);
+        let _ = waitpid(Some(self.guardian), WaitOptions::empty());
+        let killed = exit::of(None, Some(Signal::KILL.as_raw()));
+        Ended {
+            code: self.code.unwrap_or(killed),
+            stopped: self.schedule.reason(),
+        }
+    }
+
+    /// Ends when the guardian is done or dead, or when it has let its time pass.
+    async fn attend(&mut self, signals: &mut Signals) -> io::Result<()> {
+        let max_hold = self.options.max_hold.unwrap_or(FOR_EVER);
+        let max_hold = Instant::now() + max_hold.min(FOR_EVER);
+        let lock = self.lock.clone();
+        let mut ticks = interval(self.options.ttl / 20);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            self.alarm.set(self.schedule.backup_at())?;
+            let stopped = self.schedule.reason().is_some();
+            tokio::select! {
+                biased;
+                news = self.channel.next() => match news {
+                    Some(News::Done) => {
+                        self.done = true;
+                        return Ok(());
+                    }
+                    Some(news) => self.hear(news),
+                    None => return Ok(()),
+                },
+                signal = signals.next() => self.pass_on(signal),
+                _ = ticks.tick() => self.tell_deadline(),
+                () = lock.lost(), if !stopped => self.stop(Reason::Lost),
+                () = sleep_until(max_hold), if !stopped => self.stop(Reason::MaxHold),
+                rung = self.alarm.rings() => {
+                    rung?;
+                    if self.schedule.backup_at() <= clock::now() {
+                        self.schedule.stop(Reason::Lost, clock::now());
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Started(id) => {
+                self.command = Pid::from_raw(id);
+                self.command.into_iter().for_each(terminal::give_to);
+            }
+            News::Suspended => {
+                if terminal::is_used() {
+                    terminal::stand_still();
+                }
+            }
+            News::Stopping(reason) => {
+                if self.schedule.stop(reason, clock::now()) {
+                    self.says.stopping(self.options, reason);
+                }
+            }
+            News::Ended(code) => self.code = Some(code),
+            News::Left(count) => {
+                if self.schedule.reason().is_none() {
+                    self.says.left(count);
+                }
+            }
+            News::Refused(count) => self.says.refused(count),
+            News::Done => self.done = true,
+        }
+    }
+
+    fn pass_on(&self, signal: Signal) {
+        self.channel.send(Order::Signal(signal.as_raw()));
+        match signal {
+            Signal::TSTP => terminal::stand_still(),
+            Signal::CONT => self.command.into_iter().for_each(terminal::give_to),
+            _ => {}
+        }
+    }
+
+    /// Tells the guardian if the lease was renewed.
+    fn tell_deadline(&mut self) {
+        let deadline = deadline(&self.lock);
+        if self.schedule.extend(deadline) {
+            self.channel.send(Order::Deadline(deadline));
+        }
+    }
+
+    fn stop(&mut self, reason: Reason) {
+        self.channel.send(Order::Stop(reason));
+        if self.schedule.stop(reason, clock::now()) {
+            self.says.stopping(self.options, reason);
+        }
+    }
+
+    /// Kills all processes below this one, and the guardian with them.
+    async fn kill_all(&self) {
+        loop {
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+            match family::kill_descendants(getpid(), None) {
+                Ok(killed) if killed.alive > 0 => tokio::time::sleep(ROUND).await,
+                Ok(_) => return,
+                // The kernel kills the command when its guardian dies.
+                Err(error) => {
+                    let _ = kill_process(self.guardian, Signal::KILL);
+                    return self.says.failed(&error);
+                }
+            }
+        }
+    }
+}
+
+/// When the lease ends unless it is renewed. The clock is read first, so that this is not too late.
+fn deadline(lock: &LockHandle) -> Moment {
+    let now = clock::now();
+    now + lock.remaining()
+}
+
+#[allow(
+    clippy::zombie_processes,
+    reason = "the supervisor waits for it by its number"
+)]
+fn spawn(socket: UnixStream, lock: &LockHandle, options: &Run, json: bool) -> io::Result<Pid> {
+    let settings = Settings {
+        parent: getpid().as_raw_nonzero().get(),
+        moment: options.ttl,
+        json,
+    };
+    let mut command = role::this_program();
+    command
+        .args(role::arguments(role::GUARDIAN, &settings, &options.command))
+        .env("LEASEHOLD_KEY", &options.key)
+        .stdin(Stdio::from(OwnedFd::from(socket)));
+    match lock.fence() {
+        Some(fence) => command.env("LEASEHOLD_FENCE", fence.get().to_string()),
+        // A fence of a lock further out would be another lock's.
+        None => command.env_remove("LEASEHOLD_FENCE"),
+    };
+    role::pid(command.spawn()?.id())
+}
+
+/// Sends the guardian the deadline, and the standard input of the command.
+fn begin(socket: &UnixStream, deadline: Moment) -> io::Result<()> {
+    let input = stdin();
+    let files = [input.as_fd()];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    let message = bytes(Order::Deadline(deadline));
+    sendmsg(
+        socket,
+        &[IoSlice::new(&message)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}

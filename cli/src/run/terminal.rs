@@ -1,0 +1,27 @@
+//! The terminal, for a command that people use on one.
+
+use std::io::{stdin, stdout};
+
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+
+/// Whether this process and its command use the terminal. Not in a pipeline: there the terminal
+/// belongs to all its programs.
+pub(super) fn is_used() -> bool {
+    isatty(stdin()) && isatty(stdout())
+}
+
+/// Makes the group of the command the one that reads from the terminal, and hears of ctrl-c. The
+/// shell takes the terminal back when this process ends or stops.
+pub(super) fn give_to(group: Pid) {
+    if is_used() && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp()) {
+        let _ = tcsetpgrp(stdin(), group);
+        // The command may have been stopped because it read from the terminal too early.
+        let _ = kill_process_group(group, Signal::CONT);
+    }
+}
+
+/// Stops this process, as ctrl-z does. The lease is not renewed meanwhile.
+pub(super) fn stand_still() {
+    let _ = kill_process(getpid(), Signal::STOP);
+}

@@ -1,0 +1,197 @@
+//! What `leasehold run` and the guardian of its command tell each other: nine bytes a message.
+
+use std::io::{self, ErrorKind};
+
+use rustix::net::{SendFlags, send};
+use tokio::net::UnixStream;
+
+use super::clock::{Moment, nanos};
+use super::schedule::Reason;
+
+const SIZE: usize = 9;
+
+/// To the guardian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The lease lasts until then.
+    Deadline(Moment),
+    /// Pass this signal on to the command.
+    Signal(i32),
+    /// Stop the command, now.
+    Stop(Reason),
+}
+
+/// From the guardian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// The command runs, as the process with this id, which is that of its group as well.
+    Started(i32),
+    /// The command was stopped by a signal such as SIGTSTP.
+    Suspended,
+    /// The command is asked to stop.
+    Stopping(Reason),
+    /// The command has ended with this exit code.
+    Ended(u8),
+    /// So many processes that the command has started still run.
+    Left(u64),
+    /// So many processes cannot be killed.
+    Refused(u64),
+    /// No process is left.
+    Done,
+}
+
+/// A message as a kind and a number.
+pub(super) trait Message: Sized {
+    fn encode(self) -> (u8, u64);
+    fn decode(kind: u8, value: u64) -> Option<Self>;
+}
+
+impl Message for Order {
+    fn encode(self) -> (u8, u64) {
+        match self {
+            Self::Deadline(at) => (b'd', nanos(at)),
+            Self::Signal(signal) => (b's', u64::from(signal.unsigned_abs())),
+            Self::Stop(reason) => (b'x', number(reason)),
+        }
+    }
+
+    fn decode(kind: u8, value: u64) -> Option<Self> {
+        Some(match kind {
+            b'd' => Self::Deadline(Moment::from_nanos(value)),
+            b's' => Self::Signal(i32::try_from(value).ok()?),
+            b'x' => Self::Stop(reason(value)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Message for News {
+    fn encode(self) -> (u8, u64) {
+        match self {
+            Self::Started(id) => (b'p', u64::from(id.unsigned_abs())),
+            Self::Suspended => (b'z', 0),
+            Self::Stopping(reason) => (b'x', number(reason)),
+            Self::Ended(code) => (b'e', u64::from(code)),
+            Self::Left(count) => (b'l', count),
+            Self::Refused(count) => (b'r', count),
+            Self::Done => (b'.', 0),
+        }
+    }
+
+    fn decode(kind: u8, value: u64) -> Option<Self> {
+        Some(match kind {
+            b'p' => Self::Started(i32::try_from(value).ok()?),
+            b'z' => Self::Suspended,
+            b'x' => Self::Stopping(reason(value)?),
+            b'e' => Self::Ended(u8::try_from(value).ok()?),
+            b'l' => Self::Left(value),
+            b'r' => Self::Refused(value),
+            b'.' => Self::Done,
+            _ => return None,
+        })
+    }
+}
+
+const REASONS: [Reason; 3] = [Reason::Lost, Reason::MaxHold, Reason::Orphaned];
+
+fn number(reason: Reason) -> u64 {
+    let at = REASONS.iter().position(|known| *known == reason);
+    at.map_or(u64::MAX, |at| at as u64)
+}
+
+fn reason(number: u64) -> Option<Reason> {
+    REASONS.get(usize::try_from(number).ok()?).copied()
+}
+
+/// The bytes of a message.
+pub(super) fn bytes(message: impl Message) -> [u8; SIZE] {
+    let (kind, value) = message.encode();
+    let mut bytes = [kind; SIZE];
+    bytes[1..].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+/// The message in these bytes.
+pub(super) fn message<M: Message>(bytes: [u8; SIZE]) -> Option<M> {
+    let [kind, value @ ..] = bytes;
+    M::decode(kind, u64::from_le_bytes(value))
+}
+
+/// One end of the connection between the two.
+pub(super) struct Channel {
+    socket: UnixStream,
+    buffer: [u8; SIZE],
+    filled: usize,
+}
+
+impl Channel {
+    /// An end of a connection.
+    pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket: UnixStream::from_std(socket)?,
+            buffer: [0; SIZE],
+            filled: 0,
+        })
+    }
+
+    /// Sends a message. A peer that stands still for hours loses some: each deadline replaces the
+    /// one before, and what a peer that is gone is told does not matter.
+    pub(super) fn send(&self, message: impl Message) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = send(&self.socket, &bytes(message), flags);
+    }
+
+    /// The next message; none when the peer is gone. Cancel safe.
+    pub(super) async fn next<M: Message>(&mut self) -> Option<M> {
+        loop {
+            if self.filled == SIZE {
+                self.filled = 0;
+                // What is not understood is skipped.
+                if let Some(message) = message(self.buffer) {
+                    return Some(message);
+                }
+            }
+            self.socket.readable().await.ok()?;
+            match self.socket.try_read(&mut self.buffer[self.filled..]) {
+                Ok(0) => return None,
+                Ok(read) => self.filled += read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Fails if a message arrives as another one.
+    #[test]
+    fn each_message_arrives_as_it_was_sent() {
+        let orders = [
+            Order::Deadline(Duration::from_nanos(123_456_789_012)),
+            Order::Signal(15),
+            Order::Stop(Reason::MaxHold),
+        ];
+        for order in orders {
+            assert_eq!(message(bytes(order)), Some(order));
+        }
+        let news = [
+            News::Started(4_194_304),
+            News::Suspended,
+            News::Stopping(Reason::Orphaned),
+            News::Ended(255),
+            News::Left(3),
+            News::Refused(1),
+            News::Done,
+        ];
+        for one in news {
+            assert_eq!(message(bytes(one)), Some(one));
+        }
+        assert_eq!(message::<Order>([b'?'; SIZE]), None);
+    }
+}

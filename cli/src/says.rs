@@ -1,0 +1,129 @@
+//! What `leasehold run` says beside its command: on standard error, as text or as lines of JSON.
+
+use std::ffi::OsStr;
+use std::io;
+use std::time::Duration;
+
+use leasehold::{Fence, LockGuard};
+use serde_json::{Value, json};
+
+use crate::args::Run;
+use crate::output;
+use crate::run::Reason;
+
+/// Tells of events on standard error, which the command writes to as well.
+#[derive(Debug)]
+pub(crate) struct Says {
+    pub(crate) json: bool,
+}
+
+impl Says {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// The lock is held. Nothing for people: the command's own output is what counts.
+    pub(crate) fn acquired(&self, guard: &LockGuard, waited: Duration) {
+        self.event(&json!({
+            "event": "acquired",
+            "key": guard.key(),
+            "fence": guard.fence().map(Fence::get),
+            "waited_ms": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        }));
+    }
+
+    pub(crate) fn not_started(&self, program: &OsStr, error: &io::Error) {
+        let program = program.to_string_lossy();
+        self.tell(
+            &format!("`{program}` cannot be started: {error}"),
+            &json!({ "event": "not_started", "program": program, "text": error.to_string() }),
+        );
+    }
+
+    pub(crate) fn too_late(&self) {
+        let text = "the lease was about to end before the command could begin; it did not run";
+        self.tell(text, &json!({ "event": "too_late", "text": text }));
+    }
+
+    pub(crate) fn stopping(&self, options: &Run, reason: Reason) {
+        let key = &options.key;
+        let (name, text) = match reason {
+            Reason::Lost => (
+                "lost",
+                format!(
+                    "the lease on `{key}` is lost; the command is stopped before its lease ends"
+                ),
+            ),
+            Reason::MaxHold => {
+                let limit = humantime::format_duration(options.max_hold.unwrap_or_default());
+                (
+                    "max_hold",
+                    format!("--max-hold of {limit} is over; the command is stopped"),
+                )
+            }
+            Reason::Orphaned => return,
+        };
+        self.tell(
+            &text,
+            &json!({ "event": "stopping", "reason": name, "key": key }),
+        );
+    }
+
+    /// The release has found the lock gone.
+    pub(crate) fn gone(&self, key: &str) {
+        let text = format!(
+            "the lock `{key}` was gone when the command ended; another process may have run beside it"
+        );
+        self.tell(&text, &json!({ "event": "gone", "key": key }));
+    }
+
+    pub(crate) fn left(&self, count: u64) {
+        let are = if count == 1 {
+            "process that it has started still runs"
+        } else {
+            "processes that it has started still run"
+        };
+        let text = format!("the command has ended, and {count} {are}; the lock is held until then");
+        self.tell(&text, &json!({ "event": "left", "processes": count }));
+    }
+
+    pub(crate) fn refused(&self, count: u64) {
+        let text = format!(
+            "{count} of the command's processes run as another user and cannot be killed; \
+             run `leasehold` as that user, inside `sudo` or `su` and not outside"
+        );
+        self.tell(&text, &json!({ "event": "refused", "processes": count }));
+    }
+
+    /// The guardian is gone.
+    pub(crate) fn unguarded(&self) {
+        let text = "the process that guards the command was killed; the command is killed as well";
+        self.tell(text, &json!({ "event": "unguarded" }));
+    }
+
+    pub(crate) fn failed(&self, error: &io::Error) {
+        self.tell(
+            &error.to_string(),
+            &json!({ "event": "failed", "text": error.to_string() }),
+        );
+    }
+
+    /// All is over.
+    pub(crate) fn ended(&self, code: u8, lost: bool) {
+        self.event(&json!({ "event": "ended", "exit_code": code, "lost": lost }));
+    }
+
+    fn tell(&self, text: &str, event: &Value) {
+        if self.json {
+            self.event(event);
+        } else {
+            output::note(&format_args!("leasehold: {text}"));
+        }
+    }
+
+    fn event(&self, event: &Value) {
+        if self.json {
+            output::note(event);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `leasehold check`: a readiness probe.
+
+use leasehold_tests::server::{Server, ServerOptions};
+
+use crate::harness::{ended, leasehold};
+
+/// Fails if a server that locks work on is not ready, or a warning is missing.
+#[test]
+fn a_server_that_serves() {
+    let server = Server::start();
+    let text = ended(leasehold(&server.url()).arg("check"));
+    assert_eq!((text.code, text.err.as_str()), (Some(0), ""));
+    let place = format!("127.0.0.1:{}", server.port());
+    assert!(
+        text.out.contains(&place) && text.out.contains(": ready"),
+        "{text:?}"
+    );
+    assert!(text.out.contains("warning (persistence)"), "{text:?}");
+    let json = ended(leasehold(&server.url()).args(["check", "--json"])).json();
+    assert_eq!(json["ready"], true);
+    let findings = json["findings"].as_array().expect("a list");
+    let codes: Vec<_> = findings.iter().map(|finding| &finding["code"]).collect();
+    assert!(codes.iter().any(|code| *code == "persistence"), "{json}");
+    assert_eq!(findings[0]["severity"], "warning");
+}
+
+/// Fails if a replica is ready, which takes no lock.
+#[test]
+fn a_replica() {
+    let primary = Server::start();
+    let replica = ServerOptions::new().replica_of(&primary).start();
+    leasehold_tests::wait::until("it follows", crate::harness::LONG, || {
+        replica.role().as_deref() == Some("slave")
+    });
+    let text = ended(leasehold(&replica.url()).arg("check"));
+    assert_eq!(text.code, Some(1), "{text:?}");
+    assert!(
+        text.out.contains("not ready") && text.out.contains("error (role)"),
+        "{text:?}"
+    );
+    let json = ended(leasehold(&replica.url()).args(["check", "--json"])).json();
+    assert_eq!(json["ready"], false);
+}
+
+/// Fails if a server that is away, or that refuses this client, is ready.
+#[test]
+fn a_server_that_does_not_serve() {
+    let mut server = ServerOptions::new().password("secret").start();
+    let url = format!("redis://:wrong@127.0.0.1:{}/", server.port());
+    let refused = ended(leasehold(&url).arg("check"));
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    assert!(!refused.err.contains("wrong"), "{refused:?}");
+    let url = server.url();
+    assert_eq!(ended(leasehold(&url).arg("check")).code, Some(0));
+    server.kill();
+    let away = ended(leasehold(&url).args(["check", "--json"]));
+    assert_eq!(away.event("error")["exit_code"], 69);
+    assert!(!away.err.contains("secret"), "{away:?}");
+}

@@ -1,0 +1,118 @@
+//! A file that several processes append lines to. Its order is the order of what they did.
+
+use std::fs;
+use std::path::PathBuf;
+
+use leasehold_tests::scratch::Scratch;
+use leasehold_tests::wait;
+
+use super::{LONG, quoted};
+
+/// Lines of several processes, in their order.
+pub(crate) struct Journal {
+    scratch: Scratch,
+}
+
+impl Journal {
+    pub(crate) fn new() -> Self {
+        Self {
+            scratch: Scratch::new(env!("CARGO_TARGET_TMPDIR")),
+        }
+    }
+
+    /// A file beside it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.scratch.file(name)
+    }
+
+    /// The file as an argument of a shell script.
+    pub(crate) fn path(&self) -> String {
+        quoted(self.file("journal"))
+    }
+
+    /// A shell command that appends a line.
+    pub(crate) fn note(&self, line: &str) -> String {
+        format!("echo {line} >> {}", self.path())
+    }
+
+    /// A shell command that appends a line again and again, for ever.
+    pub(crate) fn beat(&self, line: &str) -> String {
+        format!(
+            "while :; do echo {line}; sleep 0.01; done >> {}",
+            self.path()
+        )
+    }
+
+    /// As [`beat`](Self::beat), until [`open`](Self::open) was called with this name.
+    pub(crate) fn beat_until(&self, line: &str, name: &str) -> String {
+        let file = quoted(self.file(name));
+        format!(
+            "while [ ! -e {file} ]; do echo {line}; sleep 0.01; done >> {}",
+            self.path()
+        )
+    }
+
+    /// A shell command that ends once [`open`](Self::open) was called with this name.
+    pub(crate) fn until(&self, name: &str) -> String {
+        let file = quoted(self.file(name));
+        format!("while [ ! -e {file} ]; do sleep 0.01; done")
+    }
+
+    /// Lets the commands of [`until`](Self::until) end.
+    pub(crate) fn open(&self, name: &str) {
+        fs::write(self.file(name), "").expect("the folder is writable");
+    }
+
+    /// Takes an [`open`](Self::open) back.
+    pub(crate) fn close(&self, name: &str) {
+        fs::remove_file(self.file(name)).expect("it was opened");
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.file("journal")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for a line that begins with `start`, and returns what follows it there.
+    pub(crate) fn wait_for(&self, start: &str) -> String {
+        let mut found = None;
+        wait::until(&format!("a line `{start}`"), LONG, || {
+            let lines = self.lines();
+            let mut rest = lines.iter().filter_map(|line| line.strip_prefix(start));
+            found = rest.next().map(|rest| rest.trim().to_owned());
+            found.is_some()
+        });
+        found.expect("it was found")
+    }
+
+    /// Waits until so many lines begin with `start`.
+    pub(crate) fn wait_for_many(&self, start: &str, count: usize) {
+        wait::until(&format!("{count} lines `{start}`"), LONG, || {
+            let lines = self.lines();
+            let found = lines.iter().filter(|line| line.starts_with(start));
+            count <= found.count()
+        });
+    }
+
+    /// Waits for a line with the id of a process.
+    pub(crate) fn process(&self, start: &str) -> i32 {
+        let id = self.wait_for(start);
+        id.parse().unwrap_or_else(|_| panic!("no process: {id}"))
+    }
+
+    /// Fails if a line that begins with `first` comes after one that begins with `second`.
+    pub(crate) fn has_in_order(&self, first: &str, second: &str) {
+        let lines = self.lines();
+        let at = |start: &str| lines.iter().position(|line| line.starts_with(start));
+        let next = at(second).unwrap_or_else(|| panic!("no line `{second}`: {lines:?}"));
+        assert!(
+            at(first).is_some_and(|at| at < next),
+            "no line `{first}` first: {lines:?}"
+        );
+        let late = lines[next..]
+            .iter()
+            .filter(|line| line.starts_with(first))
+            .count();
+        assert_eq!(late, 0, "`{first}` after `{second}`: {:?}", &lines[next..]);
+    }
+}

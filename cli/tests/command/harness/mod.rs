@@ -1,0 +1,155 @@
+//! The command as a process, and the processes below it.
+
+pub(crate) mod family;
+pub(crate) mod journal;
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use leasehold_tests::process::Leashed;
+use leasehold_tests::wait;
+use serde_json::Value;
+
+/// Longer than any step takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The command with the lock store `url`, and nothing of this process's own environment that it
+/// reads.
+pub(crate) fn leasehold(url: &str) -> Command {
+    let mut command = bare();
+    // A busy machine takes its time.
+    command
+        .env("LEASEHOLD_URL", url)
+        .args(["--io-timeout", "10s"]);
+    command
+}
+
+/// The command without a lock store.
+pub(crate) fn bare() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for name in ["URL", "NAMESPACE", "KEY", "FENCE"] {
+        command.env_remove(format!("LEASEHOLD_{name}"));
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// `leasehold run KEY OPTIONS… -- sh -c SCRIPT`
+pub(crate) fn run(url: &str, key: &str, options: &[&str], script: &str) -> Command {
+    let mut command = leasehold(url);
+    command.args(["run", key]).args(options);
+    command.args(["--", "sh", "-c", script]);
+    command
+}
+
+/// What a finished command has printed, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    pub(crate) fn new(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// Standard output as one JSON value.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The lines of standard error, each a JSON value.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let lines = self.err.lines().map(serde_json::from_str);
+        let events: Result<_, _> = lines.collect();
+        events.unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The event of this name.
+    pub(crate) fn event(&self, name: &str) -> Value {
+        let events = self.events();
+        let found = events.into_iter().find(|event| event["event"] == name);
+        found.unwrap_or_else(|| panic!("no event {name}: {self:?}"))
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn ended(command: &mut Command) -> Ended {
+    Ended::new(&command.output().expect("the command starts"))
+}
+
+/// A command that runs. It is killed when this is dropped.
+pub(crate) struct Running(Leashed);
+
+impl Running {
+    /// Starts a command whose output is kept for its end.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = child.spawn().expect("the command starts");
+        Self(Leashed::new(child, None))
+    }
+
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.0.id()).expect("a process id")
+    }
+
+    pub(crate) fn pause(&self) {
+        self.0.pause();
+    }
+
+    pub(crate) fn resume(&self) {
+        self.0.resume();
+    }
+
+    /// Kills it (SIGKILL). What it has started is not killed by this.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: &str) {
+        family::signal(self.id(), signal);
+    }
+
+    pub(crate) fn exited(&mut self) -> Option<ExitStatus> {
+        self.0.exited()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Ended {
+        let mut status = None;
+        wait::until("the command ends", LONG, || {
+            status = self.0.exited();
+            status.is_some()
+        });
+        let mut ended = Ended {
+            code: status.and_then(|status| status.code()),
+            out: String::new(),
+            err: String::new(),
+        };
+        // What the command has left behind may have the pipes for longer, so this reads what is
+        // there only if nothing else has them.
+        let child = self.0.child();
+        if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
+            out.read_to_string(&mut ended.out).expect("text");
+            err.read_to_string(&mut ended.err).expect("text");
+        }
+        ended
+    }
+}
+
+/// A text as an argument of a shell script.
+pub(crate) fn quoted(text: impl AsRef<OsStr>) -> String {
+    let text = text.as_ref().to_str().expect("text");
+    assert!(!text.contains('\''), "{text}");
+    format!("'{text}'")
+}

@@ -1,0 +1,195 @@
+//! `ls` and `show`.
+
+use leasehold_tests::server::Server;
+use serde_json::Value;
+
+use super::scene::Scene;
+use crate::harness::{Ended, ended, leasehold};
+
+fn asked(scene: &Scene, arguments: &[&str]) -> Ended {
+    let ended = ended(leasehold(&scene.server.url()).args(arguments));
+    assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+    ended
+}
+
+/// The cells of the row of a key.
+fn row(table: &str, key: &str) -> Vec<String> {
+    let mut lines = table.lines();
+    let line = lines.find(|line| line.starts_with(&format!("{key} ")));
+    let line = line.unwrap_or_else(|| panic!("no {key}: {table}"));
+    let cells = line.split("  ").map(str::trim);
+    cells
+        .filter(|cell| !cell.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Fails if a lock is missing from the list, or one of its columns is wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_as_a_table() {
+    let scene = Scene::begin().await;
+    let table = asked(&scene, &["ls"]).out;
+    let head = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN", "WAITING"];
+    assert_eq!(row(&table, "KEY"), head);
+    let process = format!("(pid {})", std::process::id());
+    let held = row(&table, "order-42");
+    assert_eq!((held[1].as_str(), held[5].as_str()), ("exclusive", "1"));
+    let holder = &held[2];
+    let function = "leasehold_tests::holder::held on ";
+    assert!(
+        holder.starts_with(function) && holder.ends_with(&process),
+        "{table}"
+    );
+    assert!(held[3].ends_with('s') && held[4].ends_with('s'), "{table}");
+    let shares = table.lines().filter(|line| line.starts_with("catalog "));
+    assert_eq!(shares.count(), 2, "a row for each holder: {table}");
+    assert_eq!(row(&table, "catalog")[1], "shared");
+    assert_eq!(row(&table, "partner")[1], "1 of 3 permits");
+    let kept = row(&table, "payment:7");
+    assert_eq!((kept[1].as_str(), kept[4].as_str()), ("kept", "59 m"));
+    let foreign = row(&table, "foreign");
+    assert_eq!(
+        (foreign[2].as_str(), foreign[4].as_str()),
+        ("another client", "-")
+    );
+    let matching = asked(&scene, &["ls", "p*"]).out;
+    assert_eq!(matching.lines().count(), 3, "{matching}");
+    let other = asked(&scene, &["ls", "--namespace", "other"]);
+    assert_eq!(other.out, "");
+    assert!(
+        other.err.contains("no lock that matches `*` is held"),
+        "{other:?}"
+    );
+}
+
+/// Fails if the list has a lock twice as JSON, or a token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_as_json() {
+    let scene = Scene::begin().await;
+    let list = asked(&scene, &["ls", "--json"]).out;
+    let lines = list.lines().map(serde_json::from_str);
+    let locks: Vec<Value> = lines.collect::<Result<_, _>>().expect("each line is JSON");
+    let keys: Vec<_> = locks
+        .iter()
+        .filter_map(|lock| lock["key"].as_str())
+        .collect();
+    assert_eq!(
+        keys,
+        ["catalog", "foreign", "order-42", "partner", "payment:7"]
+    );
+    let order = &locks[2];
+    let holder = &order["holders"][0];
+    assert_eq!(holder["owner"]["function"], "leasehold_tests::holder::held");
+    assert_eq!(holder["owner"]["pid"], std::process::id());
+    assert!(holder["expires_in_ms"].is_u64(), "{order}");
+    let since = holder["since"].as_str().expect("a text");
+    assert!(humantime::parse_rfc3339(since).is_ok(), "{since}");
+    assert_eq!(order["waiting"].as_array().map(Vec::len), Some(1));
+    assert_eq!(locks[1]["holders"][0]["foreign"], true);
+    assert_eq!(locks[3]["state"]["permits"]["limit"], 3);
+    let token: String = scene
+        .server
+        .probe()
+        .run(redis::cmd("GET").arg("lock:order-42"));
+    let token = token.split(' ').next().expect("the value begins with it");
+    assert!(!list.contains(token), "{list}");
+}
+
+/// Fails if the list ends before the last of many locks, or has one twice.
+#[test]
+fn a_long_list() {
+    let server = Server::start();
+    let mut all = redis::cmd("MSET");
+    for number in 0..2_500 {
+        all.arg(format!("lock:many:{number:04}"))
+            .arg("another client");
+    }
+    let _: String = server.probe().run(&all);
+    let table = ended(leasehold(&server.url()).args(["ls", "many:*"])).out;
+    assert_eq!(table.lines().count(), 2_501, "a row each, and one head");
+    let list = ended(leasehold(&server.url()).args(["ls", "many:*", "--json"])).out;
+    let mut keys: Vec<_> = list.lines().collect();
+    assert_eq!(keys.len(), 2_500);
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 2_500);
+}
+
+/// Fails if a reader that has read enough makes the list fail.
+#[test]
+fn a_reader_that_stops_reading() {
+    let server = Server::start();
+    let mut all = redis::cmd("MSET");
+    for number in 0..20_000 {
+        all.arg(format!("lock:many:{number}")).arg("another client");
+    }
+    let _: String = server.probe().run(&all);
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let script = format!("({program} ls; echo code $? >&2) | head -1");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .env("LEASEHOLD_URL", server.url());
+    let ended = ended(&mut shell);
+    assert!(ended.out.starts_with("KEY "), "{ended:?}");
+    assert_eq!(ended.err, "code 0\n", "{ended:?}");
+}
+
+/// Fails if something that is known about a lock is not shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_lock() {
+    let scene = Scene::begin().await;
+    let text = asked(&scene, &["show", "order-42"]).out;
+    let values: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.split_at_checked(14))
+        .collect();
+    let value = |name: &str| {
+        let mut found = values.iter().filter(|(known, _)| known.trim() == name);
+        found
+            .next()
+            .map_or_else(|| panic!("no {name}: {text}"), |(_, value)| *value)
+    };
+    assert_eq!((value("key"), value("state")), ("order-42", "exclusive"));
+    assert!(
+        value("holder").starts_with("leasehold_tests::holder::held on "),
+        "{text}"
+    );
+    assert!(value("holder").contains(", since 20"), "{text}");
+    assert!(
+        value("waiting").contains(&format!("(pid {})", std::process::id())),
+        "{text}"
+    );
+    assert!(
+        value("fence").parse::<u64>().is_ok() && value("expires in").ends_with('s'),
+        "{text}"
+    );
+    let json = asked(&scene, &["show", "order-42", "--json"]).json();
+    assert_eq!(json["state"], "exclusive");
+    assert_eq!(
+        json["fence"]
+            .as_u64()
+            .map(|fence| fence.to_string())
+            .as_deref(),
+        Some(value("fence"))
+    );
+    let free = asked(&scene, &["show", "order-43"]).out;
+    assert!(free.contains("state         free"), "{free}");
+    assert_eq!(
+        asked(&scene, &["show", "order-43", "--json"]).json()["state"],
+        "free"
+    );
+    let kept = asked(&scene, &["show", "payment:7"]).out;
+    assert!(kept.contains("kept for      59 m"), "{kept}");
+}
+
+/// Fails if a key that another client wrote reaches the terminal as it is.
+#[test]
+fn a_key_with_control_characters() {
+    let server = Server::start();
+    let key = "lock:\u{1b}[2Jgone";
+    let _: String = server.probe().run(redis::cmd("SET").arg(key).arg("x"));
+    let table = ended(leasehold(&server.url()).arg("ls"));
+    assert_eq!(table.code, Some(0), "{table:?}");
+    assert!(!table.out.contains('\u{1b}'), "{table:?}");
+}

@@ -1,0 +1,6 @@
+//! `leasehold ls`, `show`, `watch` and `release`.
+
+mod listing;
+mod releasing;
+mod scene;
+mod watching;

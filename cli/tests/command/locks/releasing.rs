@@ -1,0 +1,127 @@
+//! `release`: a lock is taken away from its holder.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
+
+use super::scene::Scene;
+use crate::harness::journal::Journal;
+use crate::harness::{Ended, LONG, Running, ended, leasehold, run};
+
+/// Releases with an answer on standard input.
+fn answered(url: &str, key: &str, answer: &str) -> Ended {
+    let mut command = leasehold(url);
+    command.args(["release", key]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    // A command that asks nothing may have ended.
+    let _ = input.write_all(answer.as_bytes());
+    drop(input);
+    Ended::new(&child.wait_with_output().expect("it ends"))
+}
+
+/// Fails if a lock is taken away without a yes, or its holder is not named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_asks() {
+    let scene = Scene::begin().await;
+    let url = scene.server.url();
+    for answer in ["", "\n", "n\n", "no\n", "yeah, no\n"] {
+        let refused = answered(&url, "order-42", answer);
+        assert_eq!(
+            (refused.code, refused.out.as_str()),
+            (Some(1), ""),
+            "{answer}"
+        );
+        let question = "`order-42`, held by leasehold_tests::holder::held on ";
+        assert!(refused.err.contains(question), "{refused:?}");
+        assert!(refused.err.contains("was not released"), "{refused:?}");
+    }
+    let lock = scene.pool.inspect("order-42").await.expect("it answers");
+    assert!(lock.is_taken());
+    let done = answered(&url, "order-42", "y\n");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let told = "released `order-42`, held by leasehold_tests::holder::held on ";
+    assert!(done.out.starts_with(told), "{done:?}");
+    wait::until_async("the holder hears of it", LONG, || {
+        scene.exclusive.task.is_finished()
+    })
+    .await;
+}
+
+/// Fails if a free lock is told as released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_question() {
+    let scene = Scene::begin().await;
+    let url = scene.server.url();
+    let json = ended(leasehold(&url).args(["release", "partner", "--yes", "--json"]));
+    assert_eq!(json.code, Some(0), "{json:?}");
+    let json = json.json();
+    assert_eq!(
+        (&json["released"], &json["key"]),
+        (&true.into(), &"partner".into())
+    );
+    assert_eq!(
+        json["was"]["holders"][0]["owner"]["pid"],
+        std::process::id()
+    );
+    let kept = ended(leasehold(&url).args(["release", "payment:7", "-y"]));
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    assert!(
+        kept.out
+            .contains("`payment:7`, which no process holds: kept"),
+        "{kept:?}"
+    );
+    let again = ended(leasehold(&url).args(["release", "payment:7", "-y"]));
+    assert_eq!((again.code, again.out.as_str()), (Some(1), ""), "{again:?}");
+    assert!(
+        again.err.contains("the lock `payment:7` is free"),
+        "{again:?}"
+    );
+    let unasked = answered(&url, "payment:7", "");
+    assert_eq!(unasked.code, Some(1));
+    assert!(!unasked.err.contains("[y/N]"), "{unasked:?}");
+    let json = ended(leasehold(&url).args(["release", "payment:7", "--yes", "--json"]));
+    assert_eq!(json.code, Some(1));
+    assert_eq!(json.json()["released"], false);
+}
+
+/// Fails if the command inside a lock that was taken away runs on beside the next holder's.
+#[test]
+fn a_command_inside_the_lock_is_gone_before_the_next_one() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let url = server.url();
+    let script = format!(
+        "trap '' TERM; {}; {}",
+        journal.note("ran"),
+        journal.beat("first")
+    );
+    let first = Running::start(&mut run(&url, "job", &["--ttl", "60s"], &script));
+    journal.wait_for("ran");
+    let options = ["--ttl", "60s", "--wait", "60s"];
+    let next = Running::start(&mut run(
+        &url,
+        "job",
+        &options,
+        &journal.beat_until("next", "end"),
+    ));
+    let released = ended(leasehold(&url).args(["release", "job", "--yes"]));
+    assert_eq!(released.code, Some(0), "{released:?}");
+    journal.wait_for_many("next", 100);
+    journal.has_in_order("first", "next");
+    let first = first.wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+    assert!(
+        first.err.contains("the lease on `job` is lost"),
+        "{first:?}"
+    );
+    journal.open("end");
+    assert_eq!(next.wait().code, Some(0));
+}

@@ -1,0 +1,173 @@
+//! `watch`: the locks, live.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{ChildStdout, Command, Stdio};
+
+use leasehold_tests::process::Leashed;
+use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
+use serde_json::Value;
+
+use crate::harness::journal::Journal;
+use crate::harness::{LONG, Running, family, leasehold, run};
+
+/// A `watch` that runs, and the end of its standard output.
+struct Watching {
+    process: Leashed,
+    out: BufReader<ChildStdout>,
+}
+
+impl Watching {
+    fn start(server: &Server, options: &[&str]) -> Self {
+        let mut command = leasehold(&server.url());
+        command.args(["watch", "--every", "50ms"]).args(options);
+        command.stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the command starts");
+        let out = child.stdout.take().expect("it is piped");
+        Self {
+            process: Leashed::new(child, None),
+            out: BufReader::new(out),
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// Waits for its end.
+    fn code(&mut self) -> Option<i32> {
+        let mut status = None;
+        wait::until("it ends", LONG, || {
+            status = self.process.exited();
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
+    }
+}
+
+/// Fails if a change is not told, or told twice, or ctrl-c is an error.
+#[test]
+fn each_change_is_a_line() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let mut text = Watching::start(&server, &[]);
+    let mut json = Watching::start(&server, &["job:*", "--json"]);
+    for _ in 0..2 {
+        let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+        let holder = Running::start(&mut run(&server.url(), "job:7", &[], &script));
+        let line = text.line();
+        assert!(line.contains("  job:7  exclusive  "), "{line}");
+        assert!(
+            line.contains(&format!("(pid {}), fence ", holder.id())),
+            "{line}"
+        );
+        let change: Value = serde_json::from_str(&json.line()).expect("JSON");
+        assert_eq!(change["key"], "job:7");
+        assert_eq!(change["lock"]["holders"][0]["owner"]["pid"], holder.id());
+        journal.open("end");
+        assert_eq!(holder.wait().code, Some(0));
+        let line = text.line();
+        assert!(line.contains("  job:7  free"), "{line}");
+        let change: Value = serde_json::from_str(&json.line()).expect("JSON");
+        assert_eq!(
+            (&change["key"], &change["lock"]),
+            (&"job:7".into(), &Value::Null)
+        );
+        let time = change["time"].as_str().expect("a text");
+        assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+        journal.close("end");
+    }
+    for watching in [&mut text, &mut json] {
+        let id = i32::try_from(watching.process.id()).expect("a process id");
+        assert!(family::signal(id, "INT"));
+        assert_eq!(watching.code(), Some(0));
+        let mut rest = String::new();
+        watching.out.read_to_string(&mut rest).expect("text");
+        assert_eq!(rest, "", "one line for one change");
+    }
+}
+
+/// Fails if a watch whose reader is gone goes on for ever.
+#[test]
+fn it_ends_with_its_reader() {
+    let server = Server::start();
+    let Watching { process, out } = Watching::start(&server, &[]);
+    drop(out);
+    let mut process = process;
+    let mut status = None;
+    wait::until("it ends", LONG, || {
+        status = process.exited();
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(0));
+}
+
+/// Fails if a server that is away for a moment ends the watch.
+#[test]
+fn a_server_that_comes_back() {
+    let _room = room::enter();
+    let mut server = Server::start();
+    let _: String = server
+        .probe()
+        .run(redis::cmd("SET").arg("lock:one").arg("x"));
+    let mut watching = Watching::start(&server, &[]);
+    assert!(watching.line().contains("  one  exclusive  another client"));
+    server.restart();
+    let _: String = server
+        .probe()
+        .run(redis::cmd("SET").arg("lock:two").arg("x"));
+    let (first, second) = (watching.line(), watching.line());
+    assert!(first.contains("  one  free"), "{first}");
+    assert!(second.contains("  two  exclusive"), "{second}");
+}
+
+/// Fails if a terminal scrolls, or shows a lock that is gone.
+#[test]
+fn on_a_terminal_it_is_drawn_in_place() {
+    let _room = room::enter();
+    let server = Server::start();
+    let _: String = server
+        .probe()
+        .run(redis::cmd("SET").arg("lock:one").arg("x"));
+    // Reads the terminal until the lock is gone from it, and then presses ctrl-c.
+    let reader = "\
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b''
+while b'1 locks match' not in seen: seen += os.read(terminal, 4096)
+print('shown', b'another client' in seen, flush=True)
+sys.stdin.readline()
+while b'0 locks match' not in seen: seen += os.read(terminal, 4096)
+os.write(terminal, b'\\x03')
+try:
+    while True:
+        more = os.read(terminal, 4096)
+        if not more: break
+        seen += more
+except OSError: pass
+_, status = os.waitpid(pid, 0)
+print('code', os.waitstatus_to_exitcode(status))
+print('home', b'\\x1b[H' in seen, 'newest', b'one' in seen.split(b'\\x1b[H')[-1])
+";
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let mut command = Command::new("python3");
+    command.args(["-c", reader, program, "watch", "--every", "50ms"]);
+    command.env("LEASEHOLD_URL", server.url());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3 is installed");
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("text");
+    assert_eq!(line, "shown True\n");
+    let _: u32 = server.probe().run(redis::cmd("DEL").arg("lock:one"));
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    assert_eq!(rest, "code 0\nhome True newest False\n");
+    child.wait().expect("it ends");
+}

@@ -1,0 +1,188 @@
+//! The exit code: that of the command, or one that says why it did not run.
+
+use std::net::TcpListener;
+
+use leasehold_tests::room;
+use leasehold_tests::server::Server;
+use redis::cmd;
+
+use crate::harness::journal::Journal;
+use crate::harness::{Running, ended, leasehold, run};
+
+/// Fails if the exit code of the command is changed.
+#[test]
+fn the_command_s_own() {
+    let server = Server::start();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        let ended = ended(&mut run(&server.url(), "job", &[], script));
+        assert_eq!(ended.code, Some(code), "{script}: {ended:?}");
+        assert_eq!(ended.err, "", "{script}");
+    }
+}
+
+/// Fails if a command that does not start leaves the lock, or is not told apart.
+#[test]
+fn a_command_that_cannot_be_started() {
+    let server = Server::start();
+    for (program, code, text) in [
+        ("/no/such/program", 127, "No such file"),
+        (
+            "no-such-program",
+            127,
+            "`no-such-program` cannot be started",
+        ),
+        ("/etc/passwd", 126, "Permission denied"),
+        ("/", 126, "Permission denied"),
+    ] {
+        let mut command = leasehold(&server.url());
+        let ended = ended(command.args(["run", "job", "--", program]));
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.err.contains(text), "{ended:?}");
+        let mut probe = server.probe().namespace("lock:");
+        assert!(!exists(&mut probe, "lock:job"), "the lock is free");
+    }
+}
+
+fn exists(probe: &mut leasehold_tests::redis_probe::RedisProbe, key: &str) -> bool {
+    let count: u32 = probe.run(cmd("EXISTS").arg(key));
+    count > 0
+}
+
+/// Fails if a lock that is held elsewhere is told as a failure, or as a success.
+#[test]
+fn a_lock_that_is_held_elsewhere() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    let second = ended(&mut run(&server.url(), "job", &[], "echo ran"));
+    assert_eq!((second.code, second.out.as_str()), (Some(75), ""));
+    assert!(second.err.contains("the lock `job` is held"), "{second:?}");
+    assert!(second.err.contains("set `--wait`"), "{second:?}");
+    let patient = ended(&mut run(
+        &server.url(),
+        "job",
+        &["--wait", "200ms"],
+        "echo ran",
+    ));
+    assert_eq!((patient.code, patient.out.as_str()), (Some(75), ""));
+    assert!(
+        patient.err.contains("did not come free within 2"),
+        "{patient:?}"
+    );
+    let other = ended(&mut run(&server.url(), "other", &[], "echo ran"));
+    assert_eq!((other.code, other.out.as_str()), (Some(0), "ran\n"));
+    let elsewhere = ["--namespace", "other"];
+    let other = ended(&mut run(&server.url(), "job", &elsewhere, "echo ran"));
+    assert_eq!((other.code, other.out.as_str()), (Some(0), "ran\n"));
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
+}
+
+/// Fails if a command runs without a lock store, or a store that is away looks like a held lock.
+#[test]
+fn a_store_that_is_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let away = ended(&mut run(
+        &format!("redis://{address}/"),
+        "job",
+        &[],
+        "echo ran",
+    ));
+    assert_eq!((away.code, away.out.as_str()), (Some(69), ""), "{away:?}");
+    assert!(
+        away.err.contains("the lock store is unavailable"),
+        "{away:?}"
+    );
+}
+
+/// Fails if a run whose lease was lost ends with 0.
+#[test]
+fn a_lease_that_is_lost() {
+    let _room = room::enter();
+    let server = Server::start();
+    // It takes the SIGTERM for an ordinary end.
+    let journal = Journal::new();
+    let script = format!(
+        "trap 'exit 0' TERM; {}; {}",
+        journal.note("ran"),
+        journal.beat("beat")
+    );
+    let holder = Running::start(&mut run(&server.url(), "job", &["--ttl", "20s"], &script));
+    journal.wait_for("ran");
+    let _: u32 = server.probe().run(cmd("DEL").arg("lock:job"));
+    let ended = holder.wait();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(
+        ended.err.contains("the lease on `job` is lost"),
+        "{ended:?}"
+    );
+}
+
+/// Fails if a lock that was gone at the end is not told, or the exit code is 0.
+#[test]
+fn a_lock_that_was_gone_when_the_command_ended() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let holder = Running::start(&mut run(&server.url(), "job", &["--ttl", "1h"], &script));
+    journal.wait_for("ran");
+    let _: u32 = server.probe().run(cmd("DEL").arg("lock:job"));
+    journal.open("end");
+    let ended = holder.wait();
+    assert_eq!(ended.code, Some(70), "{ended:?}");
+    assert!(
+        ended.err.contains("was gone when the command ended"),
+        "{ended:?}"
+    );
+}
+
+/// Fails if a command that hangs keeps its lock for longer than it was allowed to.
+#[test]
+fn a_command_that_hangs() {
+    let _room = room::enter();
+    let server = Server::start();
+    let options = ["--ttl", "5s", "--max-hold", "5s"];
+    let ended = ended(&mut run(&server.url(), "job", &options, "sleep 600"));
+    assert_eq!(ended.code, Some(143), "{ended:?}");
+    assert!(ended.err.contains("--max-hold of 5s is over"), "{ended:?}");
+}
+
+/// Fails if the events are not lines of JSON, or lack what the texts have.
+#[test]
+fn as_json() {
+    let server = Server::start();
+    let ran = ended(&mut run(
+        &server.url(),
+        "job",
+        &["--json"],
+        "echo ran; exit 3",
+    ));
+    assert_eq!((ran.code, ran.out.as_str()), (Some(3), "ran\n"));
+    let acquired = ran.event("acquired");
+    assert_eq!(acquired["key"], "job");
+    assert!(acquired["fence"].as_u64() > Some(0), "{acquired}");
+    assert!(acquired["waited_ms"].is_u64(), "{acquired}");
+    let end = ran.event("ended");
+    assert_eq!(
+        (end["exit_code"].as_u64(), end["lost"].as_bool()),
+        (Some(3), Some(false))
+    );
+    let mut command = leasehold(&server.url());
+    let missing = ended(command.args(["--json", "run", "job", "--", "no-such-program"]));
+    assert_eq!(missing.event("not_started")["program"], "no-such-program");
+    let options = ["--json", "--ttl", "5s", "--max-hold", "5s"];
+    let hung = ended(&mut run(&server.url(), "job", &options, "sleep 600"));
+    assert_eq!(hung.event("stopping")["reason"], "max_hold");
+}

@@ -1,0 +1,208 @@
+//! Whatever happens to `leasehold run` or its guardian: the command and all that it has started are
+//! gone before another process has the lock.
+//!
+//! The command and its grandchildren note that they live, again and again, in one file. The next
+//! holder notes that it has begun in the same file. None of the first may note anything after that.
+
+use std::fs;
+
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::server::Server;
+use leasehold_tests::{room, wait};
+
+use crate::harness::family::{self, guardian, is_alive};
+use crate::harness::journal::Journal;
+use crate::harness::{Ended, LONG, Running, bare, ended, quoted, run};
+
+/// Long enough that a busy machine ends processes within a tenth of it.
+const TTL: &str = "5s";
+
+/// A command that ignores SIGTERM, and has two more processes: one in its group, and one that has a
+/// session of its own and whose parent is gone.
+fn stubborn(journal: &Journal) -> String {
+    let beat = journal.beat("first");
+    let daemon = quoted(journal.file("daemon"));
+    fs::write(journal.file("daemon"), &beat).expect("the folder is writable");
+    let note = journal.note("command $$");
+    format!("trap '' TERM; ({beat}) & (setsid sh {daemon} &) ; {note}; {beat}")
+}
+
+/// The first holder's command, which has begun, and the next holder, which queues.
+struct Scene {
+    journal: Journal,
+    first: Running,
+    command: i32,
+    next: Running,
+}
+
+impl Scene {
+    /// The first holder reaches the server at `first`, the next one at `next`.
+    fn begin(first: &str, next: &str) -> Self {
+        let journal = Journal::new();
+        let script = stubborn(&journal);
+        let first = Running::start(&mut run(first, "job", &["--ttl", TTL], &script));
+        let command = journal.process("command");
+        journal.wait_for_many("first", 10);
+        let script = journal.beat_until("next", "end");
+        let options = ["--ttl", TTL, "--wait", "60s"];
+        let next = Running::start(&mut run(next, "job", &options, &script));
+        Self {
+            journal,
+            first,
+            command,
+            next,
+        }
+    }
+
+    /// Ends when the next holder has had the lock for a while. Returns the first.
+    fn end(self) -> Running {
+        // Whatever is alive notes as much in this time as the next holder.
+        self.journal.wait_for_many("next", 100);
+        self.journal.has_in_order("first", "next");
+        assert!(!is_alive(self.command));
+        self.journal.open("end");
+        let next = self.next.wait();
+        assert_eq!(next.code, Some(0), "{next:?}");
+        self.first
+    }
+}
+
+fn on_one_server() -> (Server, Scene) {
+    let server = Server::start();
+    let scene = Scene::begin(&server.url(), &server.url());
+    (server, scene)
+}
+
+/// Fails if a command outlives `leasehold run` for longer than its lease.
+#[test]
+fn the_holder_is_killed() {
+    let _room = room::enter();
+    let (_server, mut scene) = on_one_server();
+    scene.first.kill();
+    scene.end();
+}
+
+/// Fails if a command runs on while `leasehold run` stands still and renews nothing.
+#[test]
+fn the_holder_stands_still() {
+    let _room = room::enter();
+    let (_server, scene) = on_one_server();
+    scene.first.pause();
+    let first = scene.end();
+    first.resume();
+    let first = first.wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+    assert!(
+        first.err.contains("the lease on `job` is lost"),
+        "{first:?}"
+    );
+}
+
+/// Fails if a command runs on that the server does not hear of.
+#[test]
+fn the_holder_is_cut_off() {
+    let _room = room::enter();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let scene = Scene::begin(&proxy.url(), &server.url());
+    proxy.set(Mode::BlackHole);
+    let first = scene.end().wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+    assert!(
+        first.err.contains("the lease on `job` is lost"),
+        "{first:?}"
+    );
+}
+
+/// Fails if the guardian's death ends only the command itself, or the lock is released before the
+/// rest is gone.
+#[test]
+fn the_guardian_is_killed() {
+    let _room = room::enter();
+    let (_server, scene) = on_one_server();
+    family::signal(guardian(scene.first.id()), "KILL");
+    let first = scene.end().wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+    assert!(
+        first.err.contains("guards the command was killed"),
+        "{first:?}"
+    );
+}
+
+/// Fails if `leasehold run` relies on a guardian that stands still.
+#[test]
+fn the_guardian_stands_still_and_the_holder_is_cut_off() {
+    let _room = room::enter();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let scene = Scene::begin(&proxy.url(), &server.url());
+    family::stop(guardian(scene.first.id()));
+    proxy.set(Mode::BlackHole);
+    let first = scene.end().wait();
+    assert_eq!(first.code, Some(137), "{first:?}");
+}
+
+/// Fails if a guardian that stands still sleeps through the death of `leasehold run`.
+#[test]
+fn the_guardian_stands_still_and_the_holder_is_killed() {
+    let _room = room::enter();
+    let (_server, mut scene) = on_one_server();
+    family::stop(guardian(scene.first.id()));
+    scene.first.kill();
+    scene.end();
+}
+
+/// Fails if a command that stands still goes on where it was when the lock is long lost.
+#[test]
+fn the_command_and_the_holder_stand_still() {
+    let _room = room::enter();
+    let (_server, scene) = on_one_server();
+    family::stop(scene.command);
+    scene.first.pause();
+    let command = scene.command;
+    let first = scene.end();
+    assert!(!family::signal(command, "CONT"), "it is gone");
+    first.resume();
+    assert_eq!(first.wait().code, Some(137));
+}
+
+/// Fails if a command outlives both the process that has the lock and the one that guards it.
+#[test]
+fn the_holder_and_the_guardian_are_killed() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    // `exec`: what the command has started is out of reach then.
+    let script = format!("{}; exec sleep 600", journal.note("command $$"));
+    let command = &mut run(&server.url(), "job", &["--ttl", TTL], &script);
+    let mut holder = Running::start(command);
+    let command = journal.process("command");
+    let guardian = guardian(holder.id());
+    holder.pause();
+    assert!(family::signal(guardian, "KILL"));
+    holder.kill();
+    wait::until("the command is gone", LONG, || !is_alive(command));
+}
+
+/// Starts the last step before a command, as the guardian does.
+fn launched(parent: u32, latest: u64) -> Ended {
+    let mut command = bare();
+    let settings = format!("{parent},{latest},text");
+    ended(command.args(["%launcher", &settings, "echo", "ran"]))
+}
+
+/// Fails if a command begins after its lease, when all processes stood still before it.
+#[test]
+fn a_command_does_not_begin_after_its_lease() {
+    let us = std::process::id();
+    let late = launched(us, 1);
+    assert_eq!((late.code, late.out.as_str()), (Some(75), ""), "{late:?}");
+    let in_time = launched(us, u64::MAX);
+    assert_eq!((in_time.code, in_time.out.as_str()), (Some(0), "ran\n"));
+    let orphan = launched(1, u64::MAX);
+    assert_eq!(
+        (orphan.code, orphan.out.as_str()),
+        (Some(71), ""),
+        "{orphan:?}"
+    );
+}

@@ -1,0 +1,55 @@
+//! Processes that a command leaves when it ends.
+
+use leasehold_tests::room;
+use leasehold_tests::server::Server;
+
+use crate::harness::family::{is_alive, signal};
+use crate::harness::journal::Journal;
+use crate::harness::{Running, ended, quoted, run};
+
+/// Fails if the lock is free while a process runs that the command has left, as a background job of
+/// its shell is: with job control or without.
+#[test]
+fn the_lock_is_held_until_the_last_one_ends() {
+    let _room = room::enter();
+    let server = Server::start();
+    for shell in ["", "set -m; "] {
+        let journal = Journal::new();
+        let background = format!("{}; {}", journal.until("end"), journal.note("background"));
+        let script = format!("{shell}({background}) & {}; exit 3", journal.note("ran"));
+        let script = format!("exec bash -c {}", quoted(script.replace('\'', "")));
+        let mut holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+        journal.wait_for("ran");
+        let second = ended(&mut run(&server.url(), "job", &[], "true"));
+        assert_eq!(second.code, Some(75), "{shell}: {second:?}");
+        assert!(holder.exited().is_none());
+        journal.open("end");
+        let ended = holder.wait();
+        assert_eq!(ended.code, Some(3), "{shell}: {ended:?}");
+        let told = "the lock is held until then";
+        assert!(ended.err.contains(told), "{shell}: {ended:?}");
+        assert!(journal.lines().contains(&"background".to_owned()));
+    }
+}
+
+/// Fails if a service that a command starts on purpose keeps the lock for ever, or dies with it.
+#[test]
+fn a_service_outlives_the_command() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let service = quoted(journal.file("service"));
+    let text = format!("{}; exec sleep 600", journal.note("service $$"));
+    std::fs::write(journal.file("service"), text).expect("the folder is writable");
+    let file = journal.file("journal");
+    let wait = format!(
+        "until grep -qs service {}; do sleep 0.01; done",
+        quoted(&file)
+    );
+    let script = format!("setsid sh {service} </dev/null >/dev/null 2>&1 & {wait}");
+    let ended = ended(&mut run(&server.url(), "job", &[], &script));
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    let service = journal.process("service");
+    assert!(is_alive(service));
+    assert!(signal(service, "KILL"));
+}

@@ -1,0 +1,9 @@
+//! `leasehold run`.
+
+mod cron;
+mod exit_codes;
+mod gone_in_time;
+mod left_processes;
+mod sentinel;
+mod signals;
+mod surroundings;

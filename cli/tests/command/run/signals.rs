@@ -1,0 +1,124 @@
+//! Signals that `leasehold run` gets are the command's.
+
+use std::process::{Command, Stdio};
+
+use leasehold_tests::room;
+use leasehold_tests::server::Server;
+
+use crate::harness::journal::Journal;
+use crate::harness::{Running, run};
+
+/// A command that hears all signals, also where the tests themselves ignore some (`nohup`).
+fn heard(inner: &Command) -> Command {
+    let program = "\
+import os, signal, sys
+for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT): signal.signal(one, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Fails if a signal does not reach the command, or ends `leasehold run` without it.
+#[test]
+fn each_signal_is_passed_on() {
+    let _room = room::enter();
+    let server = Server::start();
+    for (signal, code) in [
+        ("HUP", 129),
+        ("INT", 130),
+        ("QUIT", 131),
+        ("USR1", 138),
+        ("USR2", 140),
+        ("TERM", 143),
+    ] {
+        let journal = Journal::new();
+        // A shell without a trap dies from the signal, and so does what it waits for.
+        let script = format!("{}; sleep 600", journal.note("ran"));
+        let mut command = heard(&run(&server.url(), signal, &[], &script));
+        let holder = Running::start(command.env("LEASEHOLD_URL", server.url()));
+        journal.wait_for("ran");
+        holder.signal(signal);
+        let ended = holder.wait();
+        assert_eq!(ended.code, Some(code), "{signal}: {ended:?}");
+    }
+}
+
+/// Fails if a command that ends in its own way after a signal is cut short, or its exit code lost.
+#[test]
+fn the_command_decides_how_it_ends() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let script = format!(
+        "trap 'sleep 0.5; {}; exit 9' TERM; {}; {}",
+        journal.note("cleaned"),
+        journal.note("ran"),
+        journal.beat("beat")
+    );
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    holder.signal("TERM");
+    assert_eq!(holder.wait().code, Some(9));
+    assert!(journal.lines().contains(&"cleaned".to_owned()));
+}
+
+/// Fails if a process that waits for its turn cannot be interrupted, or runs its command then.
+#[test]
+fn while_it_waits() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let holder = Running::start(&mut run(&server.url(), "job", &[], &script));
+    journal.wait_for("ran");
+    let options = ["--wait", "60s"];
+    let second = Running::start(&mut run(
+        &server.url(),
+        "job",
+        &options,
+        &journal.note("second"),
+    ));
+    // It queues: the server has an entry.
+    let probe = server.probe();
+    leasehold_tests::wait::until("it queues", crate::harness::LONG, || {
+        let queue = "lock:%leasehold:queue:lock:job";
+        let waiting: String = probe.run(redis::cmd("TYPE").arg(queue));
+        waiting != "none"
+    });
+    second.signal("TERM");
+    let second = second.wait();
+    assert_eq!(
+        (second.code, second.err.as_str()),
+        (Some(143), ""),
+        "{second:?}"
+    );
+    journal.open("end");
+    assert_eq!(holder.wait().code, Some(0));
+    assert!(!journal.lines().contains(&"second".to_owned()));
+}
+
+/// Fails if `nohup leasehold run` ends with its terminal.
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let _room = room::enter();
+    let server = Server::start();
+    let journal = Journal::new();
+    let script = format!("{}; {}", journal.note("ran"), journal.until("end"));
+    let inner = run(&server.url(), "job", &[], &script);
+    let mut command = Command::new("nohup");
+    command.arg(inner.get_program()).args(inner.get_args());
+    command
+        .env("LEASEHOLD_URL", server.url())
+        .stdin(Stdio::null());
+    let holder = Running::start(&mut command);
+    journal.wait_for("ran");
+    holder.signal("HUP");
+    holder.signal("WINCH");
+    journal.open("end");
+    let ended = holder.wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}

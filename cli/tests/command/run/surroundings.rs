@@ -1,0 +1,93 @@
+//! What a command finds: its environment, its standard input, its terminal.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use leasehold_tests::room;
+use leasehold_tests::server::Server;
+
+use crate::harness::{ended, leasehold, run};
+
+/// Fails if the command does not know its lock, or two runs have one fence.
+#[test]
+fn the_environment_names_the_lock() {
+    let server = Server::start();
+    let script = "echo $LEASEHOLD_KEY; echo $LEASEHOLD_FENCE";
+    let mut fences = Vec::new();
+    for _ in 0..2 {
+        let mut command = run(&server.url(), "job:7", &[], script);
+        let ended = ended(command.env("LEASEHOLD_FENCE", "of a lock further out"));
+        let (key, fence) = ended.out.split_once('\n').expect("two lines");
+        assert_eq!(key, "job:7");
+        fences.push(fence.trim().parse::<u64>().expect("a number"));
+    }
+    assert!(fences[0] < fences[1], "{fences:?}");
+}
+
+/// Fails if the command reads another standard input than `leasehold run` was given.
+#[test]
+fn standard_input_is_the_command_s() {
+    let server = Server::start();
+    let mut command = run(&server.url(), "job", &[], "cat; echo end");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(b"a line\n").expect("it is read");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a line\nend\n");
+}
+
+/// Fails if a command cannot read from a terminal: a group in the background is stopped when it
+/// tries.
+#[test]
+fn the_terminal_is_the_command_s() {
+    let _room = room::enter();
+    let server = Server::start();
+    let inner = run(&server.url(), "job", &[], "read line; echo got $line");
+    let program = inner.get_program().to_str().expect("text");
+    let mut arguments = vec![program];
+    arguments.extend(inner.get_args().map(|part| part.to_str().expect("text")));
+    let spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let mut command = Command::new("python3");
+    command.args(["-c", spawn]).args(arguments);
+    command.env("LEASEHOLD_URL", server.url());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3 is installed");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(b"a line\n").expect("it is read");
+    let output = child.wait_with_output().expect("it ends");
+    drop(input);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("got a line"), "{out}");
+    assert_eq!(output.status.code(), Some(0), "{out}");
+}
+
+/// Fails if a lock inside a lock is refused, or one key locks itself out for ever.
+#[test]
+fn one_run_inside_another() {
+    let _room = room::enter();
+    let server = Server::start();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let inner = format!("{program} run inner -- sh -c 'echo $LEASEHOLD_KEY'");
+    let both = ended(&mut run(&server.url(), "outer", &[], &inner));
+    assert_eq!(
+        (both.code, both.out.as_str()),
+        (Some(0), "inner\n"),
+        "{both:?}"
+    );
+    let same = format!("{program} run outer -- true");
+    let refused = ended(&mut run(&server.url(), "outer", &[], &same));
+    assert_eq!(refused.code, Some(75), "{refused:?}");
+}
+
+/// Fails if a file descriptor that the shell has opened for the command is closed on the way.
+#[test]
+fn open_files_are_inherited() {
+    let server = Server::start();
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let script = format!("{program} run inner -- sh -c 'echo there >&3' 3>&1");
+    let mut command = leasehold(&server.url());
+    let ended = ended(command.args(["run", "outer", "--", "sh", "-c", &script]));
+    assert_eq!(ended.out, "there\n", "{ended:?}");
+}

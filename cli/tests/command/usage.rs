@@ -1,0 +1,99 @@
+//! A command line that is not understood, or not possible: what it says, and its exit code.
+
+use leasehold_tests::server::Server;
+
+use crate::harness::{Ended, bare, ended, leasehold};
+
+fn refused(url: &str, arguments: &[&str]) -> Ended {
+    let ended = ended(leasehold(url).args(arguments));
+    assert_eq!(ended.code, Some(64), "{arguments:?}: {ended:?}");
+    assert_eq!(ended.out, "", "{arguments:?}");
+    ended
+}
+
+/// Fails if a mistake is not told with what to write instead, or runs the command.
+#[test]
+fn mistakes_are_told() {
+    let server = Server::start();
+    let url = server.url();
+    for (arguments, text) in [
+        (&["run"][..], "<KEY>"),
+        (&["run", "job"], "-- <COMMAND>..."),
+        (&["run", "job", "echo", "ran"], "unexpected argument 'echo'"),
+        (
+            &["run", "job", "--ttl", "5 parsecs", "--", "echo"],
+            "write a time such as `30s`",
+        ),
+        (
+            &["run", "job", "--ttl", "200ms", "--", "echo"],
+            "give at least 1s",
+        ),
+        (
+            &["run", "job", "--ttl", "25h", "--", "echo"],
+            "choose one from 100 ms to 24 h",
+        ),
+        (
+            &["run", "job", "--max-hold", "5s", "--", "echo"],
+            "give at least the ttl",
+        ),
+        (&["run", "", "--", "echo"], "key"),
+        (
+            &["run", "job", "--namespace", "%leasehold", "--", "echo"],
+            "the namespace `%leasehold`",
+        ),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["--url", "http://localhost", "check"], "redis://"),
+        (&["--url", "memory://", "check"], "inside one process"),
+    ] {
+        let ended = refused(&url, arguments);
+        assert!(ended.err.contains(text), "{arguments:?}: {ended:?}");
+    }
+}
+
+/// Fails if a missing lock store is not told with what to set.
+#[test]
+fn without_a_store() {
+    for url in [None, Some("")] {
+        let mut command = bare();
+        command
+            .arg("check")
+            .envs(url.map(|url| ("LEASEHOLD_URL", url)));
+        let ended = ended(&mut command);
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.err.contains("or set LEASEHOLD_URL"), "{ended:?}");
+    }
+}
+
+/// Fails if the help does not have the exit codes, or shows a password from the environment.
+#[test]
+fn the_help() {
+    let url = "redis://:secret@127.0.0.1/";
+    let help = ended(leasehold(url).arg("--help"));
+    assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
+    for text in [
+        "75   run: the lock is held elsewhere",
+        "LEASEHOLD_URL",
+        "check",
+    ] {
+        assert!(help.out.contains(text), "{text}: {help:?}");
+    }
+    assert!(!help.out.contains("secret"));
+    let version = ended(leasehold(url).arg("--version"));
+    assert_eq!(
+        version.out,
+        format!("leasehold {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+/// Fails if an error is not a line of JSON with `--json`.
+#[test]
+fn errors_as_json() {
+    let ended = ended(bare().args(["check", "--json"]));
+    let error = ended.event("error");
+    assert_eq!(error["exit_code"], 64);
+    assert!(
+        error["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("LEASEHOLD_URL"))
+    );
+}
