@@ -20,7 +20,8 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
     send(address, &format!("POST {path}"), json)
 }
 
-fn send(address: &str, request: &str, json: &str) -> Answer {
+/// Sends `request`, which is a method and a path.
+pub(crate) fn send(address: &str, request: &str, json: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the service listens");
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("it is not zero");
