@@ -237,10 +237,6 @@ impl LockStore for KitStore {
         self.inner.sockets()
     }
 
-    fn local(&self) -> Option<Arc<Space>> {
-        self.inner.local()
-    }
-
     fn line(&self) -> Option<Arc<Line>> {
         Some(Arc::clone(&self.line))
     }

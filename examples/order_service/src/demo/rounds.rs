@@ -271,7 +271,7 @@ impl Button {
             Self::TwentyClicks => "20 clicks",
             Self::BothServices => "the same order from both",
             Self::KillHolder => "kill the holder",
-            Self::OnceMore => "once more, after the answer",
+            Self::OnceMore => "once more, later",
         }
     }
 }

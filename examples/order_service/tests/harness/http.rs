@@ -20,7 +20,8 @@ pub(crate) fn post(address: &str, path: &str, json: &str) -> Answer {
     send(address, &format!("POST {path}"), json)
 }
 
-fn send(address: &str, request: &str, json: &str) -> Answer {
+/// Sends `request`, which is a method and a path.
+pub(crate) fn send(address: &str, request: &str, json: &str) -> Answer {
     send_with(address, request, "", json)
 }
 

@@ -149,6 +149,19 @@ impl Browser {
     }
 }
 
+impl Drop for Browser {
+    /// Lets the browser end before its profile is removed.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            http::send(
+                &self.address,
+                &format!("DELETE /session/{}", self.session),
+                "",
+            );
+        }
+    }
+}
+
 fn post(address: &str, path: &str, body: &Value) -> Value {
     let answer = http::post(address, path, &body.to_string());
     assert_eq!(answer.status, 200, "{path} {body}: {answer:?}");

@@ -70,7 +70,6 @@ fn who_is_answered_leaves_the_queue() {
         owner: None,
         left: Some(TTL),
         queued: true,
-        owner: None,
     };
     core.reply(op, Ok(queued), START);
     core.called(&"key".into(), START);
