@@ -63,6 +63,7 @@ impl Owner {
     }
 
     /// Reads `host pid function`. The host's name may have spaces, the function's path too.
+    #[cfg(any(feature = "__remote", test))]
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut at = 0;
         while let Some(space) = text[at..].find(' ') {
