@@ -18,12 +18,13 @@ END $$;
 -- The result of `k`. If there is none, an acquire of it. The second look sees what was kept before
 -- the row of the lock was locked; the first spares most calls the lock.
 CREATE FUNCTION leasehold.recall(me uuid, k text, t uuid, ttl integer, queues boolean, fn text)
-RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint)
+RETURNS TABLE (result text, taken boolean, fence bigint, number integer, wanted boolean, left_ms bigint, holder text)
 LANGUAGE plpgsql AS $$
 BEGIN
   result := leasehold._result(k);
   IF result IS NULL THEN
-    SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms INTO taken, fence, number, wanted, left_ms
+    SELECT a.taken, a.fence, a.number, a.wanted, a.left_ms, a.holder
+      INTO taken, fence, number, wanted, left_ms, holder
       FROM leasehold._acquire(me, k, t, ttl, 0, queues, fn, true) a;
     IF taken THEN
       result := leasehold._result(k);
