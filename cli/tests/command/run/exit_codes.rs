@@ -106,6 +106,15 @@ fn a_store_that_is_away() {
     );
 }
 
+/// Fails if the lease is not renewed, or the guardian does not hear of it.
+#[test]
+fn a_command_that_takes_longer_than_its_ttl() {
+    let _room = room::enter();
+    let server = Server::start();
+    let ended = ended(&mut run(&server.url(), "job", &["--ttl", "5s"], "sleep 11"));
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+}
+
 /// Fails if a run whose lease was lost ends with 0.
 #[test]
 fn a_lease_that_is_lost() {

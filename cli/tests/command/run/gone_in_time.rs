@@ -152,6 +152,34 @@ fn the_guardian_stands_still_and_the_holder_is_killed() {
     scene.end();
 }
 
+/// As the test before, where the guardian comes to a process of its session that adopts orphans: the
+/// kernel wakes an orphaned process group, and this is none.
+#[test]
+fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
+    let _room = room::enter();
+    let (server, journal) = (Server::start(), Journal::new());
+    fs::write(journal.file("script"), stubborn(&journal)).expect("the folder is writable");
+    let inner = format!(
+        "{}; exec {} --io-timeout 10s run job --ttl {TTL} -- sh {}",
+        journal.note("holder $$"),
+        env!("CARGO_BIN_EXE_leasehold"),
+        quoted(journal.file("script"))
+    );
+    let outer = Running::start(&mut run(&server.url(), "outer", &[], &inner));
+    let holder = journal.process("holder");
+    journal.wait_for_many("first", 10);
+    let script = journal.beat_until("next", "end");
+    let options = ["--ttl", TTL, "--wait", "60s"];
+    let next = Running::start(&mut run(&server.url(), "job", &options, &script));
+    family::stop(guardian(holder));
+    assert!(family::signal(holder, "KILL"));
+    journal.wait_for_many("next", 100);
+    journal.has_in_order("first", "next");
+    journal.open("end");
+    assert_eq!(next.wait().code, Some(0));
+    assert_eq!(outer.wait().code, Some(137));
+}
+
 /// Fails if a command that stands still goes on where it was when the lock is long lost.
 #[test]
 fn the_command_and_the_holder_stand_still() {
