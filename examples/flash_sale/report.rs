@@ -90,7 +90,7 @@ pub(crate) fn table(args: &Args, without: &Row, with: &Row) {
 
 /// What the column of seconds does not say.
 const TIMES: &str = "\
-The time without the lock is no speed to compare with: all buyers look at the same stock and think
+The time without the lock is no speed to compare with. All buyers look at the same stock and think
 at the same time, which is the mistake. With the lock one buyer at a time looks, thinks and writes.";
 
 fn verdict(args: &Args, without: &Row, with: &Row, colours: bool) -> String {
