@@ -9,6 +9,14 @@ use super::{Kind, Note, kept, mode, nested};
 /// How much longer than its `wait` a call may take on a busy machine.
 const BUDGET_SLACK: u64 = 700_000_000;
 
+/// What is noted of results that are kept.
+#[derive(Debug, Default)]
+struct Replays {
+    answers: Vec<Answer>,
+    /// Whether no result is lost.
+    all_kept: bool,
+}
+
 /// All notes about one key.
 #[derive(Debug, Default)]
 pub(super) struct KeyNotes {
@@ -30,50 +38,14 @@ pub(super) struct KeyNotes {
     alone: bool,
     undisturbed: bool,
     must_tell: bool,
-    answers: Vec<Answer>,
-    /// Whether no result is lost.
-    all_kept: bool,
+    replays: Replays,
     found: Vec<(Kind, String)>,
 }
 
 impl KeyNotes {
     pub(super) fn take(&mut self, note: &Note) {
         match *note {
-            Note::Enter {
-                holder,
-                fence,
-                asked,
-                at,
-                sent,
-                deadline,
-                mode,
-                within,
-                ..
-            } => {
-                self.waited(asked, at);
-                self.unfenced += u64::from(fence.is_none());
-                // A lock that is handed over inside a process counts from an earlier call's
-                // request: shorter is safe.
-                if sent > at {
-                    self.found(
-                        Kind::LeaseTooLong,
-                        format!("asked {asked}, counts from {sent}, entered {at}"),
-                    );
-                }
-                self.by_holder.insert(holder, self.sections.len());
-                self.sections.push(Section {
-                    holder,
-                    within,
-                    mode,
-                    fence,
-                    sent,
-                    at,
-                    left: None,
-                    deadline,
-                    shared_at: None,
-                    keeps: None,
-                });
-            }
+            Note::Enter { .. } => self.enter(note),
             Note::Leave {
                 holder,
                 at,
@@ -116,23 +88,8 @@ impl KeyNotes {
             }
             Note::Alone { .. } => self.alone = true,
             Note::MustTell { .. } => self.must_tell = true,
-            Note::Answered {
-                at,
-                ran,
-                from,
-                asked,
-                answers,
-                unique,
-                ..
-            } => self.answers.push(Answer {
-                at,
-                ran,
-                from,
-                asked,
-                answers,
-                unique,
-            }),
-            Note::AllKept { .. } => self.all_kept = true,
+            Note::Answered { .. } => self.answered(note),
+            Note::AllKept { .. } => self.replays.all_kept = true,
             Note::Undisturbed { .. } => self.undisturbed = true,
             Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
@@ -153,6 +110,69 @@ impl KeyNotes {
             }
             Note::Run { .. } | Note::Fault { .. } | Note::Unfenced => {}
         }
+    }
+
+    fn enter(&mut self, note: &Note) {
+        let Note::Enter {
+            holder,
+            fence,
+            asked,
+            at,
+            sent,
+            deadline,
+            mode,
+            within,
+            ..
+        } = *note
+        else {
+            return;
+        };
+        self.waited(asked, at);
+        self.unfenced += u64::from(fence.is_none());
+        // A lock that is handed over inside a process counts from an earlier call's request:
+        // shorter is safe.
+        if sent > at {
+            self.found(
+                Kind::LeaseTooLong,
+                format!("asked {asked}, counts from {sent}, entered {at}"),
+            );
+        }
+        self.by_holder.insert(holder, self.sections.len());
+        self.sections.push(Section {
+            holder,
+            within,
+            mode,
+            fence,
+            sent,
+            at,
+            left: None,
+            deadline,
+            shared_at: None,
+            keeps: None,
+        });
+    }
+
+    fn answered(&mut self, note: &Note) {
+        let Note::Answered {
+            at,
+            ran,
+            from,
+            asked,
+            answers,
+            unique,
+            ..
+        } = *note
+        else {
+            return;
+        };
+        self.replays.answers.push(Answer {
+            at,
+            ran,
+            from,
+            asked,
+            answers,
+            unique,
+        });
     }
 
     fn write(&mut self, note: &Note) {
@@ -238,7 +258,7 @@ impl KeyNotes {
             self.found(Kind::NoFence, format!("{} times", self.unfenced));
         }
         nested::share_deadlines(&mut self.sections);
-        let replays = replays::broken(&self.sections, &self.answers, self.all_kept);
+        let replays = replays::broken(&self.sections, &self.replays.answers, self.replays.all_kept);
         self.found.extend(replays);
         // A body may be stopped between its gate and its first reading of the clock. Its lease is
         // over when it reads, and its own first poll was already running.
