@@ -51,6 +51,10 @@ impl Label {
     }
 
     /// Counts a lost lease.
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "nothing is counted")
+    )]
     pub(crate) fn lost(self) {
         #[cfg(feature = "metrics")]
         self.meter.lost();

@@ -43,7 +43,11 @@ impl Observer {
     /// `local` has the locks, if they are in this process.
     #[cfg_attr(
         not(feature = "__remote"),
-        expect(unused_variables, reason = "there is no store on a server")
+        expect(
+            unused_variables,
+            clippy::needless_pass_by_value,
+            reason = "there is no store on a server"
+        )
     )]
     pub(crate) fn new(target: Target, options: Options, local: Option<Arc<Space>>) -> Self {
         Self {
@@ -58,6 +62,10 @@ impl Observer {
         }
     }
 
+    #[cfg_attr(
+        not(feature = "__remote"),
+        expect(clippy::unused_async, reason = "there is no store on a server")
+    )]
     pub(super) async fn look(&self, key: FullKey) -> Result<LockInfo, LockError> {
         match &self.local {
             Some(local) => Ok(local.look(&key)),
@@ -68,6 +76,10 @@ impl Observer {
         }
     }
 
+    #[cfg_attr(
+        not(feature = "__remote"),
+        expect(clippy::unused_async, reason = "there is no store on a server")
+    )]
     pub(super) async fn page(&self, pattern: Pattern, from: Place) -> Result<Page, LockError> {
         match &self.local {
             Some(local) => Ok(local.page(&self.namespace, &pattern, &from)),
@@ -78,6 +90,10 @@ impl Observer {
         }
     }
 
+    #[cfg_attr(
+        not(feature = "__remote"),
+        expect(clippy::unused_async, reason = "there is no store on a server")
+    )]
     pub(super) async fn take_away(&self, key: FullKey) -> Result<LockInfo, LockError> {
         match &self.local {
             Some(local) => Ok(local.take_away(&key)),

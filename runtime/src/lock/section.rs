@@ -58,7 +58,13 @@ enum Stage {
     Taking(Acquisition),
     Inside(Gate),
     /// A result is kept for the call, and no lock was taken.
-    Recalled(Arc<Kept>),
+    Recalled(
+        #[cfg_attr(
+            not(feature = "replay"),
+            expect(dead_code, reason = "without replay no call has one")
+        )]
+        Arc<Kept>,
+    ),
     /// The body is dropped, and the release is asked for. The call ends as its body did.
     Releasing(HeldLocks, Result<thread::Result<()>, LockError>),
     Over,

@@ -300,6 +300,10 @@ impl Target {
 #[cfg(feature = "__remote")]
 impl Target {
     /// What looks at the store's locks. Nothing is connected before it is asked.
+    #[cfg_attr(
+        not(feature = "testing"),
+        expect(clippy::needless_pass_by_value, reason = "a test kit takes them")
+    )]
     pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
         match self {
             #[cfg(feature = "redis")]

@@ -29,8 +29,8 @@ fn row(table: &str, key: &str) -> Vec<String> {
 async fn the_list_as_a_table() {
     let scene = Scene::begin().await;
     let table = asked(&scene, &["ls"]).out;
-    let head = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN", "WAITING"];
-    assert_eq!(row(&table, "KEY"), head);
+    let columns = ["KEY", "KIND", "HOLDER", "HELD FOR", "EXPIRES IN", "WAITING"];
+    assert_eq!(row(&table, "KEY"), columns);
     let process = format!("(pid {})", std::process::id());
     let held = row(&table, "order-42");
     assert_eq!((held[1].as_str(), held[5].as_str()), ("exclusive", "1"));

@@ -29,12 +29,12 @@ impl Scene {
     pub(super) async fn begin() -> Self {
         let server = Server::start();
         let pool = wait::connected(LockPool::builder().url(server.url())).await;
-        let lock = |key: &str| pool.lock(key).ttl(TTL);
+        let on = |key: &str| pool.lock(key).ttl(TTL);
         let exclusive = Holder::enter(&pool, "order-42").await;
-        let share = || lock("catalog").shared().acquire();
+        let share = || on("catalog").shared().acquire();
         let shares = [share().await.expect("free"), share().await.expect("free")];
-        let permit = lock("partner").permits(3).acquire().await.expect("free");
-        let kept = lock("payment:7").acquire().await.expect("free");
+        let permit = on("partner").permits(3).acquire().await.expect("free");
+        let kept = on("payment:7").acquire().await.expect("free");
         let released = kept.release_after(Duration::from_secs(3_600)).await;
         released.expect("it was held");
         let _: String = server

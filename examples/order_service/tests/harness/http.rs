@@ -28,7 +28,7 @@ pub(crate) fn send(address: &str, request: &str, json: &str) -> Answer {
 /// `headers` is lines, each with its end.
 pub(crate) fn send_with(address: &str, request: &str, headers: &str, json: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the service listens");
-    let patience = Some(Duration::from_secs(60));
+    let patience = Some(Duration::from_mins(1));
     stream.set_read_timeout(patience).expect("it is not zero");
     write!(
         stream,

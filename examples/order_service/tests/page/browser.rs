@@ -1,4 +1,4 @@
-//! Headless Chromium, driven through `chromedriver` (WebDriver over HTTP).
+//! Headless Chromium, driven through `chromedriver` (`WebDriver` over HTTP).
 
 use std::env;
 use std::io::BufReader;
@@ -29,10 +29,10 @@ const FLAGS: [&str; 11] = [
     "--hide-scrollbars",
     "--remote-debugging-pipe", // so that the browser ends with its driver
 ];
-/// The name by which WebDriver tells an element.
+/// The name by which `WebDriver` tells an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long the page may take to show what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Browsers run one after another: each one takes a processor while it starts.
 static TURN: Mutex<()> = Mutex::new(());
@@ -123,12 +123,12 @@ impl Browser {
     }
 
     pub(crate) fn wait_for(&self, what: &str, expression: &str) {
-        if wait::try_until(PATIENCE, || self.is_true(expression)).is_none() {
-            panic!(
-                "{what}: not seen on the page, which says:\n{}",
-                self.text("body")
-            );
-        }
+        let seen = wait::try_until(PATIENCE, || self.is_true(expression));
+        assert!(
+            seen.is_some(),
+            "{what}: not seen on the page, which says:\n{}",
+            self.text("body")
+        );
     }
 
     /// The window as a PNG.

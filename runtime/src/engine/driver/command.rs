@@ -60,6 +60,10 @@ pub(crate) enum Command {
         cell: Arc<LeaseCell>,
     },
     /// Removes the result that is kept for a key.
+    #[cfg_attr(
+        not(feature = "replay"),
+        expect(dead_code, reason = "without replay no result is kept")
+    )]
     ForgetResult {
         key: FullKey,
         reply: oneshot::Sender<Result<bool, LockError>>,

@@ -104,9 +104,11 @@ impl Standing {
     }
 
     #[cfg(not(feature = "metrics"))]
+    #[expect(clippy::unused_self, reason = "nothing is timed")]
     pub(super) fn sends(&mut self, _: &[Request], _: Instant) {}
 
     #[cfg(not(feature = "metrics"))]
+    #[expect(clippy::unused_self, reason = "nothing is timed")]
     pub(super) fn answered(&mut self, _: OpId, _: Instant) {}
 }
 

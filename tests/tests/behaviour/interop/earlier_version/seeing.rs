@@ -16,12 +16,12 @@ const GRACE: Duration = Duration::from_secs(3);
 fn the_earlier_version_is_seen() {
     let stage = Stage::new();
     let (pool, mut earlier, mut second) = (stage.present(), stage.earlier(), stage.earlier());
-    let look = |key: &str| {
+    let inspected = |key: &str| {
         let lock = stage.runtime.block_on(pool.inspect(key));
         lock.expect("it answers")
     };
     let lease = earlier.try_take(&want("k", As::Alone)).expect("it is free");
-    let lock = look("k");
+    let lock = inspected("k");
     let holder = &lock.holders[0];
     assert_eq!((lock.state, holder.foreign), (LockState::Exclusive, false));
     let owner = holder.owner.as_ref().expect("it writes its owner");
@@ -36,7 +36,7 @@ fn the_earlier_version_is_seen() {
         true,
     );
     assert!(format!("{queued:?}").contains("queued: true"), "{queued:?}");
-    let lock = look("k");
+    let lock = inspected("k");
     assert_eq!(lock.waiting.len(), 1);
     assert_eq!(lock.waiting[0].owner, None, "it notes no owner");
     second.leave("lock:k");
@@ -49,7 +49,7 @@ fn the_earlier_version_is_seen() {
         .runtime
         .block_on(pool.lock("s").ttl(TTL).shared().acquire());
     let ours = ours.expect("beside a reader");
-    let lock = look("s");
+    let lock = inspected("s");
     assert_eq!((lock.state, lock.holders.len()), (LockState::Shared, 2));
     let known = lock.holders.iter().filter(|holder| holder.owner.is_some());
     assert_eq!(known.count(), 1, "it notes no owner of a share");
