@@ -92,7 +92,7 @@ async fn post_order(
 /// - the look into the table answers a click that comes after that,
 /// - the primary key of the table refuses a duplicate that gets past all three.
 #[distributed_lock(
-    key = "order:<request.id>", ttl = "10s", watchdog, wait = "5s",
+    key = "order:<request.id>", ttl = "10s", watchdog, wait = "2s",
     replay = "24h", fingerprint = request
 )]
 async fn create_order(shop: Shop, request: Request) -> Result<Made, ApiError> {

@@ -117,7 +117,18 @@ impl IdempotencyKey {
     /// The response of `call`. It has the header `Idempotency-Replayed: true` if a call with `replay`
     /// in there got a kept result.
     ///
-    /// Cancel safe if `call` is. [`IdempotencyKey`] has an example.
+    /// Cancel safe if `call` is. [`IdempotencyKey`] has a whole handler.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::IdempotencyKey;
+    ///
+    /// let key = IdempotencyKey::parse("\"a-1\"")?;
+    /// let response = key.answer(async { "order 42" }).await;
+    /// assert!(!response.headers().contains_key("idempotency-replayed")); // nothing was replayed
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Panics
     ///

@@ -125,7 +125,7 @@ fn every_panel_has_data(scene: &Scene) {
         }
         done.store(true, Ordering::Relaxed);
     });
-    for lock in ["order:<order.id>", "item:<sku>"] {
+    for lock in ["order:<request.id>", "item:<sku>"] {
         let query = format!("sum(leasehold_acquire_seconds_count{{lock={lock:?}}})");
         assert!(0.0 < scene.prometheus.query(&query)[0].value, "{lock}");
     }
@@ -150,7 +150,7 @@ fn a_stolen_lock_is_told(scene: &Scene) {
         );
         made.join().expect("no panic");
     });
-    scene.fires("LeaseholdLeaseLost", "lock", "order:<order.id>");
+    scene.fires("LeaseholdLeaseLost", "lock", "order:<request.id>");
     scene.all_is_quiet("no further lock is stolen");
 }
 
