@@ -85,7 +85,7 @@ async fn post_order(
 /// Makes an order once, however often it is sent and to whichever process.
 ///
 /// Four things work together:
-/// - the lock keeps a second click waiting *while the first is being processed*; after 5 s it gets
+/// - the lock keeps a second click waiting *while the first is being processed*; after 2 s it gets
 ///   409,
 /// - the result that `replay` keeps beside the lock answers it then, and every click within a day;
 ///   for another item under the same id the answer is 422,
