@@ -60,6 +60,8 @@ pub(crate) struct Args {
     written: Vec<Ident>,
     /// The names that were probably meant by what could not be read.
     meant: Vec<String>,
+    /// The names that are no options.
+    unknown: Vec<Ident>,
 }
 
 impl Args {
@@ -76,6 +78,9 @@ impl Args {
         };
         if let Err(error) = options.parse2(tokens) {
             diagnostics.syntax(error);
+        }
+        for name in &args.unknown {
+            diagnostics.error(name.span(), &args.unknown(name));
         }
         args
     }
@@ -109,7 +114,7 @@ impl Args {
             Err(Problem::Name) => {
                 self.meant
                     .extend(meant(&name).into_iter().map(str::to_owned));
-                diagnostics.error(name.span(), &unknown(&name));
+                self.unknown.push(name);
             }
         }
     }
@@ -141,6 +146,24 @@ impl Args {
         }
         Ok(())
     }
+
+    /// Said once all options are read: none of them is suggested a second time.
+    fn unknown(&self, name: &Ident) -> Message {
+        let message = Message::new(format!("unknown option `{name}`"));
+        if let Some(Meaning::Options(_, advice) | Meaning::Advice(advice)) =
+            meaning(&name.to_string())
+        {
+            return message.help(advice);
+        }
+        let close = meant(name).first().copied();
+        if let Some(given) = close.filter(|ours| self.name_of(ours).is_some()) {
+            return message.help(format!("remove it: `{given}` is given already"));
+        }
+        message.suggest(close.map(|name| format!("`{name}`")), || {
+            let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
+            format!("the options are {}", names.join(", "))
+        })
+    }
 }
 
 /// The options that `name` most likely stands for.
@@ -152,17 +175,4 @@ fn meant(name: &Ident) -> Vec<&'static str> {
         Some(Meaning::Advice(_)) => Vec::new(),
         None => closest(&typed, OPTIONS).into_iter().collect(),
     }
-}
-
-fn unknown(name: &Ident) -> Message {
-    let message = Message::new(format!("unknown option `{name}`"));
-    if let Some(Meaning::Options(_, advice) | Meaning::Advice(advice)) = meaning(&name.to_string())
-    {
-        return message.help(advice);
-    }
-    let close = meant(name).first().map(|name| format!("`{name}`"));
-    message.suggest(close, || {
-        let names: Vec<String> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
-        format!("the options are {}", names.join(", "))
-    })
 }

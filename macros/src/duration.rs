@@ -13,10 +13,8 @@ pub(crate) fn parse(text: &str) -> Result<u64, Message> {
         return Err(Message::new("this duration is empty").help("write one such as \"10s\""));
     }
     if let Some(meant) = iso(text) {
-        return Err(
-            Message::new(format!("`{text}` is written as ISO 8601 does"))
-                .help(format!("did you mean \"{meant}\"?")),
-        );
+        return Err(Message::new(format!("`{text}` is an ISO 8601 duration"))
+            .help(format!("did you mean \"{meant}\"?")));
     }
     if text.contains(char::is_whitespace) {
         return Err(without(text, char::is_whitespace, "white space"));
@@ -46,6 +44,13 @@ pub(crate) fn parse(text: &str) -> Result<u64, Message> {
         rest = after;
     }
     Ok(total)
+}
+
+/// The milliseconds that the help of `message` suggests.
+pub(crate) fn suggested(message: &Message) -> Option<u64> {
+    let help = message.help.as_deref()?;
+    let (meant, _) = help.strip_prefix("did you mean \"")?.split_once('"')?;
+    parse(meant).ok()
 }
 
 /// The duration as the attribute writes it.
@@ -97,7 +102,7 @@ fn unit_index(text: &str, number: &str, unit: &str) -> Result<usize, Message> {
     let unknown = Message::new(format!("`{text}` has an unknown unit `{unit}`"));
     Err(match unit.to_lowercase().as_str() {
         "us" | "µs" | "ns" | "usec" | "nsec" | "micros" | "nanos" => {
-            unknown.help("a duration is a whole number of milliseconds: \"1ms\"")
+            unknown.help("a duration is a whole number of milliseconds, such as \"100ms\"")
         }
         "d" | "day" | "days" => match number.parse::<u64>().ok().and_then(|n| n.checked_mul(24)) {
             Some(hours) => unknown.help(format!("did you mean \"{hours}h\"? {}", units())),
@@ -224,8 +229,8 @@ mod tests {
                 "did you mean \"1m30s\"?",
             ),
             ("5 apples", "contains white space", "units are"),
-            ("PT10S", "as ISO 8601 does", "did you mean \"10s\"?"),
-            ("pt1h30m", "as ISO 8601 does", "did you mean \"1h30m\"?"),
+            ("PT10S", "ISO 8601 duration", "did you mean \"10s\"?"),
+            ("pt1h30m", "ISO 8601 duration", "did you mean \"1h30m\"?"),
             ("PT1.5S", "`PT1.5S` is not a duration", "units are"),
             ("10 s", "contains white space", "did you mean \"10s\"?"),
             ("1_000ms", "contains `_`", "did you mean \"1000ms\"?"),

@@ -87,7 +87,8 @@ struct Place<'a> {
 }
 
 /// `${…}` and the like, the longer openings first.
-const BRACKETS: [(&str, &str); 12] = [
+const BRACKETS: [(&str, &str); 13] = [
+    ("\\(", ")"),
     ("{{", "}}"),
     ("${", "}"),
     ("#{", "}"),
@@ -147,7 +148,8 @@ impl Place<'_> {
         }
         let path = path(after)?;
         let root = root(path);
-        let written = &self.rest[..sigil.len_utf8() + path.len()];
+        let closing = usize::from(sigil == '%' && after[path.len()..].starts_with('%'));
+        let written = &self.rest[..sigil.len_utf8() + path.len() + closing];
         names
             .is_left_out(root)
             .then(|| (written.len(), literal(written, path, root)))
@@ -233,7 +235,7 @@ fn literal(written: &str, path: &str, root: &str) -> Message {
         "`{written}` in a key is literal text, but `{root}` is an argument"
     ))
     .help(format!(
-        "to insert the argument write `<{path}>`; a key with this very text is given as a constant"
+        "to insert the argument write `<{path}>`; for this very text write `key = KEY` with `const KEY: &str`"
     ))
 }
 

@@ -1,7 +1,7 @@
 //! The names in a key, looked up among the function's arguments.
 
 use quote::ToTokens as _;
-use syn::{Expr, Lit, LitStr, Stmt};
+use syn::{Expr, Ident, Lit, LitStr, Stmt};
 
 use crate::args::Args;
 use crate::diag::{Diagnostics, Message, closest};
@@ -15,28 +15,35 @@ use crate::tokens;
 pub(crate) fn key_names(args: &Args, target: &Target, diagnostics: &Diagnostics) {
     for key in args.key.iter().flatten() {
         if let KeyArg::Template(template) = key {
-            names(template, target, diagnostics);
+            names(template, target, args.guard.as_ref(), diagnostics);
         }
     }
 }
 
-fn names(template: &At<Template>, target: &Target, diagnostics: &Diagnostics) {
+fn names(
+    template: &At<Template>,
+    target: &Target,
+    guard: Option<&Ident>,
+    diagnostics: &Diagnostics,
+) {
     let At {
         value: template,
         span,
     } = template;
     for placeholder in template.placeholders() {
         if !placeholder.is_constant() && target.binding(&placeholder.root).is_none() {
-            diagnostics.error(*span, &unknown_name(placeholder, target));
-        }
-        if let Some(message) = no_field(placeholder, target) {
+            let mut message = unknown_name(placeholder, target);
+            if guard.is_some_and(|guard| *guard == placeholder.root) {
+                message = message.help(format!(
+                    "the guard `{}` exists once the key is locked; insert an argument",
+                    placeholder.root
+                ));
+            }
             diagnostics.error(*span, &message);
         }
         if let Some(keyword) = placeholder.keyword() {
-            let message = Message::new(format!("`<{}>` is not a placeholder", placeholder.text))
-                .help(format!(
-                    "`{keyword}` is a keyword; write `r#{keyword}` for a field of this name"
-                ));
+            diagnostics.error(*span, &no_keyword(placeholder, keyword));
+        } else if let Some(message) = no_field(placeholder, target) {
             diagnostics.error(*span, &message);
         }
     }
@@ -49,6 +56,19 @@ fn names(template: &At<Template>, target: &Target, diagnostics: &Diagnostics) {
     };
     for message in template.texts().flat_map(|text| habit::find(text, &names)) {
         diagnostics.error(*span, &message);
+    }
+}
+
+fn no_keyword(placeholder: &Placeholder, keyword: &str) -> Message {
+    let text = &placeholder.text;
+    let message = Message::new(format!("`<{text}>` is not a placeholder"));
+    match text.split_once(".await") {
+        Some((value, _)) if keyword == "await" => {
+            message.help(format!("a key cannot await; insert `<{value}>`"))
+        }
+        _ => message.help(format!(
+            "`{keyword}` is a keyword; write `r#{keyword}` for a field of this name"
+        )),
     }
 }
 
@@ -81,18 +101,25 @@ fn unknown_name(placeholder: &Placeholder, target: &Target) -> Message {
         return Message::new(format!(
             "no argument `{root}` for placeholder `<{text}>` of the key"
         ))
-        .help(format!(
-            "a constant is written with its path: `<self::{root}>`, `<Self::{root}>`"
-        ));
+        .help(if target.binding("self").is_some() {
+            format!("a constant is written with its path: `<self::{root}>` or `<Self::{root}>`")
+        } else {
+            format!("a constant is written with its path: `<self::{root}>`, or in an impl `<Self::{root}>`")
+        });
     }
     Message::new(format!("no argument `{root}` for placeholder `<{text}>` of the key")).suggest(close, || {
         if names.is_empty() {
             "the function has no arguments; another value goes into an expression: `key = format!(…)`"
                 .to_owned()
         } else {
+            let are = if names.len() == 1 {
+                "the only argument is"
+            } else {
+                "the arguments are"
+            };
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             format!(
-                "the arguments are {}; another value goes into an expression: `key = format!(…)`",
+                "{are} {}; another value goes into an expression: `key = format!(…)`",
                 names.join(", ")
             )
         }
@@ -147,9 +174,28 @@ fn expression_strings(expression: &Expr, target: &Target, diagnostics: &Diagnost
             continues: false,
         };
         for message in habit::find(text, &names) {
-            diagnostics.error(literal.span(), &message);
+            diagnostics.error(literal.span(), &alone(message, &literal.value()));
         }
     }
+}
+
+/// Says of a foreign placeholder inside an expression that its own form would not be filled there
+/// either.
+fn alone(message: Message, text: &str) -> Message {
+    let help = message.help.as_deref().unwrap_or_default();
+    let quoted = |text: &str| text.split('`').nth(1).unwrap_or_default().to_owned();
+    let (written, meant) = (quoted(&message.what), quoted(help));
+    if !meant.contains('<') {
+        return message;
+    }
+    let key = if text.matches(&written).count() == 1 {
+        text.replace(&written, &meant)
+    } else {
+        format!("order:{meant}")
+    };
+    message.help(format!(
+        "only a literal alone is a template: write `key = \"{key}\"`"
+    ))
 }
 
 /// The literal that an expression only converts: `"order".to_owned()`, `String::from("order")`.

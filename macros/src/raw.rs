@@ -1,11 +1,12 @@
 //! One option as it was written, before it is known what it means.
 
-use proc_macro2::{Span, TokenTree};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Expr, Ident, Lit, Token};
 
 use crate::diag::{Diagnostics, Message};
+use crate::duration;
 
 /// `name` or `name = value`; any Rust expression can be a value here.
 pub(crate) struct RawOption {
@@ -36,7 +37,7 @@ impl RawOption {
 
     fn parse_strictly(input: ParseStream<'_>) -> Result<Self, (String, syn::Error)> {
         if !input.peek(Ident::peek_any) {
-            return Err(("key".to_owned(), nameless(input)));
+            return Err(nameless(input));
         }
         let name = input
             .call(Ident::parse_any)
@@ -66,6 +67,10 @@ fn no_comma(input: ParseStream<'_>, behind_key: bool) -> Message {
     if input.peek(Token![;]) {
         return Message::new("options are separated by `,`").help("write `,` in the place of `;`");
     }
+    if let Ok(next) = input.fork().call(Ident::parse_any) {
+        return Message::new(format!("expected `,` before `{next}`"))
+            .help("options are separated by `,`");
+    }
     let message = Message::new("expected `,` after this option");
     if behind_key && (input.peek(Token![:]) || input.peek(Token![<])) {
         return message.help("a template is written in quotes: `key = \"order:<id>\"`");
@@ -81,25 +86,58 @@ fn value(input: ParseStream<'_>, name: &Ident) -> syn::Result<Option<Expr>> {
         || input.peek(syn::token::Paren)
     {
         let what = format!("the value of `{name}` is written after `=`");
-        return Err(input.error(format!("{what}\nhelp: write `{name} = …`")));
+        let value = literal_behind(input).unwrap_or_else(|| "…".to_owned());
+        return Err(input.error(format!("{what}\nhelp: write `{name} = {value}`")));
     }
     let equals: Option<Token![=]> = input.parse()?;
     if equals.is_none() {
         return Ok(None);
     }
     if input.is_empty() || input.peek(Token![,]) {
-        let what = format!("`{name} =` has no value");
+        let example = example(name);
+        let what = format!("`{name} =` has no value\nhelp: write `{name} = {example}`");
         return Err(syn::Error::new(name.span(), what));
     }
     let unquoted = name == "key" && input.peek(Token![<]);
+    let start = input.span();
     let value = input.parse().map(peel).map(Some);
     value.map_err(|error| {
         if unquoted {
             let what = "a template is written in quotes\nhelp: write `key = \"<id>\"`";
-            return syn::Error::new(error.span(), what);
+            return syn::Error::new(start, what);
         }
         error
     })
+}
+
+/// The literal of `key: "order"` and `key("order")`.
+fn literal_behind(input: ParseStream<'_>) -> Option<String> {
+    let literal = input
+        .fork()
+        .step(|cursor| {
+            let mut cursor = *cursor;
+            if let Some((inside, _, after)) = cursor.group(Delimiter::Parenthesis) {
+                return Ok((inside.literal().map(|(literal, _)| literal), after));
+            }
+            while let Some((_, after)) = cursor.punct() {
+                cursor = after;
+            }
+            Ok((cursor.literal().map(|(literal, _)| literal), cursor))
+        })
+        .ok()??;
+    Some(literal.to_string())
+}
+
+/// A value that the option takes.
+fn example(name: &Ident) -> &'static str {
+    match name.to_string().as_str() {
+        "key" => "\"order:<id>\"",
+        "ttl" | "max_hold" | "wait" | "hold" | "at_least" | "replay" => "\"10s\"",
+        "on_lost" => "\"cancel\"",
+        "guard" => "lock",
+        "permits" => "3",
+        _ => "…",
+    }
 }
 
 /// Skips to the next comma.
@@ -124,13 +162,26 @@ pub(crate) fn peel(value: Expr) -> Expr {
     }
 }
 
-fn nameless(input: ParseStream<'_>) -> syn::Error {
-    let mut message = "an option has a name".to_owned();
-    if let Ok(literal) = input.fork().parse::<syn::LitStr>() {
-        let text = literal.token();
-        message = format!(
-            "{message}\nhelp: write `key = {text}` or `ttl = {text}`; several keys are an array: `key = [\"a\", \"b\"]`"
-        );
-    }
-    input.error(message)
+/// The option that a value without a name was meant for, and the error.
+fn nameless(input: ParseStream<'_>) -> (String, syn::Error) {
+    let what = "an option has a name";
+    let ahead = input.fork();
+    let Ok(literal) = ahead.parse::<syn::LitStr>() else {
+        return ("key".to_owned(), input.error(what));
+    };
+    let rest: TokenStream = ahead.parse().unwrap_or_default();
+    let has_ttl = rest
+        .into_iter()
+        .any(|token| matches!(token, TokenTree::Ident(name) if name == "ttl"));
+    let text = literal.token();
+    let (meant, more) = if duration::parse(&literal.value()).is_ok() && !has_ttl {
+        ("ttl", "")
+    } else {
+        ("key", "; several keys are an array: `key = [\"a\", \"b\"]`")
+    };
+    let help = format!("write `{meant} = {text}`{more}");
+    (
+        meant.to_owned(),
+        input.error(format!("{what}\nhelp: {help}")),
+    )
 }

@@ -47,7 +47,7 @@ pub(crate) fn replay_is_alone(args: &Args, diagnostics: &Diagnostics) {
 pub(crate) fn fingerprint_needs_replay(args: &Args, diagnostics: &Diagnostics) {
     if let (Some(fingerprint), false) = (args.name_of("fingerprint"), args.attempted("replay")) {
         let message =
-            Message::new("`fingerprint` tells requests apart whose result is kept, and none is")
+            Message::new("`fingerprint` belongs to a kept result, and this call keeps none")
                 .help("add `replay = \"24h\"`, or leave `fingerprint` out");
         diagnostics.error(fingerprint.span(), &message);
     }

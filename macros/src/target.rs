@@ -120,10 +120,10 @@ impl Item {
             ));
         }
         if let Some(abi) = &self.signature.abi {
-            let message = Message::new("an async function cannot be `extern`");
+            let message = Message::new("`#[distributed_lock]` cannot go on an `extern` function");
             return Err((
                 abi.span(),
-                message.help("call it from the `extern` function"),
+                message.help("put it on an `async fn` and call that from here"),
             ));
         }
         let returns = match &self.signature.output {
@@ -177,11 +177,17 @@ impl Item {
         });
         let expanded = is_test || tokens::mentions(self.body.stream(), "block_on");
         let message = if expanded {
-            Message::new(format!("`{name}` is no longer async here: an attribute above this one made it synchronous"))
-                .help("put `#[distributed_lock(…)]` above `#[tokio::test]`, `#[tokio::main]` and the like")
+            Message::new(format!(
+                "`{name}` is no longer async here: an attribute above this one made it synchronous"
+            ))
+            .help(if name == "main" {
+                "lock a function that `main` calls after `leasehold::init`"
+            } else {
+                "put `#[distributed_lock(…)]` above `#[tokio::test]` and the like"
+            })
         } else if self.signature.constness.is_some() {
             Message::new(format!("`{name}` is `const` and cannot hold a lock"))
-                .help("`#[distributed_lock]` goes on an `async fn`")
+                .help(format!("write `async fn {name}`"))
         } else {
             Message::new(format!("`{name}` is not async"))
                 .help(format!("make it `async fn {name}`; a lock is awaited"))

@@ -1,6 +1,7 @@
 //! One small function for the value of each option.
 
 use proc_macro2::Span;
+use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
@@ -28,7 +29,8 @@ pub(crate) fn key(option: &RawOption) -> Result<Vec<KeyArg>, Problem> {
 fn keys(array: &syn::ExprArray) -> Result<Vec<KeyArg>, Problem> {
     let count = array.elems.len();
     if count == 0 {
-        let message = Message::new("this array has no keys").help("name what is locked");
+        let message = Message::new("this array has no keys")
+            .help("name what is locked: `key = [\"account:<from>\", \"account:<to>\"]`");
         return Err(Problem::new(array.span(), message));
     }
     if count > MAX_KEYS {
@@ -103,16 +105,37 @@ fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
 fn no_key(value: &Expr) -> Option<Message> {
     match value {
         Expr::Paren(inside) => no_key(&inside.expr),
-        Expr::Tuple(_) => Some(Message::new("a tuple is not a key").help(
-            "for one key of several values write a template, `key = \"<a>:<b>\"`; for several keys an array, \
+        Expr::Tuple(parts) => Some(Message::new("a tuple is not a key").help(format!(
+            "for one key of several values write a template, `key = \"{}\"`; for several keys an array, \
              `key = [a, b]`",
-        )),
+            joined(parts).unwrap_or_else(|| "<a>:<b>".to_owned())
+        ))),
         Expr::Closure(_) => Some(Message::new("`key` is a value, and not a function").help(
             "the arguments can be used as they are: write the closure's body, or a template such as \"order:<id>\"",
         )),
         Expr::Binary(sum) => concatenation(sum),
         _ => None,
     }
+}
+
+/// `("order", id)` as `order:<id>`, if each part can stand in a template.
+fn joined(parts: &syn::ExprTuple) -> Option<String> {
+    let part = |part: &Expr| match part {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(text.value()),
+        Expr::Reference(value) => placeholder(&value.expr),
+        value => placeholder(value),
+    };
+    let parts: Vec<String> = parts.elems.iter().map(part).collect::<Option<_>>()?;
+    let text = parts.join(":");
+    Template::parse(&text).is_ok().then_some(text)
+}
+
+fn placeholder(value: &Expr) -> Option<String> {
+    let text = format!("<{}>", value.to_token_stream().to_string().replace(' ', ""));
+    Template::parse(&text).is_ok().then_some(text)
 }
 
 /// `"order:" + id`
@@ -138,73 +161,56 @@ fn concatenation(sum: &syn::ExprBinary) -> Option<Message> {
 }
 
 pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {
-    let length = length(option)?;
+    const RANGE: &str = "write a ttl from \"100ms\" to \"24h\"";
+    const LIMIT: &str =
+        "a ttl is at most 24h; write `ttl = \"24h\"`, or a short one with `watchdog`";
+    let length = at_most(option, MAX_TTL, "a ttl", LIMIT).map_err(|problem| match problem {
+        Problem::Value(messages) => Problem::Value(
+            messages
+                .into_iter()
+                .map(|(span, message)| match duration::suggested(&message) {
+                    Some(..MIN_TTL) => (span, message.help(RANGE)),
+                    Some(millis) if millis > MAX_TTL => (span, message.help(LIMIT)),
+                    _ => (span, message),
+                })
+                .collect(),
+        ),
+        other @ Problem::Name => other,
+    })?;
     match length {
-        Length::Millis(millis) if millis < MIN_TTL => Err(Problem::new(
-            option.span(),
-            Message::new(format!(
-                "a ttl of {} is too short",
-                duration::display(millis)
-            ))
-            .help("from 100ms to 24h; with a short ttl a slow network loses the lock"),
-        )),
-        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
-            option.span(),
-            Message::new(format!(
-                "a ttl of {} is too long",
-                duration::display(millis)
-            ))
-            .help("from 100ms to 24h; `watchdog` renews a short ttl for as long as the body runs"),
-        )),
+        Length::Millis(millis) if millis < MIN_TTL => {
+            let what = format!("a ttl of {} is too short", duration::display(millis));
+            let help = format!("{RANGE}; with a short ttl a slow network loses the lock");
+            Err(Problem::new(option.span(), Message::new(what).help(help)))
+        }
+        length => Ok(length),
+    }
+}
+
+/// A duration with a limit; `name` stands in the error with its article.
+fn at_most(option: &RawOption, limit: u64, name: &str, help: &str) -> Result<Length, Problem> {
+    match length(option)? {
+        Length::Millis(millis) if millis > limit => {
+            let what = format!("{name} of {} is too long", duration::display(millis));
+            Err(Problem::new(option.span(), Message::new(what).help(help)))
+        }
         length => Ok(length),
     }
 }
 
 pub(crate) fn hold(option: &RawOption) -> Result<Length, Problem> {
-    let length = length(option)?;
-    match length {
-        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
-            option.span(),
-            Message::new(format!(
-                "a `hold` of {} is too long",
-                duration::display(millis)
-            ))
-            .help("at most 24h; a unique key in the database refuses what comes later"),
-        )),
-        length => Ok(length),
-    }
+    let help = "at most 24h; a unique key in the database refuses what comes later";
+    at_most(option, MAX_TTL, "a `hold`", help)
 }
 
 pub(crate) fn at_least(option: &RawOption) -> Result<Length, Problem> {
-    let length = length(option)?;
-    match length {
-        Length::Millis(millis) if millis > MAX_TTL => Err(Problem::new(
-            option.span(),
-            Message::new(format!(
-                "an `at_least` of {} is too long",
-                duration::display(millis)
-            ))
-            .help(
-                "at most 24h; a job that is due less often notes in the database when it last ran",
-            ),
-        )),
-        length => Ok(length),
-    }
+    let help = "at most 24h; a job that is due less often notes in the database when it last ran";
+    at_most(option, MAX_TTL, "an `at_least`", help)
 }
 
 pub(crate) fn replay(option: &RawOption) -> Result<Length, Problem> {
-    let length = length(option)?;
-    match length {
-        Length::Millis(millis) if millis > MAX_REPLAY => Err(Problem::new(
-            option.span(),
-            Message::new(format!(
-                "a `replay` of {} is too long",
-                duration::display(millis)
-            ))
-            .help("at most 720h; what is to stay for longer belongs into the database"),
-        )),
-        length => Ok(length),
-    }
+    let help = "at most 720h; a result that stays for longer belongs in the database";
+    at_most(option, MAX_REPLAY, "a `replay`", help)
 }
 
 /// What the call is asked with, such as an argument.
@@ -274,8 +280,13 @@ pub(crate) fn length(option: &RawOption) -> Result<Length, Problem> {
     match wait(option)? {
         Length::Millis(0) => Err(Problem::new(
             option.span(),
-            Message::new(format!("`{}` must not be zero", option.name))
-                .help("write one such as \"10s\""),
+            Message::new(format!("`{}` must not be zero", option.name)).help(
+                if option.name == "watchdog" {
+                    "write `watchdog` alone, which renews every third of the ttl"
+                } else {
+                    "write one such as \"10s\""
+                },
+            ),
         )),
         length => Ok(length),
     }
@@ -290,7 +301,7 @@ fn unquoted(number: &str, suffix: &str) -> Message {
         };
     }
     match duration::parse(number) {
-        Ok(_) => Message::new(format!("the duration `{number}` is written in quotes"))
+        Ok(_) => Message::new(format!("the duration `{number}` needs quotes"))
             .help(format!("did you mean \"{number}\"?")),
         Err(message) => message,
     }
@@ -352,8 +363,8 @@ pub(crate) fn continue_on_lost(option: &RawOption) -> Result<bool, Problem> {
     Err(Problem::new(
         value.span(),
         Message::new("`on_lost` is \"cancel\" or \"continue\"").suggest(close, || {
-            "\"cancel\" drops the body at its next await; \"continue\" lets it run on, and it asks \
-             `guard.check()?`"
+            "\"cancel\" drops the body at its next await; \"continue\" lets it run on; \
+             with `guard = lock` it can ask `lock.check()?`"
                 .to_owned()
         }),
     ))
@@ -425,7 +436,7 @@ pub(crate) fn runtime(option: &RawOption) -> Result<syn::Path, Problem> {
             lit: Lit::Str(text),
             ..
         }) if text.parse_with(syn::Path::parse_mod_style).is_ok() => (
-            "the path of `crate` is written without quotes",
+            "`crate` is a path and takes no quotes",
             format!("did you mean `crate = {}`?", text.value()),
         ),
         _ => (

@@ -20,7 +20,7 @@ pub fn hint() {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be inserted into a lock key",
     label = "not `Display`",
-    note = "insert a field or a method that is: `<order.id>`, `<req.tenant()>`",
+    note = "insert a field or a method that is `Display`, such as `<order.id>`, or implement `Display`",
     note = "of an extractor take the value in the signature: `Path(id): Path<u64>`",
     note = "of an `Option` decide before the call what `None` locks"
 )]
