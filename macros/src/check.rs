@@ -299,6 +299,15 @@ fn never_needs_on_error(args: &Args, target: &Target, diagnostics: &Diagnostics)
             .help("return a `Result` whose error is `From<leasehold::LockError>`, or add `on_error = |error| …`");
         diagnostics.error(*span, &message);
     }
+    if let (Returns::Type(ty), false) = (&target.returns, args.attempted("on_error"))
+        && ty.to_string().replace(' ', "") == "()"
+    {
+        let message = Message::new("the lock can fail, and a function that returns nothing cannot say so")
+            .help("return `Result<(), leasehold::LockError>`, or add `on_error = drop`, which ignores the error");
+        let place = ty.clone().into_iter().next();
+        let span = place.map_or_else(|| target.name.span(), |token| token.span());
+        diagnostics.error(span, &message);
+    }
 }
 
 fn hold_needs_a_result(args: &Args, target: &Target, diagnostics: &Diagnostics) {

@@ -19,6 +19,7 @@ mod kind;
 mod label;
 mod manifest;
 mod names;
+mod no_key;
 mod option;
 mod printf;
 mod raw;

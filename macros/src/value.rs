@@ -1,12 +1,12 @@
 //! One small function for the value of each option.
 
 use proc_macro2::Span;
-use quote::ToTokens as _;
 use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, Lit, LitStr};
 
 use crate::diag::{Message, closest};
 use crate::duration;
+use crate::no_key::no_key;
 use crate::option::{At, KeyArg, Length, PoolArg, Problem, Watchdog};
 use crate::raw::{self, RawOption};
 use crate::template::Template;
@@ -99,65 +99,6 @@ fn one_key(value: &Expr) -> Result<KeyArg, Problem> {
                 .collect(),
         )),
     }
-}
-
-/// Expressions that can be no key, with what to write instead.
-fn no_key(value: &Expr) -> Option<Message> {
-    match value {
-        Expr::Paren(inside) => no_key(&inside.expr),
-        Expr::Tuple(parts) => Some(Message::new("a tuple is not a key").help(format!(
-            "for one key of several values write a template, `key = \"{}\"`; for several keys an array, \
-             `key = [a, b]`",
-            joined(parts).unwrap_or_else(|| "<a>:<b>".to_owned())
-        ))),
-        Expr::Closure(_) => Some(Message::new("`key` is a value, and not a function").help(
-            "the arguments can be used as they are: write the closure's body, or a template such as \"order:<id>\"",
-        )),
-        Expr::Binary(sum) => concatenation(sum),
-        _ => None,
-    }
-}
-
-/// `("order", id)` as `order:<id>`, if each part can stand in a template.
-fn joined(parts: &syn::ExprTuple) -> Option<String> {
-    let part = |part: &Expr| match part {
-        Expr::Lit(syn::ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => Some(text.value()),
-        Expr::Reference(value) => placeholder(&value.expr),
-        value => placeholder(value),
-    };
-    let parts: Vec<String> = parts.elems.iter().map(part).collect::<Option<_>>()?;
-    let text = parts.join(":");
-    Template::parse(&text).is_ok().then_some(text)
-}
-
-fn placeholder(value: &Expr) -> Option<String> {
-    let text = format!("<{}>", value.to_token_stream().to_string().replace(' ', ""));
-    Template::parse(&text).is_ok().then_some(text)
-}
-
-/// `"order:" + id`
-fn concatenation(sum: &syn::ExprBinary) -> Option<Message> {
-    let left = match &*sum.left {
-        Expr::Binary(left) => return concatenation(left),
-        Expr::Lit(syn::ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) => text.value(),
-        _ => return None,
-    };
-    let inserted = match &*sum.right {
-        Expr::Path(path) => path.path.get_ident().map(Ident::to_string),
-        _ => None,
-    };
-    let inserted = inserted.unwrap_or_else(|| "id".to_owned());
-    Some(
-        Message::new("a key is not put together with an operator").help(format!(
-            "insert the value into the template: \"{left}<{inserted}>\""
-        )),
-    )
 }
 
 pub(crate) fn ttl(option: &RawOption) -> Result<Length, Problem> {

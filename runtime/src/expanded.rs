@@ -29,6 +29,17 @@ pub trait KeyPart<Hint>: Display {}
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized, Hint> KeyPart<Hint> for T {}
 
+/// The value of a key that is an expression: everything that is `Display`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a lock key",
+    label = "not `Display`",
+    note = "give a value that is `Display`, such as a `String`, `order.id` or `format!(…)`"
+)]
+pub trait WholeKey<Hint>: Display {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Display + ?Sized, Hint> WholeKey<Hint> for T {}
+
 /// Appends the value of the placeholder `<name>` to a key. The result can be assigned to.
 pub fn key_value<T, Hint>(key: &mut Key, name: &'static str, value: &T, _: Hint) -> &'static mut ()
 where
@@ -47,7 +58,7 @@ pub fn key_part<T: Display + ?Sized>(key: &mut Key, name: &'static str, value: &
 /// A key given as an expression that does not depend on `arguments`.
 pub fn key<T, Hint>(value: &T, arguments: &'static [&'static str], _: Hint) -> Key
 where
-    T: KeyPart<Hint> + ?Sized,
+    T: WholeKey<Hint> + ?Sized,
 {
     Key::expression(value, arguments)
 }
