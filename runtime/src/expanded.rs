@@ -33,7 +33,8 @@ impl<T: Display + ?Sized, Hint> KeyPart<Hint> for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a lock key",
     label = "not `Display`",
-    note = "give a value that is `Display`, such as a `String`, `order.id` or `format!(…)`"
+    note = "give a value that is `Display`, such as a `String`, `order.id` or `format!(…)`",
+    note = "of an `Option` decide before the call what `None` locks"
 )]
 pub trait WholeKey<Hint>: Display {}
 
