@@ -49,7 +49,7 @@ impl LockRequest {
     /// The value is kept as JSON, in the step that releases the lock, and only if the store still
     /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
     /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
-    /// not kept. [`LockPool::forget`] removes what is kept. Calls without `replay` for the same key
+    /// not kept. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without `replay` for the same key
     /// take the lock as ever.
     ///
     /// A process that dies between its own commit and the release has left no result, and the next
