@@ -6,7 +6,8 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures_core::Stream;
+#[cfg(feature = "__remote")]
+use futures_util::Stream;
 
 use super::info::LockInfo;
 use super::pattern::Pattern;
@@ -16,8 +17,8 @@ use crate::store::source::{Page, Place};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 
-/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream`, and
-/// [`next`](Self::next) for programs without the crate `futures`.
+/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream` with any feature for a server,
+/// and [`next`](Self::next) for programs without the crate `futures`.
 ///
 /// Cancel safe: a `next` that is dropped takes no lock out of the list.
 ///
@@ -66,19 +67,15 @@ impl Locks {
     /// # }
     /// ```
     pub async fn next(&mut self) -> Option<Result<LockInfo, LockError>> {
-        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+        poll_fn(|cx| self.poll_lock(cx)).await
     }
 
     fn ask(&self, from: Place) -> Asking {
         let (pool, pattern) = (self.pool.clone(), self.pattern.clone());
         Box::pin(async move { pool.observer().page(pattern, from).await })
     }
-}
 
-impl Stream for Locks {
-    type Item = Result<LockInfo, LockError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_lock(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LockInfo, LockError>>> {
         loop {
             if let Some(lock) = self.page.pop_front() {
                 return Poll::Ready(Some(Ok(lock)));
@@ -101,6 +98,15 @@ impl Stream for Locks {
                 },
             }
         }
+    }
+}
+
+#[cfg(feature = "__remote")]
+impl Stream for Locks {
+    type Item = Result<LockInfo, LockError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_lock(cx)
     }
 }
 
