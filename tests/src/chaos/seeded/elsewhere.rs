@@ -52,6 +52,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "several keys are taken again with the same tokens",
     },
     Elsewhere {
+        bug: "RevocationUnheard",
+        program: "behaviour",
+        test: "seeing::forced::redis::the_holder_is_told_at_once",
+        what: "a lock is taken away from a holder that is connected",
+    },
+    Elsewhere {
+        bug: "RevokedIsFree",
+        program: "behaviour",
+        test: "seeing::forced::redis::under_load",
+        what: "locks are taken away at random while calls run",
+    },
+    Elsewhere {
         bug: "ReplayHandedOver",
         program: "behaviour",
         test: "bodies::replay::once::redis::other_calls_take_the_lock_as_ever",
