@@ -75,7 +75,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             "redis.call('ZCARD', KEYS[4]) < math.max(limit, most)",
             "true",
         )],
-        Bug::RecordedWithoutCheck | Bug::RecordedAfterRelease => &[
+        Bug::RecordedWithoutCheck => &[
             (
                 "if string.sub(redis.call('GET', KEYS[1]) or '', 1, 32) == ARGV[1] then",
                 "if true then",

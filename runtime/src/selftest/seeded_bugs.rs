@@ -206,8 +206,6 @@ bugs! {
     ColonUnencoded,
     /// A result is stored although its lock is not held any more.
     RecordedWithoutCheck,
-    /// A result is stored by a request of its own, after the release.
-    RecordedAfterRelease,
     /// A kept result answers a call with another fingerprint.
     FingerprintIgnored,
     /// An error is kept as if it were a result.

@@ -146,7 +146,7 @@ impl Core {
                 keep,
                 after,
             },
-            (None, Some(record)) if !seeded!(self, RecordedAfterRelease) => Op::Record {
+            (None, Some(record)) => Op::Record {
                 key,
                 token,
                 keep,
@@ -176,9 +176,6 @@ impl Core {
         result: Result<Reply, Failure>,
         now: Instant,
     ) {
-        if seeded!(self, RecordedAfterRelease) {
-            self.record_late(id);
-        }
         let ticket = self.tickets.get_mut(id);
         let Some(cleanup) = ticket.and_then(Ticket::cleanup_mut) else {
             return;
@@ -234,24 +231,6 @@ impl Core {
             self.forget(id, now);
         } else if cleanup.is_to_try(now) {
             self.remove_key(id, now);
-        }
-    }
-
-    /// For a seeded bug: stores a result when its lock is released already.
-    fn record_late(&mut self, id: TicketId) {
-        let patience = self.limits.io_timeout;
-        let ticket = self.tickets.get(id);
-        let record = ticket.and_then(|ticket| Some((ticket.acquire(), ticket.recorded()?)));
-        if let Some((acquire, record)) = record {
-            let op = Op::Record {
-                key: acquire.key.clone(),
-                token: acquire.token,
-                keep: None,
-                makes_way: false,
-                after: Vec::new(),
-                record: Arc::clone(record),
-            };
-            self.requests.send(op, patience, Flight::Leave);
         }
     }
 

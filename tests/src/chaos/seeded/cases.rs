@@ -136,22 +136,10 @@ pub const CASES: &[Case] = &[
         replays::late,
     ),
     case(
-        "RecordedAfterRelease",
-        Kind::RanAgain,
-        "a process that releases has a slow network, and another one waits",
-        replays::slow,
-    ),
-    case(
         "FingerprintIgnored",
         Kind::WrongReplay,
         "different requests have one key",
         replays::requests,
-    ),
-    case(
-        "RecordedAfterErr",
-        Kind::WrongReplay,
-        "the first of three calls fails",
-        replays::fails,
     ),
     case(
         "QuorumOfAnswers",

@@ -64,6 +64,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "locks are taken away at random while calls run",
     },
     Elsewhere {
+        bug: "RecordedAfterErr",
+        program: "behaviour",
+        test: "bodies::replay::once::redis::after_a_failure_the_next_click_runs",
+        what: "a call with `replay` fails, and the next one comes",
+    },
+    Elsewhere {
         bug: "ReplayHandedOver",
         program: "behaviour",
         test: "bodies::replay::once::redis::other_calls_take_the_lock_as_ever",

@@ -1,12 +1,9 @@
 //! Scenarios of results that are kept.
 
-use std::time::Duration;
-
 use super::scene::{LONG, Scene, finish};
 use crate::chaos::job::{Form, Lane, Work};
 use crate::oracle::Note;
 use crate::probe::Probe;
-use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::wait;
 
@@ -40,39 +37,11 @@ pub(super) fn late(scene: &Scene) {
     scene.run(&server.url(), click(1));
 }
 
-/// The release and the request behind it take long, and another process waits for the lock.
-pub(super) fn slow(scene: &Scene) {
-    all_kept(scene);
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let mut far = click(1);
-    far.ttl_ms = 20_000;
-    far.work = Work::Wait { ms: 1_500 };
-    let first = scene.delayed(&proxy, far.clone(), Duration::from_millis(150));
-    scene.await_entries(1);
-    far.work = Work::Wait { ms: 0 };
-    let second = scene.start(&server.url(), far.waits(10_000));
-    finish(first);
-    finish(second);
-}
-
 /// Two different requests have one key.
 pub(super) fn requests(scene: &Scene) {
     all_kept(scene);
     let server = Server::start();
     let mut clicks = click(4);
     clicks.times = 24;
-    scene.run(&server.url(), clicks);
-}
-
-/// The first call fails.
-pub(super) fn fails(scene: &Scene) {
-    all_kept(scene);
-    let server = Server::start();
-    let mut failing = click(1);
-    failing.fails = true;
-    scene.run(&server.url(), failing);
-    let mut clicks = click(1);
-    clicks.times = 2;
     scene.run(&server.url(), clicks);
 }
