@@ -206,28 +206,27 @@ pub(crate) fn refused(label: Label, error: &LockError) {
     acquire_span(label).record("lock.outcome", outcome.name());
 }
 
+/// A span of a call; its name is part of the code that `tracing` makes of it.
+macro_rules! span_of {
+    ($name:literal, $label:expr) => {
+        tracing::info_span!(
+            target: TARGET,
+            $name,
+            lock.template = $label.template(),
+            lock.key = Empty,
+            lock.fence = Empty,
+            lock.waited_ms = Empty,
+            lock.outcome = Empty,
+        )
+    };
+}
+
 fn acquire_span(label: Label) -> Span {
-    tracing::info_span!(
-        target: TARGET,
-        "leasehold::acquire",
-        lock.template = label.template(),
-        lock.key = Empty,
-        lock.fence = Empty,
-        lock.waited_ms = Empty,
-        lock.outcome = Empty,
-    )
+    span_of!("leasehold::acquire", label)
 }
 
 fn held_span(label: Label) -> Span {
-    tracing::info_span!(
-        target: TARGET,
-        "leasehold::held",
-        lock.template = label.template(),
-        lock.key = Empty,
-        lock.fence = Empty,
-        lock.waited_ms = Empty,
-        lock.outcome = Empty,
-    )
+    span_of!("leasehold::held", label)
 }
 
 /// The subscriber hears of a span's end when the last handle is dropped.

@@ -265,14 +265,14 @@ impl LockPool {
         self.inner.shut_down.load(Ordering::Acquire) || self.engine().has_stopped()
     }
 
-    /// Whether the lock of `ticket` is lost after so many polls of its body: a test kit says so, and
-    /// takes the lock away when the engine hears its store next.
+    /// Whether the lock of `ticket` is lost after so many polls of its body: a test kit says so,
+    /// and takes the lock away when the engine hears its store next.
     #[cfg(feature = "testing")]
     pub(crate) fn loses(&self, ticket: TicketId, polls: u32) -> bool {
-        match &self.inner.target {
-            Target::Kit(kit) => kit.line().polled(ticket, polls),
-            _ => false,
-        }
+        let Target::Kit(kit) = &self.inner.target else {
+            return false;
+        };
+        kit.line().polled(ticket, polls)
     }
 
     pub(crate) fn id(&self) -> PoolId {

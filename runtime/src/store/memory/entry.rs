@@ -112,7 +112,29 @@ pub(super) struct Params<'a> {
     pub(super) reserved_fences: u32,
 }
 
-impl Params<'_> {
+impl<'a> Params<'a> {
+    /// A call that tries once, and reserves no fences.
+    pub(super) fn of(
+        key: &'a FullKey,
+        token: Token,
+        ttl: Duration,
+        function: &'static str,
+    ) -> Self {
+        Self {
+            key,
+            token,
+            ttl,
+            function,
+            queue: false,
+            reserved_fences: 0,
+        }
+    }
+
+    /// `queue`: whether the call takes a place in the queue if the lock is held.
+    pub(super) fn queueing(self, queue: bool) -> Self {
+        Self { queue, ..self }
+    }
+
     /// The acquisition that these parameters ask for.
     pub(super) fn taken(&self, fence: Fence, since: Instant) -> Taken {
         Taken {

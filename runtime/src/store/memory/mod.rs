@@ -75,12 +75,9 @@ impl MemoryStore {
                 reserved_fences,
             } => {
                 let params = Params {
-                    key: &key,
-                    token,
-                    ttl,
-                    function,
                     queue,
                     reserved_fences,
+                    ..Params::of(&key, token, ttl, function)
                 };
                 entries.acquire(pool, &params, now)
             }
@@ -89,14 +86,9 @@ impl MemoryStore {
                 ttl,
                 function,
             } => {
-                let all = keys.iter().map(|(key, token)| Params {
-                    key,
-                    token: *token,
-                    ttl,
-                    function,
-                    queue: false,
-                    reserved_fences: 0,
-                });
+                let all = keys
+                    .iter()
+                    .map(|(key, token)| Params::of(key, *token, ttl, function));
                 let all: Vec<_> = all.collect();
                 entries.acquire_all(pool, &all, now)
             }
@@ -120,14 +112,7 @@ impl MemoryStore {
                 limit,
                 queue,
             } => {
-                let params = Params {
-                    key: &key,
-                    token,
-                    ttl,
-                    function,
-                    queue,
-                    reserved_fences: 0,
-                };
+                let params = Params::of(&key, token, ttl, function).queueing(queue);
                 entries.join(pool, &params, Limit(limit), now)
             }
             Op::Stay(renewals) => Reply::Renewed(
@@ -146,13 +131,6 @@ impl MemoryStore {
                 entries.leave(pool, &key, now);
                 Reply::Left
             }
-            of_results => Self::serve_results(pool, entries, of_results, now),
-        }
-    }
-
-    /// Requests about results that are kept, and about locks that are handed to another process.
-    fn serve_results(pool: PoolId, entries: &mut Entries, op: Op, now: Instant) -> Reply {
-        match op {
             Op::Recall {
                 key,
                 token,
@@ -160,14 +138,7 @@ impl MemoryStore {
                 function,
                 queue,
             } => {
-                let params = Params {
-                    key: &key,
-                    token,
-                    ttl,
-                    function,
-                    queue,
-                    reserved_fences: 0,
-                };
+                let params = Params::of(&key, token, ttl, function).queueing(queue);
                 entries.recall(pool, &params, now)
             }
             Op::Record {
@@ -188,17 +159,9 @@ impl MemoryStore {
                 ttl,
                 function,
             } => {
-                let params = Params {
-                    key: &key,
-                    token,
-                    ttl,
-                    function,
-                    queue: false,
-                    reserved_fences: 0,
-                };
+                let params = Params::of(&key, token, ttl, function);
                 entries.adopt(pool, &params, from, now)
             }
-            other => unreachable!("served above: {other:?}"),
         }
     }
 }

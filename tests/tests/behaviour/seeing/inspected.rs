@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{LockError, LockInfo, LockPool, LockState, distributed_lock};
+use leasehold::{LockError, LockInfo, LockPool, LockState};
 use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
-use tokio::sync::oneshot;
 
-use super::{LONG, TTL, holds, is_here, seen};
+use super::{HOLDER, LONG, TTL, holds, is_here, seen, while_held};
 
 on_every_store!(
     a_free_lock,
@@ -56,28 +55,13 @@ async fn a_lock_that_one_call_has(store: &Store) {
     assert_eq!(look(&other, "k").await.state, LockState::Free);
 }
 
-#[distributed_lock(key = "named", ttl = "20s", pool = pool)]
-async fn create_order(
-    pool: &LockPool,
-    entered: oneshot::Sender<()>,
-    leave: oneshot::Receiver<()>,
-) -> Result<(), LockError> {
-    entered.send(()).expect("the test waits");
-    leave.await.expect("the test tells when");
-    Ok(())
-}
-
 async fn an_annotated_function_is_named(store: &Store) {
-    let pool = store.pool().await;
-    let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());
-    let (caller, begun) = (pool.clone(), SystemTime::now());
-    let call = tokio::spawn(async move { create_order(&caller, entered, left).await });
-    inside.await.expect("the body begins");
-    let lock = look(&pool, "named").await;
-    let function = concat!(module_path!(), "::create_order");
-    holds(&lock.holders[0], function, begun);
-    leave.send(()).expect("the body waits");
-    call.await.expect("no panic").expect("held");
+    let begun = SystemTime::now();
+    while_held(store, async |pool, _| {
+        let lock = look(pool, "k").await;
+        holds(&lock.holders[0], HOLDER, begun);
+    })
+    .await;
 }
 
 async fn readers(store: &Store) {

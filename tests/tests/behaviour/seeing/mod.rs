@@ -10,7 +10,9 @@ mod refused;
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Holder, LockInfo, LockPool, Owner};
+use leasehold::{Holder, LockError, LockInfo, LockPool, Owner, distributed_lock};
+use leasehold_tests::stores::Store;
+use tokio::sync::oneshot;
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -54,4 +56,30 @@ fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     assert!(since <= SystemTime::now() + ROUNDED, "{since:?}");
     let left = holder.expires_in.expect("it has an end");
     assert!(left <= TTL && TTL / 2 < left, "{left:?}");
+}
+
+/// What a store keeps of the function `holder`.
+const HOLDER: &str = concat!(module_path!(), "::holder");
+
+#[distributed_lock(key = "k", ttl = "20s", pool = pool)]
+async fn holder(
+    pool: &LockPool,
+    entered: oneshot::Sender<()>,
+    leave: oneshot::Receiver<()>,
+) -> Result<(), LockError> {
+    entered.send(()).expect("the test waits");
+    leave.await.expect("the test tells when");
+    Ok(())
+}
+
+/// Runs `test` while `holder` has the lock `k` in a pool of its own.
+async fn while_held(store: &Store, test: impl AsyncFnOnce(&LockPool, &LockPool)) {
+    let (pool, other) = (store.pool().await, store.pool().await);
+    let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());
+    let caller = pool.clone();
+    let call = tokio::spawn(async move { holder(&caller, entered, left).await });
+    inside.await.expect("the body begins");
+    test(&pool, &other).await;
+    leave.send(()).expect("the body waits");
+    call.await.expect("no panic").expect("held");
 }

@@ -1,13 +1,12 @@
-//! A refused call is told who holds the lock, without asking for it.
+//! A refused call is told the holder of the lock, without asking for it.
 
 use std::time::Duration;
 
-use leasehold::{LockError, LockPool, distributed_lock};
+use leasehold::LockError;
 use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
-use tokio::sync::oneshot;
 
-use super::{TTL, is_here};
+use super::{HOLDER, TTL, is_here, while_held};
 
 const SHORT: Duration = Duration::from_millis(60);
 
@@ -18,32 +17,9 @@ on_every_store!(
     sharers_are_not_named,
 );
 
-#[distributed_lock(key = "k", ttl = "20s", pool = pool)]
-async fn holder(
-    pool: &LockPool,
-    entered: oneshot::Sender<()>,
-    leave: oneshot::Receiver<()>,
-) -> Result<(), LockError> {
-    entered.send(()).expect("the test waits");
-    leave.await.expect("the test tells when");
-    Ok(())
-}
-
-/// Runs `test` while `holder` has the lock `k` in a pool of its own.
-async fn while_held(store: &Store, test: impl AsyncFnOnce(&LockPool, &LockPool)) {
-    let (pool, other) = (store.pool().await, store.pool().await);
-    let ((entered, inside), (leave, left)) = (oneshot::channel(), oneshot::channel());
-    let caller = pool.clone();
-    let call = tokio::spawn(async move { holder(&caller, entered, left).await });
-    inside.await.expect("the body begins");
-    test(&pool, &other).await;
-    leave.send(()).expect("the body waits");
-    call.await.expect("no panic").expect("held");
-}
-
 #[track_caller]
 fn names_the_holder(error: &LockError) {
-    is_here(error.holder(), concat!(module_path!(), "::holder"));
+    is_here(error.holder(), HOLDER);
     let text = error.to_string();
     let pid = format!("(pid {})", std::process::id());
     assert!(
@@ -80,8 +56,8 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
 async fn several_keys_name_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
         for pool in [pool, other] {
-            // A call that waits has the keys before the one that it waits for, and gives them back when
-            // it is refused. So it waits for its first key, or the next call could meet it.
+            // A call that waits has the keys before the one that it waits for, and gives them back
+            // when it is refused. So it waits for its first key, or the next call could meet it.
             for (keys, wait) in [(["a", "k", "z"], Duration::ZERO), (["k", "l", "z"], SHORT)] {
                 let all = pool.lock_all(keys).ttl(TTL).wait(wait);
                 let error = all.acquire().await.expect_err("one is held");

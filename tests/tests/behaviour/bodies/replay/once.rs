@@ -57,9 +57,8 @@ async fn who_waits_gets_the_result(store: &Store) {
     let clicks = [&pool, &pool, &other, &pool, &other, &other, &pool, &other];
     let all = join_all(clicks.map(|pool| patient_click(pool, &shop)));
     let waiting = async {
+        // `join_all` has polled every click by now, so each has asked.
         shop.begun.notified().await;
-        // From here on all others wait, or come later.
-        tokio::time::sleep(Duration::from_millis(50)).await;
         shop.go_on();
     };
     let both = async { tokio::join!(all, waiting) };
