@@ -34,7 +34,7 @@ fn changes(bug: Bug) -> &'static [(&'static str, &'static str)] {
             ("if left > CLAIM and", "if false and"),
         ],
         Bug::DeadWaiterKept => &[
-            ("store(queue, line)\n      return", "return"),
+            ("store(queue, line)\n      if set", "if set"),
             ("now - seen <= FORGOTTEN and seen - now <= CLAIM", "true"),
         ],
         Bug::WriterUnseen => &[("local room = not value or", "local room = true or")],
