@@ -342,7 +342,8 @@ fn edge(returns: &Returns) -> TokenStream {
 /// Moves arguments into the body as a whole, so that they die before the release.
 ///
 /// Moved are the arguments that the body uses, of which it might otherwise capture a field only,
-/// those that the key or the fingerprint uses, and those named `_…`. Any other argument rustc reports as unused.
+/// those that the key or the fingerprint uses, and those named `_…`. Any other argument rustc
+/// reports as unused.
 fn captures(spec: &LockSpec) -> Vec<TokenStream> {
     let captured = |binding: &&Binding| {
         binding.name.starts_with('_')

@@ -294,7 +294,8 @@ async fn expressions(pool: &LockPool, one: u32, other: u32) -> Result<(), LockEr
     Ok(())
 }
 
-/// Fails if a key, or a part of one, becomes a label, or a call of several keys is counted for each.
+/// Fails if a key, or a part of one, becomes a label, or a call of several keys is counted for
+/// each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn labels_are_templates_and_never_keys() {
     let pool = pool("memory://").await;

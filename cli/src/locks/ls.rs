@@ -14,8 +14,8 @@ use crate::output;
 /// So many locks are in memory at a time, and have columns of one width.
 const PAGE: usize = 1_000;
 
-/// Prints the locks that match, by their keys; more than [`PAGE`] in several sorted parts. As JSON a
-/// lock is a line.
+/// Prints the locks that match, by their keys; more than [`PAGE`] in several sorted parts. As JSON
+/// a lock is a line.
 pub(crate) async fn ls(store: &Store, pattern: &str, json: bool) -> Result<u8, Failure> {
     let pool = store.connect().await?;
     let mut printer = Printer::new(json);

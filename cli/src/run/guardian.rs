@@ -54,8 +54,9 @@ async fn guarded(settings: &Settings, command: &[OsString]) -> io::Result<()> {
     // Ctrl-c at the terminal and a kill of the group of `leasehold run` do not reach this process.
     setpgid(None, None)?;
     let mut signals = Signals::all()?;
-    // A guardian that stands still when `leasehold run` dies has to go on. By itself the kernel wakes
-    // only an orphaned group. Inside another `leasehold run`, which adopts this process, it is none.
+    // A guardian that stands still when `leasehold run` dies has to go on. By itself the kernel
+    // wakes only an orphaned group. Inside another `leasehold run`, which adopts this process, it
+    // is none.
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get());

@@ -7,13 +7,16 @@
 //!     └ …              what the command starts
 //! ```
 //!
-//! | what dies or stands still | what happens |
-//! |---|---|
-//! | `leasehold run` is killed | the guardian sees the connection end, and stops the command |
-//! | `leasehold run` stands still | no renewal: the guardian stops the command before the deadline |
-//! | the guardian is killed | the kernel kills the command; `leasehold run` adopts and kills the rest |
-//! | the guardian stands still | `leasehold run` kills all processes below it before the deadline |
-//! | `leasehold run` is killed while the guardian stands still | the kernel wakes the guardian (SIGCONT) |
+//! What happens when one of them dies, or stands still:
+//!
+//! - `leasehold run` is killed: the guardian sees the connection end, and stops the command.
+//! - `leasehold run` stands still: the lease is not renewed, and the guardian stops the command
+//!   before the deadline.
+//! - The guardian is killed: the kernel kills the command, and `leasehold run` adopts and kills the
+//!   rest.
+//! - The guardian stands still: `leasehold run` kills all processes below it before the deadline.
+//! - `leasehold run` is killed while the guardian stands still: the kernel wakes the guardian
+//!   (`SIGCONT`).
 
 use std::ffi::{OsStr, OsString};
 use std::io;

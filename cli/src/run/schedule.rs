@@ -63,8 +63,8 @@ impl Schedule {
         }
     }
 
-    /// The lease was renewed, or not: returns whether it lasts longer than was known. A command that
-    /// was asked to stop stays so.
+    /// The lease was renewed, or not: returns whether it lasts longer than was known. A command
+    /// that was asked to stop stays so.
     pub(super) fn extend(&mut self, deadline: Moment) -> bool {
         let longer = self.deadline + ROUNDING < deadline;
         if longer {

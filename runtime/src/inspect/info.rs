@@ -39,7 +39,7 @@ pub struct LockInfo {
     pub key: String,
     /// Whether the lock is free, and if not, why.
     pub state: LockState,
-    /// The holders, the one that ends first before the others. One at most, unless the lock is
+    /// The holders, the first to end at the front. One at most, unless the lock is
     /// shared or has permits.
     pub holders: Vec<Holder>,
     /// The processes that queue for the lock in the store, the one that is served next first. Calls

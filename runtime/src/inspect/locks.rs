@@ -17,8 +17,8 @@ use crate::store::source::{Page, Place};
 
 type Asking = Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>;
 
-/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream` with any feature for a server,
-/// and [`next`](Self::next) for programs without the crate `futures`.
+/// The locks that match a pattern; see [`LockPool::locks`]. A `Stream` with any feature for a
+/// server, and [`next`](Self::next) for programs without the crate `futures`.
 ///
 /// Cancel safe: a `next` that is dropped takes no lock out of the list.
 ///

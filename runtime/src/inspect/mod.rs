@@ -1,8 +1,8 @@
-//! Seeing locks: who holds them, for how long, and which processes wait.
+//! Seeing locks: their holders, for how long, and which processes wait.
 //!
-//! [`info`] and [`owner`] have the public types, [`locks`] the list as a stream, and [`pattern`] what
-//! a list is asked for. [`observer`] looks at the store, apart from the pool's engine: a long list
-//! delays no renewal.
+//! [`info`] and [`owner`] have the public types, [`locks`] the list as a stream, and [`pattern`]
+//! what a list is asked for. [`observer`] looks at the store, apart from the pool's engine: a long
+//! list delays no renewal.
 
 pub(crate) mod info;
 pub(crate) mod locks;
@@ -58,8 +58,8 @@ impl LockPool {
     /// The locks that are not free and whose keys match `pattern`, in no order. `*` stands for any
     /// text, `?` for one character, and `\` takes the character after it as it is.
     ///
-    /// The stream reads the store page by page (`SCAN`), as fast as it is polled, and keeps one page
-    /// in memory. So it is a list of many moments: a lock that comes or goes meanwhile may be
+    /// The stream reads the store page by page (`SCAN`), as fast as it is polled, and keeps one
+    /// page in memory. So it is a list of many moments: a lock that comes or goes meanwhile may be
     /// missing, and one that stays may come twice. After an error the stream ends.
     ///
     /// ```

@@ -24,8 +24,8 @@ impl LockError {
     /// The HTTP status of a response.
     ///
     /// It is 409 for contention, 503 if the lock service cannot serve, 400 for a value that makes
-    /// no key, 422 for a key that was used before for another request, else 500. `Lost` is 500: proxies and clients repeat a 503 by themselves, and the
-    /// body did run.
+    /// no key, 422 for a key that was used before for another request, else 500. `Lost` is 500:
+    /// proxies and clients repeat a 503 by themselves, and the body did run.
     ///
     /// ```
     /// # use leasehold::LockError;

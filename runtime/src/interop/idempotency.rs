@@ -24,8 +24,8 @@ const LONGEST: usize = 255;
 /// the lock's key, together with the user: `key = "order:<user>:<key>"`.
 ///
 /// The header is a string of 1 to 255 visible characters. The draft wants it in quotes, as in
-/// `Idempotency-Key: "8e03978e-40d5"`; without them it is the same key. A request without the header,
-/// or with another form, gets 400: see [`IdempotencyKeyRejection`].
+/// `Idempotency-Key: "8e03978e-40d5"`; without them it is the same key. A request without the
+/// header, or with another form, gets 400: see [`IdempotencyKeyRejection`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,8 +114,8 @@ impl IdempotencyKey {
         &self.0
     }
 
-    /// The response of `call`. It has the header `Idempotency-Replayed: true` if a call with `replay`
-    /// in there got a kept result.
+    /// The response of `call`. It has the header `Idempotency-Replayed: true` if a call with
+    /// `replay` in there got a kept result.
     ///
     /// Cancel safe if `call` is. [`IdempotencyKey`] has a whole handler.
     ///

@@ -85,8 +85,8 @@ impl Kit {
     /// out. Locks that are held live on until their leases end.
     ///
     /// A call that tries once asks again until the pool's `io_timeout`, one second by default,
-    /// and then gets [`LockError::Unavailable`][unavailable]: no time at all where time is paused. Other
-    /// holders ([`hold`](Self::hold)) still reach the store.
+    /// and then gets [`LockError::Unavailable`][unavailable]: no time at all where time is paused.
+    /// Other holders ([`hold`](Self::hold)) still reach the store.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -140,7 +140,8 @@ impl Kit {
     /// at once. [`Duration::ZERO`] ends the delay for requests to come.
     ///
     /// An answer that takes longer than the pool's `io_timeout` is none: the call gets
-    /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have set.
+    /// [`LockError::Unavailable`][unavailable], and the engine removes what the request may have
+    /// set.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -167,7 +168,8 @@ impl Kit {
         self.running().line.delay(delay);
     }
 
-    /// What happened to the locks so far: to those of the kit's pool, and to those of other holders.
+    /// What happened to the locks so far: to those of the kit's pool, and to those of other
+    /// holders.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -51,7 +51,7 @@ struct Holder<'a> {
     until: Duration,
 }
 
-/// Whether a lock of this mode can be granted while `others` hold it.
+/// Whether a lock of this mode can be granted beside the holders `others`.
 fn fits(mode: Mode, others: &[Holder<'_>]) -> bool {
     others.iter().all(|other| match (mode, other.mode) {
         (Mode::Shared, Mode::Shared) => true,

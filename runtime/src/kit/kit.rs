@@ -136,8 +136,9 @@ impl Kit {
     /// Each kit has a namespace of its own, so tests run side by side on one server, and the test
     /// names keys as ever. Every other holder has connections of its own. An outage or a delay is
     /// one of the kit's pool alone: the server does not notice. [`lose_when`](Self::lose_when)
-    /// works by [`Point::After`](super::Point::After) only, which removes the lock from the server; a loss at any other
-    /// point would have to wait for the server's answer, and could not be exact.
+    /// works by [`Point::After`](super::Point::After) only, which removes the lock from the server;
+    /// a loss at any other point would have to wait for the server's answer, and could not be
+    /// exact.
     ///
     /// The counter of the fences stays on the server, one key or row for each kit: use a server
     /// that is there for tests.
@@ -160,8 +161,8 @@ impl Kit {
         Self::connect(LockPool::builder().url(url)).await
     }
 
-    /// As [`on`](Self::on), for a pool that is configured as that of the service. The server is that
-    /// of the builder's URL; the namespace is the kit's.
+    /// As [`on`](Self::on), for a pool that is configured as that of the service. The server is
+    /// that of the builder's URL; the namespace is the kit's.
     ///
     /// ```no_run
     /// use std::time::Duration;

@@ -100,9 +100,9 @@ impl LockPool {
     /// Takes over a lock that another process has [handed over](LockGuard::hand_over). The guard is
     /// on the same lease, with the same fence, and is renewed if the first one was.
     ///
-    /// One request to the store checks that the lock is still the one that was handed over, gives it
-    /// a new token, and renews it. So of two that adopt the same baggage one is refused. The pool
-    /// has the same store and namespace as the first process's.
+    /// One request to the store checks that the lock is still the one that was handed over, gives
+    /// it a new token, and renews it. So of two that adopt the same baggage one is refused. The
+    /// pool has the same store and namespace as the first process's.
     ///
     /// Takes at most the pool's `io_timeout`. Cancel safe: a future that is dropped leaves no lock,
     /// unless nothing was sent.

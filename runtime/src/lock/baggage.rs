@@ -9,13 +9,13 @@ use crate::fence::Fence;
 /// A held lock on its way to another process, by [`LockGuard::hand_over`]. That process takes it
 /// with [`LockPool::adopt`].
 ///
-/// It can be used once. Until it is adopted no process renews the lock, so it must be adopted within
-/// the rest of the lease: a ttl at most, counted from the last renewal. After that the lock expires,
-/// as if the process had died.
+/// It can be used once. Until it is adopted no process renews the lock, so it must be adopted
+/// within the rest of the lease: a ttl at most, counted from the last renewal. After that the lock
+/// expires, as if the process had died.
 ///
-/// With the feature `serde` it is a map: `key`, `namespace`, `token`, `fence`, and `ttl`, `watchdog`
-/// and `max_hold` in milliseconds. A client that knows the token can release the lock, so send the
-/// baggage where the job goes, and nowhere else. `Debug` does not show the token.
+/// With the feature `serde` it is a map: `key`, `namespace`, `token`, `fence`, and `ttl`,
+/// `watchdog` and `max_hold` in milliseconds. A client that knows the token can release the lock,
+/// so send the baggage where the job goes, and nowhere else. `Debug` does not show the token.
 ///
 /// [`LockGuard::hand_over`]: crate::LockGuard::hand_over
 /// [`LockPool::adopt`]: crate::LockPool::adopt

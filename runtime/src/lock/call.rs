@@ -247,8 +247,8 @@ impl Call {
         })
     }
 
-    /// As [`run_detached`](Self::run_detached), and the value stays after `Ok`; or the value that is
-    /// kept.
+    /// As [`run_detached`](Self::run_detached), and the value stays after `Ok`; or the value that
+    /// is kept.
     #[cfg(feature = "replay")]
     pub fn run_detached_replaying<F, Hint: 'static>(self, body: F, _: Hint) -> Detached<F::Output>
     where

@@ -14,8 +14,8 @@ use crate::error::LockError;
 impl LockRequest {
     /// What this call is asked with, such as the cart of an order. Used by
     /// [`run_replayed`](Self::run_replayed): a kept result answers only a call with the same
-    /// fingerprint, and else the call is refused with [`LockError::Mismatch`]. Default: none, and the
-    /// key alone counts.
+    /// fingerprint, and else the call is refused with [`LockError::Mismatch`]. Default: none, and
+    /// the key alone counts.
     ///
     /// It is the SHA-256 of the value's JSON. The order of a map does not count. That of a list
     /// does, so a `HashSet` makes no fingerprint: sort it.
@@ -49,8 +49,8 @@ impl LockRequest {
     /// The value is kept as JSON, in the step that releases the lock, and only if the store still
     /// has the lock. After `Err`, a panic or a loss, and when this future is dropped, nothing is
     /// kept. A value above [`replay_limit`](crate::LockPoolBuilder::replay_limit) is returned and
-    /// not kept. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without `replay` for the same key
-    /// take the lock as ever.
+    /// not kept. [`LockPool::forget`](crate::LockPool::forget) removes what is kept. Calls without
+    /// `replay` for the same key take the lock as ever.
     ///
     /// A process that dies between its own commit and the release has left no result, and the next
     /// call runs its body. So let a unique key in the database have the last word.
@@ -77,9 +77,9 @@ impl LockRequest {
     /// As [`run`](Self::run), and
     /// - [`LockError::Mismatch`] if the result is that of a call with another
     ///   [`fingerprint`](Self::fingerprint).
-    /// - [`LockError::Config`] for a `replay` that is not possible, for a share, for several keys, for
-    ///   [`reentrant`](Self::reentrant), on `redlock://`, and for a kept value that is not of this
-    ///   type.
+    /// - [`LockError::Config`] for a `replay` that is not possible, for a share, for several
+    ///   keys, for [`reentrant`](Self::reentrant), on `redlock://`, and for a kept value that is not
+    ///   of this type.
     #[cfg_attr(docsrs, doc(cfg(feature = "replay")))]
     pub async fn run_replayed<T, E, F>(
         mut self,

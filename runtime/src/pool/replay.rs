@@ -18,11 +18,11 @@ pub(super) const DEFAULT_LIMIT: usize = 64 * 1024;
 
 impl LockPoolBuilder {
     /// The longest result that calls with `replay` keep, in bytes of JSON. A longer one is returned
-    /// to its caller and not kept: the log has a warning (`result-too-large`), and the next call runs
-    /// its body again. Zero keeps none. Default: 64 KiB.
+    /// to its caller and not kept: the log has a warning (`result-too-large`), and the next call
+    /// runs its body again. Zero keeps none. Default: 64 KiB.
     ///
-    /// Every result stays in the store's memory for as long as its `replay` says. A server that runs
-    /// out of memory refuses new locks.
+    /// Every result stays in the store's memory for as long as its `replay` says. A server that
+    /// runs out of memory refuses new locks.
     ///
     /// ```
     /// # use leasehold::{LockError, LockPool};
@@ -43,8 +43,8 @@ impl LockPool {
     /// there was one. The next call with `replay` runs its body. A result that a call is about to
     /// keep is not removed: forget it when that call is done.
     ///
-    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may be removed or
-    /// not.
+    /// Takes at most the pool's `io_timeout`. If the future is dropped, the result may be removed
+    /// or not.
     ///
     /// ```
     /// # use leasehold::LockError;

@@ -20,8 +20,8 @@ pub(super) struct Answer {
     pub(super) unique: bool,
 }
 
-/// Finds what breaks the promise. The sections are in the order in which they began. `all_kept`: the
-/// store loses nothing, and answers each release.
+/// Finds what breaks the promise. The sections are in the order in which they began. `all_kept`:
+/// the store loses nothing, and answers each release.
 ///
 /// The first result that is certainly kept is that of a call that ran its body, which left within
 /// its lease, and came back with `Ok`. A body that was killed before its release has kept nothing.

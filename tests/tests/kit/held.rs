@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{is_lost, request, secs};
 
-/// Stands in a module of its own in a service, without an argument that says who calls.
+/// Stands in a module of its own in a service, without an argument that names its caller.
 fn book() -> bool {
     is_held("account:7")
 }

@@ -205,7 +205,7 @@ async fn a_kit_works_in_real_time_on_several_threads() {
     for call in calls.collect::<Vec<_>>() {
         call.await
             .expect("no panic")
-            .expect("it waits for the others");
+            .expect("it waits for the rest");
     }
     drop(other);
     let history = kit.history();

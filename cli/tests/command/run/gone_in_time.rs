@@ -152,8 +152,8 @@ fn the_guardian_stands_still_and_the_holder_is_killed() {
     scene.end();
 }
 
-/// As the test before, where the guardian comes to a process of its session that adopts orphans: the
-/// kernel wakes an orphaned process group, and this is none.
+/// As the test before, where the guardian comes to a process of its session that adopts orphans:
+/// the kernel wakes an orphaned process group, and this is none.
 #[test]
 fn the_guardian_inside_another_run_stands_still_and_the_holder_is_killed() {
     let _room = room::enter();

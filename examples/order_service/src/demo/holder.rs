@@ -1,4 +1,4 @@
-//! The strip's data: who holds the lock of an order, as the store tells it.
+//! The strip's data: the holder of an order's lock, as the store tells it.
 
 use leasehold::{Fence, LockError, LockPool};
 use serde::Serialize;

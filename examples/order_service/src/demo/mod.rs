@@ -1,8 +1,8 @@
 //! The demonstration: two services on one lock store, and a page to click on.
 //!
-//! This program is the page and the load balancer before the services. Each click is an HTTP request
-//! to one of them. With a server for the locks the services are processes of their own, which can
-//! be killed. With `memory://` they are two pools in this process.
+//! This program is the page and the load balancer before the services. Each click is an HTTP
+//! request to one of them. With a server for the locks the services are processes of their own,
+//! which can be killed. With `memory://` they are two pools in this process.
 //!
 //! The few lines that it is about are `place` and `place_locked` in `service.rs`.
 

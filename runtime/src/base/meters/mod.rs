@@ -1,4 +1,5 @@
-//! Metrics: what is counted and timed, until the reporter thread hands it to the program's recorder.
+//! Metrics: what is counted and timed, until the reporter thread hands it to the program's
+//! recorder.
 //!
 //! A recorder of the crate `metrics` is the program's code: it may block, or panic. So no caller
 //! and no engine calls it. They add to atomics, which takes a few nanoseconds and never waits. The

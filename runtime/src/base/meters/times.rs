@@ -112,7 +112,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Fails if a recorder is told a duration that differs from the real one by more than 1.6 %.
+        /// Fails if a recorder is told a duration that differs from the real one by more than 1.6
+        /// %.
         #[test]
         fn a_bucket_stands_for_its_durations(nanos in (1_u64 << SHORTEST)..(1 << LONGEST)) {
             let times = Times::new();

@@ -95,7 +95,7 @@ impl World {
             State::Inside(deadline) if awaited => {
                 caller.state = State::Over(now);
                 match record {
-                    // A body that has become a reader's beside others keeps nothing.
+                    // A body whose lock became a share beside further shares keeps nothing.
                     Some(record) if !caller.reads => core.release_with(id, keep, record, now),
                     _ => core.release(id, keep, now),
                 }

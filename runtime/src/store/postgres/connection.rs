@@ -265,8 +265,8 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock that
-/// was taken away.
+/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
+/// that was taken away.
 fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,

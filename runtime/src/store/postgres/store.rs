@@ -259,8 +259,8 @@ impl PostgresStore {
         failure::of(error)
     }
 
-    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have been
-    /// called for another cause, and the answer may lie in the socket.
+    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have
+    /// been called for another cause, and the answer may lie in the socket.
     ///
     /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first.
     fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {

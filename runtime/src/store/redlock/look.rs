@@ -76,7 +76,7 @@ impl RedlockSource {
         let Some(node) = self.nodes.get_mut(number) else {
             return Ok(Page::default());
         };
-        // A node that is away leaves its keys to the others.
+        // A node that is away is passed over: the rest list the same keys.
         let scanned = node.scan(pattern, cursor).await;
         let (mut keys, cursor) = match scanned {
             Ok(scanned) => scanned,

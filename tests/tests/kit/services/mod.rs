@@ -1,6 +1,6 @@
-//! Thirty-five tests of typical services, as users write them. Together they take less than a second,
-//! and each run goes the same way: `scripts/kit-runs` repeats them a thousand times and compares
-//! their histories.
+//! Thirty-five tests of typical services, as users write them. Together they take less than a
+//! second, and each run goes the same way: `scripts/kit-runs` repeats them a thousand times and
+//! compares their histories.
 
 mod jobs;
 mod limits;

@@ -31,8 +31,8 @@ fn recalls(core: &mut Core, now: Instant) -> OpId {
     }
 }
 
-/// Fails if each call of a process asks by itself, a call without `replay` is told the result, or it
-/// waits on although the lock may be free.
+/// Fails if each call of a process asks by itself, a call without `replay` is told the result, or
+/// it waits on although the lock may be free.
 #[test]
 fn one_answer_serves_all_that_ask_for_it() {
     let mut core = core();
@@ -59,8 +59,8 @@ fn one_answer_serves_all_that_ask_for_it() {
     assert!(core.take_signals().iter().any(|s| is_granted(s, plain)));
 }
 
-/// Fails if a place in the store's queue, or a lock that was handed to this process, is kept from the
-/// processes behind it.
+/// Fails if a place in the store's queue, or a lock that was handed to this process, is kept from
+/// the processes behind it.
 #[test]
 fn who_is_answered_leaves_the_queue() {
     let mut core = core();
@@ -185,8 +185,8 @@ fn what_is_gone_is_not_adopted() {
     assert!(silent(&mut core, START) && core.is_idle());
 }
 
-/// Fails if an adoption without an answer is not repeated, waits for ever, or leaves its lock at the
-/// store.
+/// Fails if an adoption without an answer is not repeated, waits for ever, or leaves its lock at
+/// the store.
 #[test]
 fn an_adoption_without_an_answer_is_undone() {
     let (mut core, id) = (core(), TicketId(2));

@@ -10,7 +10,7 @@
 --
 -- Guarantees:
 -- - A key that is gone is not created, and a key with another value is not touched.
--- - Of several processes that adopt a lock, one gets it: the others do not find the token any more.
+-- - Of several processes that adopt a lock, one gets it: the rest do not find the token any more.
 -- - With the same tokens the script succeeds again. So a retry after a lost reply is not refused.
 -- - The fence stays. The lock lives its full ttl from now.
 -- - The script works when memory is full.

@@ -4,7 +4,7 @@
 -- KEYS[1] the lock
 -- KEYS[2] its queue
 -- KEYS[3] its shares
--- KEYS[2] and KEYS[3] are the lock itself if the others may be on another node: then the shares and
+-- KEYS[2] and KEYS[3] are the lock itself if those keys may be on another node: then the shares and
 -- the queue are left out.
 -- Returns what `look.lua` does.
 return look(KEYS[1], KEYS[2], KEYS[3])

@@ -1,5 +1,5 @@
 
--- Takes a lock away from its holders, whoever they are.
+-- Takes a lock away from all its holders.
 --
 -- KEYS[1] the lock
 -- KEYS[2] its queue
