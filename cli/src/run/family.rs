@@ -11,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(super) struct Process {
     pub(super) id: i32,
     pub(super) parent: i32,
+    /// 0 if its leader belongs to the machine outside this container.
+    pub(super) group: i32,
+    /// 0 if its leader belongs to the machine outside this container.
     pub(super) session: i32,
     /// Whether it runs no more, and only its parent has not asked for its status.
     pub(super) ended: bool,
@@ -23,6 +26,12 @@ pub(super) struct Killed {
     pub(super) alive: usize,
     /// How many of them the system does not let this user kill.
     pub(super) refused: usize,
+}
+
+/// This process. `getsid` and `getpgrp` of rustix panic on the 0 that a container shows.
+pub(super) fn this_process() -> io::Result<Process> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    parse(&stat).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))
 }
 
 /// All processes below `root`, at any depth, without itself. A process whose parent has died is
@@ -93,6 +102,7 @@ fn parse(stat: &str) -> Option<Process> {
     Some(Process {
         id: id.parse().ok()?,
         parent: number(1)?,
+        group: number(2)?,
         session: number(3)?,
         ended: dead,
     })
@@ -113,11 +123,30 @@ mod tests {
         let process = Process {
             id: 42,
             parent: 7,
+            group: 42,
             session: 40,
             ended: false,
         };
         assert_eq!(parse(stat), Some(process));
         assert_eq!(parse("nonsense"), None);
+    }
+
+    /// Fails if the leader of a session outside this container is taken for an error: with
+    /// `docker exec` and in many build machines the number is 0.
+    #[test]
+    fn a_leader_outside_the_container_is_0() {
+        let stat = "42 (a) S 7 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99";
+        let process = parse(stat).expect("it is a process");
+        assert_eq!((process.group, process.session), (0, 0));
+    }
+
+    /// Fails if this process is not found where it looks for itself.
+    #[test]
+    fn this_process_knows_its_parent() {
+        let process = this_process().expect("/proc is there");
+        assert_eq!(process.id, getpid().as_raw_nonzero().get());
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        assert_eq!(process.parent, parent.unwrap_or(0));
     }
 
     /// Fails if a process counts as gone while one of its threads runs.

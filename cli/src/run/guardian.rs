@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::cmsg_space;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, getsid, kill_process_group,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, getppid, kill_process_group,
     set_child_subreaper, set_parent_process_death_signal, setpgid, wait, waitid, waitpid,
 };
 use tokio::signal::unix::{self, SignalKind};
@@ -133,7 +133,7 @@ impl Guardian {
             attended: true,
             schedule,
             command,
-            session: getsid(None)?.as_raw_nonzero().get(),
+            session: family::this_process()?.session,
             ended: false,
             told: None,
             left: None,

@@ -2,8 +2,10 @@
 
 use std::io::{stdin, stdout};
 
-use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+
+use super::family;
 
 /// Whether this process and its command use the terminal. Not in a pipeline: there the terminal
 /// belongs to all its programs.
@@ -14,11 +16,17 @@ pub(super) fn is_used() -> bool {
 /// Makes the group of the command the one that reads from the terminal, and hears of ctrl-c. The
 /// shell takes the terminal back when this process ends or stops.
 pub(super) fn give_to(group: Pid) {
-    if is_used() && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp()) {
+    if is_used() && is_in_front() {
         let _ = tcsetpgrp(stdin(), group);
         // The command may have been stopped because it read from the terminal too early.
         let _ = kill_process_group(group, Signal::CONT);
     }
+}
+
+/// Whether the terminal's keys reach the group of this process.
+fn is_in_front() -> bool {
+    let front = tcgetpgrp(stdin()).map(|group| group.as_raw_nonzero().get());
+    family::this_process().is_ok_and(|this| front == Ok(this.group))
 }
 
 /// Stops this process, as ctrl-z does. The lease is not renewed meanwhile.
