@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -325,18 +326,21 @@ impl Drop for Folder {
     }
 }
 
-/// A port without a listener now. Tests that run at the same time start at different places.
+/// A port without a listener now, which this process has not named before: the port of a server
+/// that a test stopped for a while stays its own. Processes start at different places.
 pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| age.subsec_nanos());
-    let start = std::process::id()
-        .wrapping_mul(7_919)
-        .wrapping_add(nanos / 1_000);
+    static FIRST: LazyLock<u32> = LazyLock::new(|| {
+        let nanos = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |age| age.subsec_nanos());
+        std::process::id()
+            .wrapping_mul(7_919)
+            .wrapping_add(nanos / 1_000)
+    });
+    static STEPS: AtomicU32 = AtomicU32::new(0);
     loop {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST_PORT + start.wrapping_add(step) % PORTS;
+        let step = STEPS.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + FIRST.wrapping_add(step) % PORTS;
         let port = u16::try_from(port).expect("a port has 16 bits");
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
