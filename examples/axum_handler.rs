@@ -4,8 +4,8 @@
 //! with a `Retry-After` header, because `LockError` is a response (feature `axum`).
 //!
 //! ```sh
-//! cargo run --example axum_handler               # sends itself the two requests
-//! cargo run --example axum_handler -- --serve    # http://127.0.0.1:3000/orders/42
+//! cargo run -p leasehold-order-service --example axum_handler               # sends itself the two requests
+//! cargo run -p leasehold-order-service --example axum_handler -- --serve    # http://127.0.0.1:3000/orders/42
 //! ```
 
 use std::error::Error;

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --example flash_sale
-//! cargo run --example axum_handler
+//! cargo run -p leasehold-order-service --example axum_handler
 //! cargo run --example trait_method
 //! cargo run --example background_job
 //! cargo run --example custom_error

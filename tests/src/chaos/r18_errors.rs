@@ -203,6 +203,12 @@ async fn refusal(pool: &LockPool, key: &str, wait: Duration) -> (String, Duratio
         {
             key.to_owned()
         }
+        // The wait has ended during the last of the tries.
+        Err(LockError::Unavailable { source })
+            if source.code() == "quorum" && source.to_string().contains("no answer in time") =>
+        {
+            "timeout".to_owned()
+        }
         Err(LockError::Unavailable { source }) if source.code() != "quorum" => {
             source.code().to_owned()
         }

@@ -56,10 +56,13 @@ pub(super) fn one_deleted(scene: &Scene) {
     lane.copies = u32::try_from(keys.len()).unwrap_or(1);
     lane.keys.clone_from(&keys);
     lane.in_turn = true;
-    let hand = scene.start(&cluster.url(), lane);
+    let mut hand = scene.start(&cluster.url(), lane);
     scene.await_entries(keys.len() as u64);
+    // Standing still, it renews nothing alone between the deletion and the end of its connections.
+    hand.process().pause();
     cluster.probe(0).delete(&format!("lock:{gone}"));
     let mut kill = cmd("CLIENT");
     cluster.run_everywhere(kill.arg("KILL").arg("TYPE").arg("NORMAL"));
+    hand.process().resume();
     finish(hand);
 }
