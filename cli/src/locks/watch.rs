@@ -70,8 +70,13 @@ impl Watcher<'_> {
     fn draw(&mut self, locks: &[LockInfo]) -> bool {
         let now = SystemTime::now();
         let pattern = text::plain(&self.options.pattern);
+        let many = if locks.len() == 1 {
+            "lock matches"
+        } else {
+            "locks match"
+        };
         let title = format!(
-            "{} locks match `{pattern}`, {}; ctrl-c ends",
+            "{} {many} `{pattern}`, {}; ctrl-c ends",
             locks.len(),
             humantime::format_rfc3339_seconds(now)
         );

@@ -139,7 +139,7 @@ pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:])
 seen = b''
-while b'1 locks match' not in seen: seen += os.read(terminal, 4096)
+while b'1 lock matches' not in seen: seen += os.read(terminal, 4096)
 print('shown', b'another client' in seen, flush=True)
 sys.stdin.readline()
 while b'0 locks match' not in seen: seen += os.read(terminal, 4096)
