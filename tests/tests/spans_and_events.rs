@@ -217,6 +217,12 @@ fn events(code: &str) -> Vec<(Level, Fields)> {
     events.iter().filter(of).cloned().collect()
 }
 
+/// The events with this code about a lock of this template.
+fn events_of(code: &str, template: &str) -> Vec<(Level, Fields)> {
+    let of = |(_, fields): &(Level, Fields)| fields["lock.template"] == template;
+    events(code).into_iter().filter(of).collect()
+}
+
 #[distributed_lock(key = "order:<id>", ttl = "30s", guard = lock, pool = pool)]
 async fn create(pool: &LockPool, id: u32) -> Result<u64, LockError> {
     let _ = pool;
@@ -355,13 +361,9 @@ async fn incidents_are_events_with_a_stable_code() {
     let mut server = Server::start();
     let pool = pool(&server.url()).await;
     is_late(&pool, &server, 7).await.expect("its work is done");
-    let [(level, fields)] = &events("lease-lost")[..] else {
-        panic!("{:?}", events("lease-lost"));
-    };
-    assert_eq!(
-        (*level, fields["lock.template"].as_str()),
-        (Level::WARN, "lost:<id>")
-    );
+    let lost = events_of("lease-lost", "lost:<id>");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(lost[0].0, Level::WARN);
     let store = format!("redis://{}", server.address());
     let told = |code: &str| {
         let of_store = |(_, fields): &(Level, Fields)| fields["store"] == store;
@@ -380,4 +382,61 @@ async fn incidents_are_events_with_a_stable_code() {
         told("store-back") == Some(Level::INFO)
     })
     .await;
+}
+
+#[distributed_lock(key = "taken:<id>", ttl = "30s", pool = pool)]
+async fn is_taken_away(pool: &LockPool, id: u32) -> Result<(), LockError> {
+    let was = pool.force_release(&format!("taken:{id}")).await?;
+    assert!(was.is_some(), "it was held");
+    pending().await
+}
+
+/// Fails if a lock that is taken away is told without its code, its function or its fence, or not
+/// as a loss as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_is_an_event_and_a_loss() {
+    let server = Server::start();
+    let pool = pool(&server.url()).await;
+    let lost = is_taken_away(&pool, 7).await.expect_err("taken away");
+    assert!(lost.is_lost(), "{lost}");
+    let told = ["forced-release", "lease-lost"].map(|code| events_of(code, "taken:<id>"));
+    let [forced, lost] = told.each_ref().map(Vec::as_slice);
+    let ([(level, forced)], [(_, lost)]) = (forced, lost) else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*level, Level::WARN);
+    assert_eq!(forced["fence"], lost["fence"]);
+    assert!(forced["fence"].parse::<u64>().is_ok(), "{forced:?}");
+    assert!(forced["key"].contains("taken:7"), "{forced:?}");
+}
+
+#[distributed_lock(key = "<key>", ttl = "30s", replay = "1m", pool = pool)]
+async fn answers<T>(pool: &LockPool, key: &str, value: T) -> Result<T, LockError>
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + Send,
+{
+    let _ = pool;
+    Ok(value)
+}
+
+/// Fails if a result that is not kept is told without its code, or with one of the other.
+#[tokio::test]
+async fn results_that_are_not_kept_are_events() {
+    LazyLock::force(&INSTALLED);
+    let builder = LockPool::builder().url("memory://not-kept");
+    let pool = builder.replay_limit(100).connect().await.expect("here");
+    let long = "x".repeat(101);
+    answers(&pool, "long", long).await.expect("it is returned");
+    let by_list = BTreeMap::from([(vec![1], 1)]);
+    answers(&pool, "map", by_list)
+        .await
+        .expect("it is returned");
+    answers(&pool, "short", 1).await.expect("it is kept");
+    let keys = ["result-too-large", "result-not-json"].map(|code| {
+        let told = events(code).into_iter();
+        let keys = told.map(|(level, fields)| (level, fields["key"].clone()));
+        keys.collect::<Vec<_>>()
+    });
+    let warned = |key: &str| vec![(Level::WARN, key.to_owned())];
+    assert_eq!(keys, [warned("long"), warned("map")]);
 }

@@ -3,6 +3,17 @@
 /// A lease is over while its call holds it: not renewed in time, taken away, or at its `max_hold`.
 pub(crate) const LEASE_LOST: &str = "lease-lost";
 
+/// A lock was taken away from the call that has it by `force_release`. Its lease is then lost.
+pub(crate) const FORCED_RELEASE: &str = "forced-release";
+
+/// A result of a call with `replay` is not kept: its JSON is longer than the pool keeps.
+#[cfg(feature = "replay")]
+pub(crate) const RESULT_TOO_LARGE: &str = "result-too-large";
+
+/// A result of a call with `replay` is not kept: it cannot be written as JSON.
+#[cfg(feature = "replay")]
+pub(crate) const RESULT_NOT_JSON: &str = "result-not-json";
+
 /// The store has not confirmed a release until the lock expired.
 pub(crate) const RELEASE_UNCONFIRMED: &str = "release-unconfirmed";
 

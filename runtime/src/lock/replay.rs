@@ -15,8 +15,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::body::{Body, Json, Slot};
-use crate::base::reporter;
 use crate::base::seeded::seeded;
+use crate::base::{codes, reporter};
 use crate::error::LockError;
 use crate::store::kept::Fingerprint;
 
@@ -163,7 +163,7 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
             let bytes = json.len();
             reporter::log(move || {
                 tracing::warn!(
-                    code = "result-too-large",
+                    code = codes::RESULT_TOO_LARGE,
                     key,
                     bytes,
                     limit,
@@ -173,7 +173,7 @@ pub(super) fn within(key: &str, json: Json, limit: usize) -> Option<Box<str>> {
         }
         Err(error) => reporter::log(move || {
             tracing::warn!(
-                code = "result-not-json",
+                code = codes::RESULT_NOT_JSON,
                 key,
                 error,
                 "the result is not kept: it has no JSON; a later call runs again"

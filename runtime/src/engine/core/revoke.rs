@@ -1,10 +1,13 @@
 //! A lock that was taken away by force.
 
 use super::Core;
+use super::lease::Lease;
 use crate::base::clock::Instant;
+use crate::base::codes;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
+use crate::fence::Fence;
 
 impl Core {
     /// The store has taken `key` away from the token with the half `lease`: the call that has it
@@ -20,11 +23,25 @@ impl Core {
             ticket.lease().is_some() && acquire.token.half() == lease && acquire.key == *key
         });
         let held: Vec<_> = holds
-            .map(|(id, ticket)| (id, ticket.acquire().key.clone()))
+            .map(|(id, ticket)| {
+                let fence = ticket.lease().and_then(Lease::fence);
+                (
+                    id,
+                    ticket.acquire().key.clone(),
+                    ticket.acquire().label,
+                    fence,
+                )
+            })
             .collect();
-        for (id, key) in held {
+        for (id, key, label, fence) in held {
             reporter::log(move || {
-                tracing::warn!(key = ?key.name(), "the lock was taken away by `force_release`");
+                tracing::warn!(
+                    code = codes::FORCED_RELEASE,
+                    lock.template = label.template(),
+                    key = ?key.name(),
+                    fence = fence.map(Fence::get),
+                    "the lock was taken away by `force_release`"
+                );
             });
             self.lose(id, now);
             self.arm(id);
