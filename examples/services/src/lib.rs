@@ -1,10 +1,11 @@
-//! Seven small services to copy from, each a program of its own under `src/bin/`.
+//! Eight small services to copy from, each a program of its own under `src/bin/`.
 //!
 //! | program | what it is |
 //! |---|---|
 //! | `axum_orders` | orders over HTTP, with axum |
 //! | `actix_orders` | the same with actix-web |
 //! | `tonic_orders` | the same over gRPC, with tonic |
+//! | `queued_job` | a handler that queues a job with its lock, and a worker that adopts it; in `../queued_job` |
 //! | `cron_job` | a job that every machine's cron starts, and one machine runs |
 //! | `repositories` | a trait with annotated methods, and an sqlx transaction inside the lock |
 //! | `tested` | a service with unit tests that need no server |

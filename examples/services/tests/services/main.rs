@@ -12,5 +12,6 @@ mod axum_orders;
 mod cron_job;
 mod operations;
 mod page;
+mod queued_job;
 mod repositories;
 mod tonic_orders;

@@ -3,11 +3,13 @@
 use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
 
 const PAGE: &str = include_str!("../../../../docs/recipes.md");
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 10] = [
     include_str!("../../src/bin/actix_orders.rs"),
     include_str!("../../src/bin/axum_orders.rs"),
     include_str!("../../src/bin/cron_job.rs"),
     include_str!("../../src/bin/operations.rs"),
+    include_str!("../../../queued_job/handler.rs"),
+    include_str!("../../../queued_job/worker.rs"),
     include_str!("../../src/bin/repositories.rs"),
     include_str!("../../src/bin/tested/main.rs"),
     include_str!("../../src/bin/tested/tests.rs"),

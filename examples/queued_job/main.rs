@@ -1,0 +1,63 @@
+//! A web request that queues a job, and a worker in another process that does it: the order is
+//! locked from the click until the job is done.
+//!
+//! ```sh
+//! export LEASEHOLD_URL=redis://127.0.0.1/
+//! cargo run -p leasehold-services --bin queued_job -- serve
+//! cargo run -p leasehold-services --bin queued_job -- work one    # each worker with a name of its own
+//! curl -i -X POST http://127.0.0.1:3000/orders/42
+//! curl -i http://127.0.0.1:3000/orders/42
+//! ```
+//!
+//! The queue is a stream of the same Redis, with a group of workers. It needs Redis 6.2, `axum`,
+//! `leasehold` with the features `axum` and `serde`, `redis` with `streams`, `serde`, `serde_json`,
+//! `thiserror` and `tokio`.
+
+mod handler;
+mod orders;
+mod queue;
+mod worker;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold::Baggage;
+use serde::{Deserialize, Serialize};
+
+/// How long the order stays locked if the process that has it dies, and how long a job may lie on
+/// the queue until it is adopted. A worker renews it while the job runs.
+const TTL: Duration = Duration::from_secs(5);
+
+/// What the handler puts on the queue.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    order: String,
+    /// The order's lock, for the worker to adopt.
+    lock: Baggage,
+}
+
+async fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("LEASEHOLD_URL")?;
+    leasehold::init(&url).await?; // a service without its locks does not start
+    let redis = redis::Client::open(url)?;
+    match arguments {
+        [role] if role == "serve" => handler::serve(&redis).await?,
+        [role, name] if role == "work" => worker::work(&redis, name).await?,
+        _ => return Err("usage: queued_job serve | queued_job work NAME".into()),
+    }
+    leasehold::shutdown(TTL).await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match run(&arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

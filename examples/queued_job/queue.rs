@@ -1,0 +1,97 @@
+//! A queue in a Redis stream, with a group of workers: a job that is not done comes again.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::streams::{StreamAutoClaimOptions, StreamAutoClaimReply, StreamReadOptions};
+use redis::streams::{StreamId, StreamReadReply};
+use redis::{AsyncCommands as _, AsyncConnectionConfig, ErrorKind, RedisError, RedisResult};
+
+use crate::{Job, TTL};
+
+const STREAM: &str = "jobs";
+const GROUP: &str = "workers";
+const FIELD: &str = "job";
+
+/// After this time without a word from its worker a job goes to the next one that asks. The worker
+/// may be alive: two of them keep out of each other's way by the lock, not by this time.
+const IDLE: Duration = TTL;
+
+/// How long a worker waits for a new job until it looks for an abandoned one.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection to the queue. A worker that waits for a job has one of its own.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    redis: MultiplexedConnection,
+}
+
+impl Queue {
+    pub(crate) async fn open(redis: &redis::Client) -> RedisResult<Self> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE * 5));
+        let connecting = redis.get_multiplexed_async_connection_with_config(&config);
+        let mut redis = connecting.await?;
+        let made: RedisResult<()> = redis.xgroup_create_mkstream(STREAM, GROUP, "0").await;
+        match made {
+            Err(error) if error.code() != Some("BUSYGROUP") => Err(error),
+            _ => Ok(Self { redis }),
+        }
+    }
+
+    pub(crate) async fn push(&self, job: &Job) -> RedisResult<()> {
+        let json = serde_json::to_string(job).map_err(|error| unreadable(&error))?;
+        let mut redis = self.redis.clone();
+        redis.xadd(STREAM, "*", &[(FIELD, json)]).await
+    }
+
+    /// The next job for the worker of this name, with the job's id: one that its worker has not
+    /// done, or else a new one. None if there is none for a while.
+    pub(crate) async fn next(&mut self, worker: &str) -> RedisResult<Option<(String, Job)>> {
+        let one = StreamAutoClaimOptions::default().count(1);
+        let claim = self
+            .redis
+            .xautoclaim_options(STREAM, GROUP, worker, millis(IDLE), "0-0", one);
+        let abandoned: StreamAutoClaimReply = claim.await?;
+        if let Some(entry) = abandoned.claimed.into_iter().next() {
+            return read(entry).map(Some);
+        }
+        let options = StreamReadOptions::default().group(GROUP, worker).count(1);
+        let options = options.block(millis(PATIENCE));
+        let read_group = self.redis.xread_options(&[STREAM], &[">"], &options);
+        let new: Option<StreamReadReply> = read_group.await?;
+        let streams = new.map(|new| new.keys).unwrap_or_default();
+        let mut entries = streams.into_iter().flat_map(|stream| stream.ids);
+        entries.next().map(read).transpose()
+    }
+
+    /// The job is done, and does not come again.
+    pub(crate) async fn done(&mut self, id: &str) -> RedisResult<()> {
+        redis::pipe()
+            .atomic()
+            .xack(STREAM, GROUP, &[id])
+            .ignore()
+            .xdel(STREAM, &[id])
+            .ignore()
+            .query_async(&mut self.redis)
+            .await
+    }
+}
+
+fn read(entry: StreamId) -> RedisResult<(String, Job)> {
+    let json: String = entry.get(FIELD).unwrap_or_default();
+    let job = serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
+    Ok((entry.id, job))
+}
+
+fn unreadable(error: &serde_json::Error) -> RedisError {
+    (
+        ErrorKind::Client,
+        "a job that is not JSON",
+        error.to_string(),
+    )
+        .into()
+}
+
+fn millis(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,97 @@
+//! The worker: adopts the lock of a job, does the job inside it, and releases it.
+
+use std::error::Error;
+use std::io;
+
+use leasehold::{LockError, LockGuard};
+use leasehold_services::{payments, told_to_stop};
+
+use crate::Job;
+use crate::orders::Orders;
+use crate::queue::Queue;
+
+/// The lock of a job: the one that the handler has handed over, on the same lease.
+///
+/// It can be gone. The job lay on the queue for longer than a ttl, or its first worker adopted the
+/// lock and died. Then the job takes the lock as any call does. It is refused while another worker
+/// is at the job, or a later click has the order.
+async fn lock_of(job: &Job) -> Result<LockGuard, LockError> {
+    let pool = leasehold::pool()?;
+    match pool.adopt(job.lock.clone()).await {
+        Err(error) if error.is_lost() => {
+            let request = pool.lock(job.lock.key()).ttl(job.lock.ttl());
+            request.watchdog().acquire().await
+        }
+        adopted => adopted,
+    }
+}
+
+/// Does the job while the lease lasts.
+///
+/// The job may have been done: its worker died between this and its word to the queue. And it may
+/// have been begun, so the provider knows orders by their id.
+async fn make(job: &Job, lock: &LockGuard, orders: &Orders) -> Result<(), JobError> {
+    let work = async {
+        if !orders.is_made(&job.order).await? {
+            payments::charge(&job.order).await?;
+            orders.make(&job.order).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        biased; // a worker that stood still looks at its lease first
+        () = lock.lost() => Err(JobError::Lost),
+        made = work => made,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum JobError {
+    #[error("the lease was lost, and the job was stopped")]
+    Lost,
+    #[error("the payment provider: {0}")]
+    Payment(#[from] io::Error),
+    #[error(transparent)]
+    Redis(#[from] redis::RedisError),
+}
+
+/// Does one job to its end: tells the queue, and then releases the lock. What fails stays on the
+/// queue, and comes again.
+async fn do_job(id: &str, job: &Job, queue: &mut Queue, orders: &Orders) {
+    let order = &job.order;
+    let lock = match lock_of(job).await {
+        Ok(lock) => lock,
+        Err(error) => return println!("order {order}: not now: {error}"),
+    };
+    let made = make(job, &lock, orders).await;
+    let told = match made {
+        Ok(()) => queue.done(id).await.map_err(JobError::Redis),
+        Err(error) => Err(error),
+    };
+    let released = lock.release().await;
+    match told {
+        Ok(()) => println!("order {order} is made"),
+        Err(error) => println!("order {order}: it comes again: {error}"),
+    }
+    if let Err(error) = released {
+        eprintln!("order {order}: {error}");
+    }
+}
+
+/// Does one job after the other, until the process is told to stop. It finishes the last.
+pub(crate) async fn work(redis: &redis::Client, name: &str) -> Result<(), Box<dyn Error>> {
+    let mut queue = Queue::open(redis).await?;
+    let orders = Orders::open(redis).await?;
+    let mut stop = std::pin::pin!(told_to_stop()?);
+    println!("worker {name} is ready");
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = &mut stop => return Ok(()),
+            next = queue.next(name) => next?,
+        };
+        if let Some((id, job)) = next {
+            do_job(&id, &job, &mut queue, &orders).await;
+        }
+    }
+}
