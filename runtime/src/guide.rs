@@ -17,7 +17,7 @@
 //! | `docs/performance/method.md` | how performance is measured |
 //! | `docs/releasing.md` | how a version is released |
 //! | `docs/reliability/harness.md` | how each promise is tested, and how to repeat it |
-//! | `examples/services` | eight services that use the attribute, small enough to copy |
+//! | `examples/services` | nine services that use the attribute, small enough to copy |
 
 // A page links to other files by definitions at its end, relative to itself. Rustdoc has other
 // addresses: `links.md` defines the same labels before the page does, and the first definition

@@ -1,4 +1,4 @@
-//! Eight small services to copy from, each a program of its own under `src/bin/`.
+//! Nine small services to copy from, each a program of its own under `src/bin/`.
 //!
 //! | program | what it is |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `tonic_orders` | the same over gRPC, with tonic |
 //! | `queued_job` | a handler that queues a job with its lock, and a worker that adopts it; in `../queued_job` |
 //! | `cron_job` | a job that every machine's cron starts, and one machine runs |
+//! | `traced_orders` | orders over HTTP with traces in OpenTelemetry, which show the lock |
 //! | `repositories` | a trait with annotated methods, and an sqlx transaction inside the lock |
 //! | `tested` | a service with unit tests that need no server |
 //! | `operations` | start, readiness, metrics and the end of a service |

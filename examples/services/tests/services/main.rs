@@ -15,3 +15,4 @@ mod page;
 mod queued_job;
 mod repositories;
 mod tonic_orders;
+mod traced_orders;

@@ -3,7 +3,8 @@
 use super::harness::double_submission::{CONFLICT, UNAVAILABLE};
 
 const PAGE: &str = include_str!("../../../../docs/recipes.md");
-const PROGRAMS: [&str; 10] = [
+const MONITORING: &str = include_str!("../../../../docs/monitoring/README.md");
+const PROGRAMS: [&str; 11] = [
     include_str!("../../src/bin/actix_orders.rs"),
     include_str!("../../src/bin/axum_orders.rs"),
     include_str!("../../src/bin/cron_job.rs"),
@@ -14,6 +15,7 @@ const PROGRAMS: [&str; 10] = [
     include_str!("../../src/bin/tested/main.rs"),
     include_str!("../../src/bin/tested/tests.rs"),
     include_str!("../../src/bin/tonic_orders.rs"),
+    include_str!("../../src/bin/traced_orders.rs"),
 ];
 
 /// The page's code may be indented less, and a program breaks its lines where rustfmt wants it.
@@ -24,14 +26,18 @@ fn in_one_line(text: &str) -> String {
 #[test]
 fn the_code_on_the_page_is_a_part_of_the_programs() {
     let programs = PROGRAMS.map(in_one_line);
-    let blocks: Vec<_> = PAGE.split("```rust,ignore\n").skip(1).collect();
+    let (_, traces) = MONITORING
+        .split_once("## OpenTelemetry")
+        .expect("it is there");
+    let blocks = [PAGE, traces].map(|text| text.split("```rust,ignore\n").skip(1));
+    let blocks: Vec<_> = blocks.into_iter().flatten().collect();
     for block in &blocks {
         let (code, _) = block.split_once("```").expect("a block ends");
         let code = in_one_line(code);
         let shown = programs.iter().any(|program| program.contains(&code));
         assert!(shown, "not in a program: {code}");
     }
-    assert!(5 <= blocks.len(), "only {} blocks were found", blocks.len());
+    assert!(7 <= blocks.len(), "only {} blocks were found", blocks.len());
 }
 
 #[test]
