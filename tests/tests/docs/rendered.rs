@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use super::{definitions, inline_links, pages, prose, read, root};
 
 /// How the texts of pictures end. Each says that the page has the same in words or figures.
-const PICTURES: [&str; 2] = ["![The same figures as a plot", "; the table says the same"];
+const PICTURES: [&str; 3] = [
+    "![The same figures as a plot",
+    "; the table says the same",
+    "The holders change",
+];
 
 /// A page that rustdoc shows, and its address there.
 struct Rendered {
