@@ -180,7 +180,10 @@ fn cpu_between(
 }
 
 fn take_records(plan: &Plan) -> Result<Vec<Record>, String> {
-    if matches!(plan.work, Work::WeighHeld | Work::WeighWaiting | Work::Open) {
+    if matches!(
+        plan.work,
+        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults | Work::Open
+    ) {
         return Ok(Vec::new());
     }
     let records = record::read(&plan.file).map_err(|error| error.to_string());

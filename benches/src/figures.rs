@@ -54,7 +54,7 @@ pub(crate) fn of(shape: &Clients, mut outcome: Outcome) -> Figures {
         Work::Open => open(&outcome, &mut figures),
         Work::Hot => hot(shape, &mut outcome, &mut figures),
         Work::Keep | Work::KeepBurst => keep(&outcome, &mut figures),
-        Work::WeighHeld | Work::WeighWaiting => weigh(&outcome, &mut figures),
+        Work::WeighHeld | Work::WeighWaiting | Work::WeighResults => weigh(&outcome, &mut figures),
     }
     if shape.keeps()
         && let Some(cpu) = outcome.cpu

@@ -90,7 +90,7 @@ impl<'a> Harness<'a> {
             Work::Keep | Work::KeepBurst if quick => (TTL, TTL * 2 / 5),
             // A window of renewals holds several of each lease.
             Work::Keep | Work::KeepBurst => (TTL, TTL),
-            Work::WeighHeld | Work::WeighWaiting => (LONG_TTL, Duration::ZERO),
+            Work::WeighHeld | Work::WeighWaiting | Work::WeighResults => (LONG_TTL, Duration::ZERO),
             Work::Hot | Work::Distinct | Work::Open => {
                 (TTL, self.arguments.window(shape.window_ms))
             }

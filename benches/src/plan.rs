@@ -57,6 +57,9 @@ pub(crate) enum Work {
     WeighHeld,
     /// Lets as many callers wait and says how much memory they need.
     WeighWaiting,
+    /// Runs as many calls, each with a key of its own, and says how much memory the server needs for
+    /// each result.
+    WeighResults,
 }
 
 impl Work {

@@ -1,8 +1,8 @@
 //! What is measured: each row is one kind of work, done by several contestants in one run.
 
 use crate::contestants::Contestant::{
-    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdSingle, NodeRedlock,
-    Poll50ms, RedisPy, Redisson, Redsync, Ring, Rslock,
+    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdReplayed,
+    LeaseholdSingle, NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Ring, Rslock,
 };
 use crate::plan::Work;
 use crate::setup::{self, Setup};
@@ -92,6 +92,7 @@ const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
 const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
+const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
 const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
 
 /// All rows.
@@ -207,6 +208,13 @@ pub(crate) const ROWS: &[Row] = &[
         Work::WeighWaiting,
         4_500,
         WAITERS,
+    ),
+    many(
+        "memory_result",
+        "memory of the server for each result of 500 bytes that `replay` keeps",
+        Work::WeighResults,
+        100_000,
+        REPLAYED,
     ),
 ];
 

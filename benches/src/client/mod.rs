@@ -27,6 +27,7 @@ use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
 use crate::contestants::polling::Polling;
+use crate::contestants::replayed::Replayed;
 use crate::contestants::ring::Ring;
 use crate::contestants::rslock::Rslock;
 use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin, SeededStall};
@@ -87,6 +88,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
             observed::install()?;
             keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
         }
+        Contestant::LeaseholdReplayed => lock(Replayed::connect(plan).await?, plan).await,
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,
         Contestant::Ring => lock(Ring::connect(plan).await?, plan).await,
@@ -114,6 +116,7 @@ async fn lock<L: Locks>(locks: L, plan: &Plan) -> Result<Report, Fault> {
         Work::Hot | Work::Distinct => sections::run(Arc::new(locks), plan).await,
         Work::Open => open::run(Arc::new(locks), plan).await,
         Work::WeighWaiting => weigh::waiting(Arc::new(locks), plan).await,
+        Work::WeighResults => weigh::results(Arc::new(locks), plan).await,
         Work::Keep | Work::KeepBurst | Work::WeighHeld => {
             Err("this contestant does not renew here".into())
         }

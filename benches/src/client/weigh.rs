@@ -1,10 +1,12 @@
 //! How much memory a held lease and a waiting caller need: the growth of the process, divided by
-//! their number.
+//! their number. And a result that is kept: the growth of the server.
 
-use std::future::pending;
+use std::future::{pending, ready};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -73,14 +75,74 @@ pub(super) async fn waiting<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Repo
     weighed(before, plan.tasks)
 }
 
+/// Bytes of the server for each result, and for the key that it lies under. All locks are free when
+/// the server is weighed.
+pub(super) async fn results<L: Locks>(locks: Arc<L>, plan: &Plan) -> Result<Report, Fault> {
+    super::start().await?;
+    let server = Server::connect(plan).await?;
+    run_each(&locks, plan, 0..BEFORE).await?;
+    let (before, keys) = server.weigh().await?;
+    run_each(&locks, plan, BEFORE..plan.tasks).await?;
+    let (after, all) = server.weigh().await?;
+    let count = plan.tasks - BEFORE;
+    if all - keys != u64::from(count) {
+        return Err(format!("{} keys for {count} results", all - keys).into());
+    }
+    Ok(bytes_each(after.saturating_sub(before), count))
+}
+
+async fn run_each<L: Locks>(locks: &Arc<L>, plan: &Plan, all: Range<u32>) -> Result<(), Fault> {
+    let mut numbers = all.peekable();
+    while numbers.peek().is_some() {
+        let mut tasks = JoinSet::new();
+        for number in numbers.by_ref().take(AT_ONCE as usize) {
+            let (locks, key) = (Arc::clone(locks), plan.key(number));
+            tasks.spawn(async move { locks.inside(&key, ready(())).await });
+        }
+        for ended in tasks.join_all().await {
+            ended?;
+        }
+    }
+    Ok(())
+}
+
+/// The server that keeps the results.
+struct Server(MultiplexedConnection);
+
+impl Server {
+    async fn connect(plan: &Plan) -> Result<Self, Fault> {
+        let client = redis::Client::open(plan.masters().next().ok_or("no server")?)?;
+        Ok(Self(client.get_multiplexed_async_connection().await?))
+    }
+
+    /// The memory that it uses, and the number of its keys, once it has nothing else to do.
+    async fn weigh(&self) -> Result<(u64, u64), Fault> {
+        let mut server = self.0.clone();
+        sleep(SETTLE).await;
+        let info: String = redis::cmd("INFO")
+            .arg("memory")
+            .query_async(&mut server)
+            .await?;
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        let used = line.ok_or("INFO has no used_memory")?.trim().parse()?;
+        let keys = redis::cmd("DBSIZE").query_async(&mut server).await?;
+        Ok((used, keys))
+    }
+}
+
 fn weighed(before: u64, count: u32) -> Result<Report, Fault> {
-    let grown = resident()?.saturating_sub(before);
+    Ok(bytes_each(resident()?.saturating_sub(before), count))
+}
+
+fn bytes_each(grown: u64, count: u32) -> Report {
     #[allow(clippy::cast_precision_loss, reason = "memory is far below 2^52 bytes")]
     let bytes = grown as f64 / f64::from(count);
-    Ok(Report {
+    Report {
         bytes: Some(bytes),
         ..Report::default()
-    })
+    }
 }
 
 /// The memory that this process has, in bytes.

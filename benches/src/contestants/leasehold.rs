@@ -21,20 +21,8 @@ pub(crate) struct Leasehold {
 impl Leasehold {
     /// Connects to all masters of the plan as a quorum, or to the first alone.
     pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
-        let masters: Vec<&str> = plan.masters().collect();
-        let url = match masters[..] {
-            [_, _, ..] if who != Contestant::LeaseholdSingle => quorum(&masters),
-            _ => masters
-                .first()
-                .map_or_else(String::new, ToString::to_string),
-        };
-        let pool = LockPool::builder()
-            .url(url)
-            .max_waiters(MAX_WAITERS)
-            .connect()
-            .await?;
         Ok(Self {
-            pool,
+            pool: pool(who, plan).await?,
             ttl: plan.ttl(),
             patience: plan.patience(),
         })
@@ -48,6 +36,19 @@ impl Leasehold {
     {
         Ok(body.await)
     }
+}
+
+/// A pool on all masters of the plan as a quorum, or on the first alone.
+pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
+    let masters: Vec<&str> = plan.masters().collect();
+    let url = match masters[..] {
+        [_, _, ..] if who != Contestant::LeaseholdSingle => quorum(&masters),
+        _ => masters
+            .first()
+            .map_or_else(String::new, ToString::to_string),
+    };
+    let builder = LockPool::builder().url(url).max_waiters(MAX_WAITERS);
+    Ok(builder.connect().await?)
 }
 
 /// The URL of a quorum, from the URLs of its servers.

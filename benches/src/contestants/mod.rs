@@ -4,6 +4,7 @@ pub(crate) mod distributed_lock;
 pub(crate) mod hand_written;
 pub(crate) mod leasehold;
 pub(crate) mod polling;
+pub(crate) mod replayed;
 pub(crate) mod ring;
 pub(crate) mod rslock;
 pub(crate) mod seeded;
@@ -23,6 +24,8 @@ pub(crate) enum Contestant {
     LeaseholdBefore,
     /// This project with metrics and spans on: the program that `--observed` names.
     LeaseholdObserved,
+    /// This project with `replay`: each result is kept.
+    LeaseholdReplayed,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
@@ -67,6 +70,7 @@ impl Contestant {
             self,
             Self::Nothing
                 | Self::LeaseholdObserved
+                | Self::LeaseholdReplayed
                 | Self::SeededOverlap
                 | Self::SeededLoss
                 | Self::SeededStall
