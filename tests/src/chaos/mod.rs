@@ -11,7 +11,7 @@
 //! | `canary` | logged and counted texts |
 //! | `telemetry` | a log and a recorder that block or panic |
 //! | [`ground`], [`sheet`] | a requirement's surroundings and its results |
-//! | `r01_…` to `r34_…` | the requirements |
+//! | `r01_…` to `r35_…` | the requirements |
 //! | [`seeded`] | the bugs that the oracle must find |
 //! | [`table`] | the results as a table |
 
@@ -72,7 +72,10 @@ mod r31_full;
 mod r32_release;
 mod r33_earlier_version;
 mod r33_sections;
+mod r34_fail_overs;
+mod r34_faults;
 mod r34_replay;
+mod r35_operators;
 pub mod seeded;
 pub mod sheet;
 mod shop;
@@ -89,7 +92,7 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 39] = [
+pub const REQUIREMENTS: [Requirement; 41] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
@@ -129,4 +132,6 @@ pub const REQUIREMENTS: [Requirement; 39] = [
     r32_release::REQUIREMENT,
     r33_earlier_version::REQUIREMENT,
     r34_replay::REQUIREMENT,
+    r34_fail_overs::REQUIREMENT,
+    r35_operators::REQUIREMENT,
 ];

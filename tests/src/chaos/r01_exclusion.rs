@@ -11,7 +11,7 @@ use super::crew::Crew;
 use super::ground::{BOTH, Ground, Requirement, Size};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
-use super::storm::{self, Storm, TTL};
+use super::storm::{self, Progress, Storm, TTL};
 use crate::oracle::Mode;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -29,7 +29,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("exclusion");
     let storm = Storm {
         job,
-        sections: ground.sections,
+        beside: &storm::alone,
+        progress: Progress::Sections,
+        enough: ground.sections,
         faults: FAULTS,
         limit: match ground.size {
             Size::Full => ground.time.max(PATIENCE),

@@ -27,7 +27,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 
 const WORKERS: usize = 3;
 /// Long enough that a lease outlives the fail-over that forgets it.
-const TTL: Duration = Duration::from_secs(6);
+pub(super) const TTL: Duration = Duration::from_secs(6);
 const SECTIONS: u64 = 20_000;
 const FAIL_OVERS: u64 = 15;
 /// The names of the locks, and how many there are of each.
@@ -48,7 +48,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
         let crew = ground.crew(&format!("replicas-{replicas}"));
         let mut random = ground.random(number);
         let time = ground.time / share;
-        fail_overs += under_load(&crew, replicas, time, &mut random, sheet);
+        fail_overs += under_load(&crew, replicas, time, &mut random, sheet, job);
         let report = crew.report();
         sections += report.sections;
         let (ran, lost) = (report.sections, report.lost);
@@ -71,13 +71,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
-/// Returns how many fail-overs there were.
-fn under_load<D: Failing>(
+/// Lets workers do their job while masters fail. Returns how many fail-overs there were.
+pub(super) fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
     time: Duration,
     random: &mut Random,
     sheet: &Sheet,
+    job: fn(&Crew, &str, u64) -> Job,
 ) -> u64 {
     let mut deployment = D::start();
     let url = format!("{}?replicas={replicas}", deployment.url());

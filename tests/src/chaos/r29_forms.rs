@@ -12,7 +12,7 @@ use super::crew::Crew;
 use super::ground::{BOTH, Ground, Requirement, Size, Store, connect, local_runtime, on_threads};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
-use super::storm::{self, Storm, TTL};
+use super::storm::{self, Progress, Storm, TTL};
 use crate::lateness;
 use crate::oracle::Mode;
 use crate::probe::Probe;
@@ -34,7 +34,9 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("forms");
     let storm = Storm {
         job,
-        sections: SECTIONS,
+        beside: &storm::alone,
+        progress: Progress::Sections,
+        enough: SECTIONS,
         faults: FAULTS,
         limit: match ground.size {
             Size::Full => Duration::from_secs(120),

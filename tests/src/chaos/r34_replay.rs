@@ -1,6 +1,7 @@
 //! Requirement 34: an order is made once, however often it is clicked, and every click that is
-//! answered has the same one. Processes are killed meanwhile. The window that is left, between a
-//! process's commit and its release, is provoked, and closed by a unique key.
+//! answered has the same one. Processes are killed meanwhile, and every other fault strikes. The
+//! window that is left, between a process's commit and its release, is provoked, and closed by a
+//! unique key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use super::ground::{Ground, REDIS, Requirement, local_runtime};
 use super::job::{Form, Lane, Work};
 use super::mortals;
 use super::orders::Orders;
+use super::r34_faults;
 use super::sheet::Sheet;
 use crate::oracle::Note;
 use crate::probe::Probe;
@@ -27,7 +29,7 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const ORDERS: u64 = 1_000;
 const CLICKS: u64 = 20;
 /// Longer than the run.
-const REPLAY_MS: u64 = 60 * 60 * 1_000;
+pub(super) const REPLAY_MS: u64 = 60 * 60 * 1_000;
 const TTL_MS: u64 = 5_000;
 const LONG: Duration = Duration::from_secs(20);
 
@@ -49,6 +51,8 @@ fn lane(keys: Vec<String>, pause_us: u64) -> Lane {
 fn run(ground: &Ground, sheet: &Sheet) {
     clicks(ground, sheet);
     window(ground, sheet);
+    r34_faults::storm(ground, sheet);
+    r34_faults::emptied(ground, sheet);
 }
 
 fn clicks(ground: &Ground, sheet: &Sheet) {

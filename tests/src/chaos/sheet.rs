@@ -232,6 +232,8 @@ impl Sheet {
                 Kind::SelfRefusal,
                 Kind::OverBudget,
                 Kind::ToldLate,
+                Kind::RanAgain,
+                Kind::WrongReplay,
                 Kind::ForeignTouched,
             ]),
             worst_release: Duration::from_nanos(report.worst_release),

@@ -22,19 +22,46 @@ use crate::server::ServerOptions;
 /// The ttl of all locks: faults are shorter and longer than this.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
+/// So much must happen in any run.
+const LEAST: u64 = 200;
 /// The faults that workers make themselves.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
 
 /// The workers' job, and for how long they do it.
-pub(super) struct Storm {
+pub(super) struct Storm<'a> {
     /// Makes the job of a worker from its store, the prefix of its keys, and its seed.
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
-    /// A full run ends when it has so many sections and so many faults,
-    pub(super) sections: u64,
+    /// What goes on beside it, on Redis: with the server's URL, until the end is told.
+    pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
+    /// The notes that count as progress,
+    pub(super) progress: Progress,
+    /// A full run ends when it has so many of them and so many faults,
+    pub(super) enough: u64,
     pub(super) faults: u64,
     /// or after this time.
     pub(super) limit: Duration,
 }
+
+/// Which notes count.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Progress {
+    /// Bodies that begin.
+    Sections,
+    /// Calls with `replay` that get an answer.
+    Answers,
+}
+
+impl Progress {
+    fn is(self, line: &[u8]) -> bool {
+        line.starts_with(match self {
+            Self::Sections => b"{\"note\":\"enter\"",
+            Self::Answers => b"{\"note\":\"answered\"",
+        })
+    }
+}
+
+/// Nothing goes on beside.
+pub(super) fn alone(_: &str, _: &AtomicBool) {}
 
 /// How many faults the workers made themselves.
 pub(super) fn from_inside(report: &Report) -> u64 {
@@ -42,7 +69,7 @@ pub(super) fn from_inside(report: &Report) -> u64 {
     INSIDE.iter().map(of_kind).sum()
 }
 
-impl Storm {
+impl Storm<'_> {
     pub(super) fn rage(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         match ground.store {
             Store::Memory => self.in_memory(ground, crew),
@@ -57,6 +84,7 @@ impl Storm {
             .append_only()
             .option("auto-aof-rewrite-min-size", &["4mb"])
             .start();
+        let server_url = server.url();
         let proxies: Vec<Proxy> = (0..WORKERS)
             .map(|_| Proxy::start(server.address()))
             .collect();
@@ -87,8 +115,9 @@ impl Storm {
                 spans: Spans::new(random.fork()),
                 ttl: TTL,
             };
-            let (over, pause) = (&over, pause(ground) * 2);
+            let (over, pause, url) = (&over, pause(ground) * 2, server_url.as_str());
             scope.spawn(move || struck.run(pause, over));
+            scope.spawn(move || (self.beside)(url, over));
             self.until_enough(ground.size, crew.history());
             over.store(true, Ordering::Relaxed);
             lanes
@@ -143,9 +172,12 @@ impl Storm {
     fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
-        let (mut sections, mut faults) = (0, 0);
+        let (mut progress, mut faults) = (0, 0);
         let mut line = Vec::new();
-        while started.elapsed() < self.limit {
+        // On a machine that is busy with other tests nothing may happen for long.
+        while started.elapsed() < self.limit
+            || (progress < LEAST && started.elapsed() < self.limit * 6)
+        {
             std::thread::sleep(Duration::from_millis(200));
             while lines
                 .read_until(b'\n', &mut line)
@@ -154,11 +186,11 @@ impl Storm {
                 if !line.ends_with(b"\n") {
                     break;
                 }
-                sections += u64::from(line.starts_with(b"{\"note\":\"enter\""));
+                progress += u64::from(self.progress.is(&line));
                 faults += u64::from(is_outside_fault(&line));
                 line.clear();
             }
-            if size == Size::Full && sections >= self.sections && faults >= self.faults {
+            if size == Size::Full && progress >= self.enough && faults >= self.faults {
                 return;
             }
         }

@@ -30,6 +30,8 @@ pub struct Report {
     pub late_writes: u64,
     /// Leases that were lost.
     pub lost: u64,
+    /// Locks that operators took away.
+    pub taken_away: u64,
     /// Calls that were refused because of another holder.
     pub refused: u64,
     /// Notes that a kill cut off.
@@ -136,6 +138,7 @@ impl Checker {
             Note::Write { kept: true, .. } => report.writes += 1,
             Note::Write { at, deadline, .. } if at >= deadline => report.late_writes += 1,
             Note::Lost { .. } => report.lost += 1,
+            Note::TakenAway { .. } => report.taken_away += 1,
             Note::Refused { asked, at, .. } => {
                 report.refused += 1;
                 report.waited(*asked, *at);
@@ -190,6 +193,8 @@ fn key_of(note: &Note) -> Option<&str> {
         | Note::MustTell { key }
         | Note::Answered { key, .. }
         | Note::AllKept { key }
+        | Note::Durable { key }
+        | Note::TakenAway { key, .. }
         | Note::Undisturbed { key }
         | Note::MustLeave { key, .. }
         | Note::Free { key, .. }

@@ -32,6 +32,7 @@ mod note;
 mod replays;
 mod rules;
 mod section;
+mod taken;
 mod violation;
 
 pub use check::{Report, check, check_file};

@@ -148,6 +148,23 @@ pub enum Note {
         /// The key.
         key: String,
     },
+    /// The store loses no result of this key. It may leave a release without an answer.
+    Durable {
+        /// The key.
+        key: String,
+    },
+    /// An operator took the key away from a process that may have been cut off from the store. Then
+    /// the next holder does not wait for it.
+    TakenAway {
+        /// The key.
+        key: String,
+        /// The process that had it.
+        process: u32,
+        /// When the operator asked for it,
+        from: u64,
+        /// and had an answer.
+        by: u64,
+    },
     /// The store promises no fences.
     Unfenced,
     /// A fault was injected.

@@ -20,15 +20,27 @@ pub(super) struct Answer {
     pub(super) unique: bool,
 }
 
-/// Finds what breaks the promise. The sections are in the order in which they began. `all_kept`:
-/// the store loses nothing, and answers each release.
+/// What the store promises of the results of a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// Nothing: it may be emptied.
+    #[default]
+    Nothing,
+    /// It loses none, but a release may be lost: a result is kept once a call has got it.
+    OnceSeen,
+    /// It loses none, and answers each release.
+    All,
+}
+
+/// Finds what breaks the promise. The sections are in the order in which they began.
 ///
-/// The first result that is certainly kept is that of a call that ran its body, which left within
-/// its lease, and came back with `Ok`. A body that was killed before its release has kept nothing.
+/// Of a store that keeps all, the first result that is certainly kept is that of a call that ran its
+/// body, which left within its lease, and came back with `Ok`. A body that was killed before its
+/// release has kept nothing.
 pub(super) fn broken(
     sections: &[Section],
     answers: &[Answer],
-    all_kept: bool,
+    keeps: Keeps,
 ) -> Vec<(Kind, String)> {
     let body = |holder: u64| sections.iter().find(|section| section.holder == holder);
     let left = |answer: &Answer| {
@@ -39,9 +51,13 @@ pub(super) fn broken(
         let all = answers.iter().filter(|answer| which(answer));
         all.min_by_key(|answer| answer.at)
     };
-    let first = earliest(&|answer| left(answer).is_some());
-    let replayed = || earliest(&|answer| answer.ran.is_none());
-    let kept = first.or_else(replayed).filter(|_| all_kept);
+    let ran = earliest(&|answer| left(answer).is_some());
+    let replayed = earliest(&|answer| answer.ran.is_none());
+    let kept = match keeps {
+        Keeps::Nothing => None,
+        Keeps::OnceSeen => replayed,
+        Keeps::All => ran.or(replayed),
+    };
     let unique = earliest(&|answer| answer.unique);
     let mut found = Vec::new();
     for answer in answers {
@@ -55,10 +71,16 @@ pub(super) fn broken(
             found.push((Kind::WrongReplay, detail));
         }
     }
-    if let (true, Some(left)) = (all_kept, first.and_then(left)) {
-        let again = sections.iter().filter(|section| left < section.at);
+    let (since, again): (_, fn(&Section) -> u64) = match keeps {
+        Keeps::Nothing => (None, |_| 0),
+        // From the request on: what was granted before may have begun late.
+        Keeps::OnceSeen => (replayed.map(|answer| answer.at), |section| section.sent),
+        Keeps::All => (ran.and_then(left), |section| section.at),
+    };
+    if let Some(since) = since {
+        let again = sections.iter().filter(|section| since < again(section));
         found.extend(again.map(|again| {
-            let detail = format!("{again:?}, and a result is kept since {left}");
+            let detail = format!("{again:?}, and a result is kept since {since}");
             (Kind::RanAgain, detail)
         }));
     }
@@ -116,6 +138,22 @@ mod tests {
         let second = [answer(220, None, 2), kept()];
         let late = [&late[..], &ran(2, 120)[..], &second[..]].concat();
         assert_eq!(kinds(&late), []);
+    }
+
+    #[test]
+    fn a_result_that_was_seen_stays() {
+        let durable = Note::Durable {
+            key: "k".to_owned(),
+        };
+        let with = |notes: &[Note]| kinds(&[notes, std::slice::from_ref(&durable)].concat());
+        // The first release was lost, so the second body ran.
+        let twice = [&ran(1, 10)[..], &ran(2, 130)[..]].concat();
+        let seen = [&twice[..], &[answer(150, None, 2)]].concat();
+        assert_eq!(with(&seen), []);
+        let other = [&seen[..], &[answer(160, None, 1)]].concat();
+        assert_eq!(with(&other), [Kind::WrongReplay]);
+        let again = [&seen[..], &ran(3, 300)[..]].concat();
+        assert_eq!(with(&again), [Kind::RanAgain]);
     }
 
     #[test]

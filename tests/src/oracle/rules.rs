@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::replays::{self, Answer};
+use super::replays::{self, Answer, Keeps};
 use super::section::Section;
+use super::taken::Takes;
 use super::{Kind, Note, kept, mode, nested};
 
 /// How much longer than its `wait` a call may take on a busy machine.
@@ -13,8 +14,7 @@ const BUDGET_SLACK: u64 = 700_000_000;
 #[derive(Debug, Default)]
 struct Replays {
     answers: Vec<Answer>,
-    /// Whether no result is lost.
-    all_kept: bool,
+    keeps: Keeps,
 }
 
 /// All notes about one key.
@@ -39,6 +39,9 @@ pub(super) struct KeyNotes {
     undisturbed: bool,
     must_tell: bool,
     replays: Replays,
+    takes: Takes,
+    /// Writes that were refused because of a newer holder, during a lease.
+    overtaken: Vec<(u64, u64, String)>,
     found: Vec<(Kind, String)>,
 }
 
@@ -89,7 +92,11 @@ impl KeyNotes {
             Note::Alone { .. } => self.alone = true,
             Note::MustTell { .. } => self.must_tell = true,
             Note::Answered { .. } => self.answered(note),
-            Note::AllKept { .. } => self.replays.all_kept = true,
+            Note::AllKept { .. } => self.replays.keeps = Keeps::All,
+            Note::Durable { .. } => self.replays.keeps = Keeps::OnceSeen,
+            Note::TakenAway {
+                process, from, by, ..
+            } => self.takes.note(process, from, by),
             Note::Undisturbed { .. } => self.undisturbed = true,
             Note::Fair { within, .. } => self.fair_within = Some(within),
             Note::MustLeave { at, by, .. } => self.must_leave.push((at, by)),
@@ -197,12 +204,10 @@ impl KeyNotes {
             self.found(Kind::StaleWrite, format!("fence {fence:?} after {newest}"));
         }
         if !kept && overtaken && at < deadline {
-            self.found(
-                Kind::Overtaken,
-                format!(
-                    "holder {holder}, fence {fence:?}, met {newest} at {at}, deadline {deadline}"
-                ),
+            let detail = format!(
+                "holder {holder}, fence {fence:?}, met {newest} at {at}, deadline {deadline}"
             );
+            self.overtaken.push((holder, at, detail));
         }
         if kept && !self.seen.insert(seen) {
             self.found(
@@ -258,8 +263,16 @@ impl KeyNotes {
             self.found(Kind::NoFence, format!("{} times", self.unfenced));
         }
         nested::share_deadlines(&mut self.sections);
-        let replays = replays::broken(&self.sections, &self.replays.answers, self.replays.all_kept);
+        let Replays { answers, keeps } = &self.replays;
+        let replays = replays::broken(&self.sections, answers, *keeps);
         self.found.extend(replays);
+        self.takes.cut(&mut self.sections);
+        for (holder, at, detail) in std::mem::take(&mut self.overtaken) {
+            let cut = self.section(holder).map(|section| section.deadline);
+            if cut.is_none_or(|deadline| at < deadline) {
+                self.found(Kind::Overtaken, detail);
+            }
+        }
         // A body may be stopped between its gate and its first reading of the clock. Its lease is
         // over when it reads, and its own first poll was already running.
         self.sections.retain(|section| section.at < section.end());

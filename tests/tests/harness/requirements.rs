@@ -98,4 +98,6 @@ requirements! {
     releases: 32 Redis,
     the_version_before: 33 Redis,
     replays: 34 Redis,
+    replays_while_masters_fail: 34 Sentinel,
+    operators: 35 Redis,
 }

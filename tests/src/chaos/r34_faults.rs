@@ -1,0 +1,189 @@
+//! Requirement 34 under every fault: the processes', their networks' and the server's. And a server
+//! that is emptied again and again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::cmd;
+
+use super::crew::Crew;
+use super::ending::end_all;
+use super::ground::{Ground, Size, local_runtime};
+use super::job::{Form, Job, Lane, Work};
+use super::mortals;
+use super::orders::Orders;
+use super::r34_replay::REPLAY_MS;
+use super::sheet::Sheet;
+use super::storm::{self, Progress, Storm, TTL};
+use crate::oracle::{Note, Report};
+use crate::server::Server;
+
+/// A process of the storm works on one of so many sets of keys, by its seed: so there are new keys
+/// whenever one has been killed.
+const SETS: u64 = 6;
+/// How many keys of each kind a set has, in a full run and in a small one.
+const KEYS: u32 = 1_000;
+const FEW_KEYS: u32 = 20;
+/// Answers, and faults from outside, of the storm.
+const ANSWERS: u64 = 200_000;
+const FAULTS: u64 = 300;
+/// How often the server is emptied.
+const EMPTIED: u64 = 200;
+const LONG: Duration = Duration::from_secs(60);
+/// How long the storm goes on that has not reached its numbers.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Orders, which a unique key makes once whatever the store loses.
+const ORDERS: &str = "order";
+/// Counters: only the lock and the kept result say which body comes first.
+const COUNTERS: &str = "count";
+
+/// Clicks on `keys` orders and on as many counters of a set.
+pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
+    let lane = |kind: &str, copies, watchdog, work| Lane {
+        keys: names(kind, set, keys).collect(),
+        copies,
+        watchdog,
+        ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(0),
+        form: Form::Replayed {
+            ms: REPLAY_MS,
+            requests: 1,
+        },
+        work,
+        times: 0,
+        drop_one_in: 200,
+        ..Lane::stays("", 0, 0).waits(3_000)
+    };
+    let order = Work::Order { pause_us: 2_000 };
+    let count = Work::Count { pause_us: 5_000 };
+    vec![
+        lane(ORDERS, 8, false, order),
+        lane(ORDERS, 4, true, order),
+        lane(COUNTERS, 8, false, count),
+        lane(COUNTERS, 4, true, count),
+    ]
+}
+
+fn names(kind: &str, set: u64, keys: u32) -> impl Iterator<Item = String> {
+    (0..keys).map(move |number| format!("{kind}-{set}-{number}"))
+}
+
+/// Makes the table of orders.
+pub(super) fn table(crew: &Crew) {
+    local_runtime().block_on(Orders::create(&crew.ledger()));
+}
+
+/// How many calls a body answered, and how many a result.
+pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
+    let ran = report.answered - report.replayed;
+    sheet.remark(format!(
+        "{what}: {ran} calls answered by a body, {} from a result; {} bodies began, {} leases lost",
+        report.replayed, report.sections, report.lost
+    ));
+    sheet.check(report.replayed > 0 && ran > 0, || {
+        format!("{what}: nothing was replayed, or nothing ran")
+    });
+}
+
+/// Every fault, on a server that has every write on disk before it answers. A result that a call
+/// has got stays, and every later call gets the same.
+pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
+    let crew = ground.crew("replay-storm");
+    table(&crew);
+    for set in 0..SETS {
+        for key in [ORDERS, COUNTERS]
+            .map(|kind| names(kind, set, KEYS))
+            .into_iter()
+            .flatten()
+        {
+            crew.note(&Note::Durable { key });
+        }
+    }
+    let storm = Storm {
+        job: match ground.size {
+            Size::Full => job,
+            Size::Small => small_job,
+        },
+        beside: &storm::alone,
+        progress: Progress::Answers,
+        enough: ANSWERS,
+        faults: FAULTS,
+        limit: match ground.size {
+            Size::Full => PATIENCE,
+            Size::Small => ground.time,
+        },
+    };
+    storm.rage(ground, sheet, &crew);
+    let report = crew.report();
+    sheet.report(&report);
+    tell(sheet, "under faults", &report);
+    let faults = report.faults() - storm::from_inside(&report);
+    sheet.reached("answers under faults", report.answered, ANSWERS);
+    sheet.reached("faults from outside", faults, FAULTS);
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+fn job(crew: &Crew, url: &str, _: &str, seed: u64) -> Job {
+    Job {
+        seed,
+        ..crew.job(url, lanes(seed % SETS, KEYS, TTL))
+    }
+}
+
+fn small_job(crew: &Crew, url: &str, _: &str, seed: u64) -> Job {
+    Job {
+        seed,
+        ..crew.job(url, lanes(0, FEW_KEYS, TTL))
+    }
+}
+
+/// The server loses all locks and all results, again and again. Two bodies may then be inside one
+/// lock, and a body runs again. The unique key has the last word.
+pub(super) fn emptied(ground: &Ground, sheet: &Sheet) {
+    const KEYS: u32 = 300;
+    let crew = ground.crew("replay-emptied");
+    table(&crew);
+    let server = Server::start();
+    let times = ground.count(EMPTIED, 30);
+    let pause = Duration::from_millis(250);
+    let time = pause * u32::try_from(times).unwrap_or(u32::MAX);
+    let over = AtomicBool::new(false);
+    let mut random = ground.random(35);
+    let mut pauses = random.fork();
+    let mut done = 0;
+    let hands = std::thread::scope(|scope| {
+        let (crew, server, over, random) = (&crew, &server, &over, &mut random);
+        let living = scope.spawn(move || {
+            let lanes = lanes(0, KEYS, TTL);
+            let hands = mortals::live(crew, &server.url(), &lanes, time, random);
+            over.store(true, Ordering::Relaxed);
+            hands
+        });
+        let probe = server.probe();
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(pause / 2 + pauses.duration(pause / 2));
+            crew.fault("FLUSHALL");
+            probe.run::<()>(&cmd("FLUSHALL"));
+            done += 1;
+        }
+        living.join().expect("no panic")
+    });
+    // The processes of a busy machine may have had no time until now.
+    let replayed = |note: &Note| matches!(note, Note::Answered { ran: None, .. });
+    let mut watch = crew.watch();
+    sheet.check(watch.wait_for(LONG, replayed).is_some(), || {
+        "nothing was replayed".to_owned()
+    });
+    end_all(sheet, hands);
+    let report = crew.report();
+    tell(sheet, "on a server that is emptied", &report);
+    let well = report.violations.is_empty();
+    let overlaps = sheet.report_replicated(report);
+    sheet.remark(format!("{overlaps} overlaps of locks that were lost"));
+    sheet.reached("FLUSHALL", done, EMPTIED);
+    if well {
+        crew.remove();
+    }
+}

@@ -1,0 +1,374 @@
+//! Requirement 35: operators look at locks, and take some away, while requirement 1 runs. No promise
+//! is broken, and every holder whose lock was taken away is told so.
+//!
+//! The operators are the command `leasehold`: `watch` and `ls` all the time, `release --yes` of a
+//! lock that `ls` has shown.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::now;
+use serde_json::Value;
+
+use super::body::nanos;
+use super::crew::{Crew, Hand};
+use super::ending::{all_free, end_all};
+use super::ground::{Ground, REDIS, Requirement, Size};
+use super::job::{Job, Work};
+use super::r01_exclusion;
+use super::sheet::Sheet;
+use super::storm::{self, Progress, Storm, TTL, WORKERS};
+use crate::lateness::Excuse;
+use crate::oracle::Note;
+use crate::process::Leashed;
+use crate::random::Random;
+use crate::server::Server;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 35,
+    what: "operators look at locks and take some away: no overlap, and each holder is told",
+    stores: REDIS,
+    run,
+};
+
+/// Sections and faults under which operators work, and locks that they take away.
+const SECTIONS: u64 = 200_000;
+const FAULTS: u64 = 300;
+const TAKEN: u64 = 500;
+/// How long it may take until a holder is told.
+const TOLD: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(60);
+/// How long the storm goes on that has not reached its numbers.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// How many operators take locks away at a time.
+const OPERATORS: usize = 2;
+/// The longest pause of an operator, which leaves the workers time.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The exit codes of the command: done, or the lock is free; the store is away.
+const DONE: i32 = 0;
+const FREE: i32 = 1;
+const AWAY: i32 = 69;
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let operators = Operators::new(ground, sheet);
+    undisturbed(ground, sheet, &operators);
+    under_faults(ground, sheet, &operators);
+    let [looks, away] =
+        [&operators.looks, &operators.away].map(|count| count.load(Ordering::Relaxed));
+    sheet.remark(format!(
+        "{looks} lists, {away} commands while the server was away"
+    ));
+}
+
+/// Nothing but operators disturbs the workers. So no bodies overlap, and each holder is told, unless
+/// its body was done by then.
+fn undisturbed(ground: &Ground, sheet: &Sheet, operators: &Operators) {
+    let crew = ground.crew("operators-alone");
+    let server = Server::start();
+    let mut random = ground.random(36);
+    let jobs = (0..WORKERS).map(|_| job(&crew, &server.url(), random.next_u64()));
+    let mut hands: Vec<Hand> = jobs.map(|job| crew.spawn(&job, None)).collect();
+    sheet.check(crew.watch().entered(LONG, 100), || {
+        "the workers do not begin".to_owned()
+    });
+    let wanted = usize::try_from(ground.count(TAKEN, 20)).unwrap_or(usize::MAX);
+    let excuse = Excuse::begin();
+    let takes = operators.work(
+        &server.url(),
+        &mut random,
+        wanted,
+        &AtomicBool::new(false),
+        &|_| {},
+    );
+    for hand in &mut hands {
+        sheet.check(!hand.has_ended(), || "a worker has ended".to_owned());
+    }
+    end_all(sheet, hands);
+    all_free(&crew, &server.probe(), TTL);
+    let report = crew.report();
+    sheet.report(&report);
+    let told = told(&crew, &takes, TOLD + excuse.so_far());
+    for (take, told) in &told {
+        sheet.check(told.is_some(), || format!("{take:?}: its holder runs on"));
+    }
+    let count = |how| told.iter().filter(|(_, told)| *told == Some(how)).count();
+    let (lost, done) = (count(Told::Lost), count(Told::Done));
+    let all = u64::try_from(takes.len()).unwrap_or(u64::MAX);
+    sheet.reached("locks taken away", all, TAKEN);
+    sheet.check(done < lost, || "hardly a holder was told".to_owned());
+    sheet.remark(format!(
+        "undisturbed: {} sections, {lost} calls ended with `Lost`, the bodies of {done} were done",
+        report.sections
+    ));
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// The lanes of requirement 1, with bodies that last longer than it may take to be told.
+fn job(crew: &Crew, url: &str, seed: u64) -> Job {
+    let mut job = r01_exclusion::job(crew, url, "k", seed);
+    for lane in &mut job.lanes {
+        // A call that is dropped is told nothing.
+        (lane.drop_one_in, lane.block_one_in) = (0, 0);
+        // A busy machine would lose shorter leases.
+        lane.ttl_ms = 20_000;
+        if lane.copies < 8 {
+            lane.work = Work::Wait { ms: 8_000 };
+        }
+    }
+    job
+}
+
+/// How a holder ended whose lock was taken away.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Told {
+    /// Its call ended with `Lost`.
+    Lost,
+    /// Its body had ended, and its release was on the way.
+    Done,
+}
+
+/// How the holder of each lock that was taken away ended, within this time of the answer.
+fn told(crew: &Crew, takes: &[Take], within: Duration) -> Vec<(Take, Option<Told>)> {
+    let (mut watch, mut losses, mut ends) = (crew.watch(), Vec::new(), Vec::new());
+    while let Some(note) = watch.next_note() {
+        match note {
+            Note::Lost { key, at } => losses.push((key, at)),
+            Note::Leave {
+                key, holder, at, ..
+            } => ends.push((key, holder >> 32, at)),
+            _ => {}
+        }
+    }
+    let within = nanos(within);
+    let ended = takes.iter().map(|take| {
+        let lost = losses
+            .iter()
+            .any(|(key, at)| *key == take.key && (take.from..take.by + within).contains(at));
+        let done = || {
+            ends.iter().any(|(key, process, at)| {
+                let near = (take.from.saturating_sub(within)..take.by).contains(at);
+                *key == take.key && *process == u64::from(take.process) && near
+            })
+        };
+        let told = if lost {
+            Some(Told::Lost)
+        } else {
+            done().then_some(Told::Done)
+        };
+        (take.clone(), told)
+    });
+    ended.collect()
+}
+
+/// All faults of requirement 1 strike as well. A holder that is cut off when its lock is taken away
+/// does not keep the next one out, so the oracle ends its lease there.
+fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
+    let crew = ground.crew("operators");
+    let seed = ground.random(37).next_u64();
+    let beside = |url: &str, over: &AtomicBool| {
+        let note = |take: &Take| {
+            crew.fault("lock taken away by an operator");
+            crew.note(&Note::TakenAway {
+                key: take.key.clone(),
+                process: take.process,
+                from: take.from,
+                by: take.by,
+            });
+        };
+        operators.work(url, &mut Random::new(seed), usize::MAX, over, &note);
+    };
+    let storm = Storm {
+        job: r01_exclusion::job,
+        beside: &beside,
+        progress: Progress::Sections,
+        enough: SECTIONS,
+        faults: FAULTS,
+        limit: match ground.size {
+            Size::Full => PATIENCE,
+            Size::Small => ground.time,
+        },
+    };
+    storm.rage(ground, sheet, &crew);
+    let report = crew.report();
+    sheet.report(&report);
+    let faults = report.faults() - storm::from_inside(&report);
+    sheet.reached("sections", report.sections, SECTIONS);
+    sheet.reached("faults from outside", faults, FAULTS);
+    sheet.remark(format!(
+        "under faults: {} locks taken away, {} leases lost",
+        report.taken_away, report.lost
+    ));
+    sheet.check(report.taken_away > 0, || {
+        "no lock was taken away".to_owned()
+    });
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// A lock that was taken away from a process.
+#[derive(Debug, Clone)]
+struct Take {
+    key: String,
+    process: u32,
+    /// When an operator asked for it,
+    from: u64,
+    /// and had an answer.
+    by: u64,
+}
+
+/// Runs the command `leasehold`.
+struct Operators<'a> {
+    program: PathBuf,
+    sheet: &'a Sheet,
+    looks: AtomicU64,
+    away: AtomicU64,
+}
+
+impl<'a> Operators<'a> {
+    fn new(ground: &Ground, sheet: &'a Sheet) -> Self {
+        let program = ground.program.with_file_name("leasehold");
+        assert!(
+            program.exists(),
+            "{} is missing; `cargo build -p leasehold-cli` makes it",
+            program.display()
+        );
+        Self {
+            program,
+            sheet,
+            looks: AtomicU64::new(0),
+            away: AtomicU64::new(0),
+        }
+    }
+
+    /// Watches, and takes locks away until there are `enough`, or until `over`. Returns the locks
+    /// that were taken away from holders.
+    fn work(
+        &self,
+        url: &str,
+        random: &mut Random,
+        enough: usize,
+        over: &AtomicBool,
+        note: &(dyn Fn(&Take) + Sync),
+    ) -> Vec<Take> {
+        let mut watching = Leashed::new(self.watch(url), None);
+        let taken = std::thread::scope(|scope| {
+            let operators: Vec<_> = (0..OPERATORS)
+                .map(|_| {
+                    let mut random = random.fork();
+                    let share = enough.div_ceil(OPERATORS);
+                    scope.spawn(move || self.take(url, &mut random, share, over, note))
+                })
+                .collect();
+            let taken = operators
+                .into_iter()
+                .map(|one| one.join().expect("no panic"));
+            taken.flatten().collect()
+        });
+        self.sheet.check(watching.exited().is_none(), || {
+            "`leasehold watch` has ended".to_owned()
+        });
+        watching.kill();
+        taken
+    }
+
+    fn watch(&self, url: &str) -> Child {
+        let mut watch = self.command(url, &["watch", "--every", "200ms"]);
+        let watch = watch.stdout(Stdio::null()).stderr(Stdio::null());
+        watch.spawn().expect("the command starts")
+    }
+
+    fn command(&self, url: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        let command_line = command.args(["--json", "--url", url]).args(arguments);
+        command_line
+            .env_remove("LEASEHOLD_NAMESPACE")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn take(
+        &self,
+        url: &str,
+        random: &mut Random,
+        enough: usize,
+        over: &AtomicBool,
+        note: &(dyn Fn(&Take) + Sync),
+    ) -> Vec<Take> {
+        let mut taken = Vec::new();
+        while !over.load(Ordering::Relaxed) && taken.len() < enough {
+            std::thread::sleep(random.duration(PAUSE));
+            let listed = self.said(url, &["ls"], &[DONE]);
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            let keys: Vec<String> = listed
+                .iter()
+                .filter_map(|lock| text(&lock["key"]))
+                .collect();
+            let Some(key) = one_of(&keys, random) else {
+                continue;
+            };
+            let from = now();
+            let answers = self.said(url, &["release", "--yes", key], &[DONE, FREE]);
+            let by = now();
+            if let Some(process) = answers.first().and_then(holder_of) {
+                let key = key.clone();
+                taken.push(Take {
+                    key,
+                    process,
+                    from,
+                    by,
+                });
+                taken.last().into_iter().for_each(note);
+            }
+        }
+        taken
+    }
+
+    /// The lines of JSON that the command has said. It must end with one of the codes, or find the
+    /// server away.
+    fn said(&self, url: &str, arguments: &[&str], codes: &[i32]) -> Vec<Value> {
+        let ended = self.command(url, arguments).output();
+        let ended = ended.expect("the command starts");
+        let code = ended.status.code();
+        if code == Some(AWAY) {
+            self.away.fetch_add(1, Ordering::Relaxed);
+            return Vec::new();
+        }
+        self.sheet
+            .check(code.is_some_and(|code| codes.contains(&code)), || {
+                format!("leasehold {arguments:?}: {ended:?}")
+            });
+        lines(&ended)
+    }
+}
+
+fn lines(ended: &Output) -> Vec<Value> {
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let values = said.lines().map(serde_json::from_str);
+    values.map(|value| value.expect("a line of JSON")).collect()
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn one_of<'a>(keys: &'a [String], random: &mut Random) -> Option<&'a String> {
+    if keys.is_empty() {
+        return None;
+    }
+    let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
+    keys.get(usize::try_from(random.below(count)).unwrap_or(0))
+}
+
+/// The process whose lock was taken away just now. None of a lock that had no holder, or whose
+/// holder had been told before.
+fn holder_of(answer: &Value) -> Option<u32> {
+    let holder = &answer["was"]["holders"][0];
+    let revoked = holder["revoked"].as_bool()?;
+    let process = holder["owner"]["pid"].as_u64().filter(|_| !revoked)?;
+    u32::try_from(process).ok()
+}

@@ -1,0 +1,69 @@
+//! Locks that operators took away from processes that may have been cut off from the store.
+
+use super::section::Section;
+
+/// The takes of one key: the process that had it, and the times around the store's answer.
+#[derive(Debug, Default)]
+pub(super) struct Takes(Vec<(u32, u64, u64)>);
+
+impl Takes {
+    pub(super) fn note(&mut self, process: u32, from: u64, by: u64) {
+        self.0.push((process, from, by));
+    }
+
+    /// Ends each lease that was taken away when the operator asked for it: a holder that is cut off
+    /// does not keep the next one out.
+    pub(super) fn cut(&self, sections: &mut [Section]) {
+        for (process, from, by) in &self.0 {
+            let taken = sections.iter_mut().filter(|section| {
+                section.holder >> 32 == u64::from(*process)
+                    && section.at <= *by
+                    && *from < section.end()
+            });
+            for section in taken {
+                section.deadline = section.deadline.min(*from);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::oracle::fixtures::{enter, kinds, leave};
+    use crate::oracle::{Kind, Note};
+
+    fn taken(process: u32, from: u64) -> Note {
+        Note::TakenAway {
+            key: "k".to_owned(),
+            process,
+            from,
+            by: from + 5,
+        }
+    }
+
+    fn of(process: u64) -> u64 {
+        process << 32 | 1
+    }
+
+    #[test]
+    fn a_lease_that_was_taken_away_keeps_no_other_out() {
+        let both = [enter(of(7), 1, 10), enter(of(8), 2, 60)];
+        assert_eq!(kinds(&both), [Kind::Overlap]);
+        let with = |take: Note| [&both[..], &[take]].concat();
+        assert_eq!(kinds(&with(taken(7, 50))), []);
+        assert_eq!(
+            kinds(&with(taken(9, 50))),
+            [Kind::Overlap],
+            "another process"
+        );
+        assert_eq!(kinds(&with(taken(7, 70))), [Kind::Overlap], "too late");
+    }
+
+    #[test]
+    fn a_section_that_was_over_is_as_it_was() {
+        let first = [enter(of(7), 1, 10), leave(of(7), 20, 110)];
+        let second = [enter(of(7), 2, 60), enter(of(8), 3, 90)];
+        let early = [&first[..], &second, &[taken(7, 30)]].concat();
+        assert_eq!(kinds(&early), [Kind::Overlap]);
+    }
+}
