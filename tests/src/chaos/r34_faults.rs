@@ -33,12 +33,17 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long the storm goes on that has not reached its numbers.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Orders, which a unique key makes once whatever the store loses.
+/// Orders, which a unique key makes once whatever the store loses. Their results expire soon, so that
+/// bodies run all the time.
 const ORDERS: &str = "order";
+const SOON_MS: u64 = 1_000;
 /// Counters: only the lock and the kept result say which body comes first.
 const COUNTERS: &str = "count";
 
 /// Clicks on `keys` orders and on as many counters of a set.
+///
+/// Each click on a counter makes one of two requests, so that half of the later ones are refused.
+/// Some bodies fail, and some outlive their lease in one poll: their results may not be kept.
 pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     let lane = |kind: &str, copies, watchdog, work| Lane {
         keys: names(kind, set, keys).collect(),
@@ -46,8 +51,8 @@ pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
         watchdog,
         ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(0),
         form: Form::Replayed {
-            ms: REPLAY_MS,
-            requests: 1,
+            ms: if kind == COUNTERS { REPLAY_MS } else { SOON_MS },
+            requests: if kind == COUNTERS { 2 } else { 1 },
         },
         work,
         times: 0,
@@ -56,11 +61,18 @@ pub(super) fn lanes(set: u64, keys: u32, ttl: Duration) -> Vec<Lane> {
     };
     let order = Work::Order { pause_us: 2_000 };
     let count = Work::Count { pause_us: 5_000 };
+    let blocking = Work::Block {
+        ms: u64::try_from(ttl.as_millis()).unwrap_or(0) * 3 / 2,
+    };
+    let mut failing = lane(COUNTERS, 2, false, count);
+    failing.fails = true;
     vec![
         lane(ORDERS, 8, false, order),
         lane(ORDERS, 4, true, order),
         lane(COUNTERS, 8, false, count),
         lane(COUNTERS, 4, true, count),
+        lane(COUNTERS, 1, false, blocking),
+        failing,
     ]
 }
 
@@ -90,14 +102,8 @@ pub(super) fn tell(sheet: &Sheet, what: &str, report: &Report) {
 pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("replay-storm");
     table(&crew);
-    for set in 0..SETS {
-        for key in [ORDERS, COUNTERS]
-            .map(|kind| names(kind, set, KEYS))
-            .into_iter()
-            .flatten()
-        {
-            crew.note(&Note::Durable { key });
-        }
+    for key in (0..SETS).flat_map(|set| names(COUNTERS, set, KEYS)) {
+        crew.note(&Note::Durable { key });
     }
     let storm = Storm {
         job: match ground.size {
