@@ -7,18 +7,18 @@ use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
 use super::body::nanos;
-use super::ground::{Ground, REDIS, Requirement, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness;
 use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};
-use crate::server::Server;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 7,
     what: "no orphan outlives its bound",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -33,13 +33,15 @@ async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(4_000, 160);
-    let server = Server::start();
+    let site = Site::start(ground.store);
     let (reachable, slow) = (AtomicU64::new(0), AtomicU64::new(0));
     on_threads(16, total, &mut ground.random(7), |_, mut random, next| {
-        let proxy = Proxy::start(server.address());
-        let probe = server.probe().namespace("lock:");
+        let proxy = site.proxy();
+        let probe = site.probe();
         let runtime = local_runtime();
-        let builder = LockPool::builder().url(proxy.url()).io_timeout(SLACK);
+        let builder = LockPool::builder()
+            .url(site.url_over(&proxy))
+            .io_timeout(SLACK);
         let pool = runtime.block_on(wait::connected(builder));
         while let Some(number) = next() {
             let key = format!("orphan-{number}");
@@ -70,7 +72,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults("network fault in an acquire", 1);
                 proxy.pass();
             }
-            let last = last_seen(&probe, &key, due, if fails { TTL + SLACK } else { SOON });
+            let last = last_seen(&*probe, &key, due, if fails { TTL + SLACK } else { SOON });
             let busy = lateness::worst_since(due);
             sheet.release(last);
             if last > TTL + SLACK + busy {

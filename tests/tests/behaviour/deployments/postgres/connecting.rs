@@ -140,7 +140,7 @@ async fn passwords() {
 async fn what_it_cannot_do_is_refused() {
     let database = Postgres::shared().database();
     let plain = database.url();
-    for option in ["sslmode=require", "pooler=1", "replicas=1", "migrate=yes"] {
+    for option in ["sslmode=strict", "pooler=yes", "replicas=1", "migrate=yes"] {
         let error = refusal(&format!("{plain}?{option}")).await;
         assert!(
             matches!(error, LockError::Config { .. }),

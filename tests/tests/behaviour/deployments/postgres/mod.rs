@@ -6,13 +6,19 @@ use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::wait;
 
+mod clock;
 mod connecting;
 mod deadlocks;
 mod exact_commits;
+mod fail_over;
 mod faults;
 mod mutants;
+mod network;
 mod orphans;
+mod pooler;
 mod processes;
+#[cfg(feature = "tls")]
+mod tls;
 mod verifying;
 
 const TTL: Duration = Duration::from_secs(20);

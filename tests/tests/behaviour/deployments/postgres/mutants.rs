@@ -68,6 +68,24 @@ fn renewals_need_no_token() {
 }
 
 #[test]
+fn renewals_go_by_their_beginning() {
+    let test = of("clock::a_renewal_that_waited_beyond_the_lease_is_refused");
+    fails_with("RenewalsGoByTheirBeginning", &test);
+}
+
+#[test]
+fn leases_end_with_their_beacon() {
+    let test = of("clock::a_lost_session_ends_no_lease");
+    fails_with("LeasesEndWithTheirBeacon", &test);
+}
+
+#[test]
+fn dark_waiters_are_called() {
+    let test = of("clock::a_waiter_without_a_session_is_passed_over_at_once");
+    fails_with("DarkWaitersAreCalled", &test);
+}
+
+#[test]
 fn sweeps_forget_fences() {
     fails_with("SweepsForgetFences", CONFORMANCE);
 }

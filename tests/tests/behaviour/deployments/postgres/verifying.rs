@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 use super::{LONG, TTL, connect, fresh, take};
 
 /// A ttl that ends during a test.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_millis(600);
 
 /// The pinned lock is looked for so often.
 const LOOKS: Duration = Duration::from_secs(3);
@@ -164,7 +164,8 @@ async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
     let other = connect(&database).await;
     let mut client = database.client().await;
-    let reader = pool.lock("read").ttl(SHORT).shared().acquire().await;
+    // Long enough for the steps that follow, on a busy machine too.
+    let reader = pool.lock("read").ttl(SHORT * 2).shared().acquire().await;
     let reader = reader.expect("it is free");
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, reader.full_key(), fence(&reader)).await;
