@@ -25,9 +25,10 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
 const TTL: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(200);
 
-/// How soon a reachable store has no orphan any more: PostgreSQL commits before it answers.
+/// How soon a reachable store has no orphan any more. A PostgreSQL that is silent is given half a
+/// second before its connection is replaced, as a commit waits for the disk.
 fn soon(store: Store) -> Duration {
-    Duration::from_millis(if store == Store::Postgres { 250 } else { 100 })
+    Duration::from_millis(if store == Store::Postgres { 800 } else { 100 })
 }
 
 #[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ground::{Ground, Requirement, SERVERS, connect, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::site::Site;
 use crate::proxy::{Mode, Proxy};
@@ -19,8 +19,13 @@ const TTL: Duration = Duration::from_secs(2);
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let site = Site::start(ground.store);
+    // PostgreSQL starts a process for each connection that is replaced.
+    let threads = match ground.store {
+        Store::Postgres => ground.count(16, 8),
+        _ => ground.count(32, 24),
+    };
     on_threads(
-        ground.count(32, 24),
+        threads,
         total,
         &mut ground.random(11),
         |_, mut random, next| {

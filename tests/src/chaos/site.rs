@@ -1,8 +1,12 @@
 //! The one server of a requirement, a Redis or a PostgreSQL, and networks with faults to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::crew::Crew;
+use super::ending;
 use super::ground::Store;
+use super::r24_queues::queued;
 use crate::postgres::{Database, Postgres};
 use crate::probe::Probe;
 use crate::proxy::Proxy;
@@ -56,6 +60,32 @@ impl Site {
         }
     }
 
+    /// Tells how many processes queue for a key, dead ones included.
+    pub(super) fn queues(&self) -> Box<dyn Fn(&str) -> u64> {
+        match self {
+            Self::Redis(server) => {
+                let probe = server.probe();
+                Box::new(move |key| queued(&probe, key))
+            }
+            Self::Postgres { database, .. } => {
+                let probe = database.probe("lock:");
+                Box::new(move |key| {
+                    let count =
+                        format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
+                    probe.value(&count).parse().unwrap_or_default()
+                })
+            }
+        }
+    }
+
+    /// No holder is left: all keys are free after a ttl.
+    pub(super) fn all_free(&self, crew: &Crew, ttl: Duration) {
+        match self {
+            Self::Redis(server) => ending::all_free(crew, &server.probe(), ttl),
+            Self::Postgres { database, .. } => all_free(crew, database, ttl),
+        }
+    }
+
     /// A look at the locks, apart from the code under test.
     pub(super) fn probe(&self) -> Arc<dyn Probe> {
         match self {
@@ -63,4 +93,13 @@ impl Site {
             Self::Postgres { database, .. } => Arc::new(database.probe("lock:")),
         }
     }
+}
+
+/// No holder is left: all keys are free after a ttl.
+pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
+    const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
+    let probe = database.probe("lock:");
+    ending::free_after(crew, ttl, || {
+        Some(probe.value(HELD)).filter(|key| !key.is_empty())
+    });
 }

@@ -4,19 +4,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use leasehold::__test::now;
-
-use super::body::nanos;
 use super::crew::Crew;
 use super::ending::end_all;
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::Ground;
 use super::sheet::Sheet;
+use super::site::all_free;
 use super::storm::{Storm, TTL, WORKERS, pause};
-use crate::oracle::Note;
-use crate::postgres::{Database, Postgres, PostgresProbe};
+use crate::postgres::{Database, Postgres};
 use crate::proxy::Proxy;
-use crate::wait;
 
 impl Storm {
     pub(super) fn on_postgres(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
@@ -65,7 +61,7 @@ impl Storm {
                 .collect::<Vec<_>>()
         });
         end_all(sheet, hands);
-        all_free(crew, &database.probe("lock:"));
+        all_free(crew, &database, TTL);
     }
 }
 
@@ -122,23 +118,4 @@ impl Struck<'_> {
         // Another transaction may have been in its way.
         self.database.try_run(sql);
     }
-}
-
-/// No holder is left: all keys are free after a ttl.
-fn all_free(crew: &Crew, probe: &PostgresProbe) {
-    const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
-    let due = now();
-    let within = TTL + Duration::from_millis(200);
-    let free = wait::try_until(within, || probe.value(HELD).is_empty());
-    let key = match probe.value(HELD) {
-        none if none.is_empty() => "all".to_owned(),
-        key => key,
-    };
-    let at = free.map_or_else(|| now() + nanos(within), |_| now());
-    crew.note(&Note::Free {
-        key,
-        due,
-        at,
-        within: nanos(within),
-    });
 }
