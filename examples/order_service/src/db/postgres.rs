@@ -124,7 +124,9 @@ impl Postgres {
 
 /// What a failure of `verify` means: the lease is over, or the database cannot serve.
 fn over_or_broken(error: sqlx::Error) -> ApiError {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     if code.as_deref() == Some(LEASE_OVER) {
         ApiError::TooLate
     } else {
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     async fn take(pool: &LockPool, ttl: Duration) -> LockGuard {
         let request = pool.lock("item:cup").ttl(ttl).wait(LONG);

@@ -76,7 +76,7 @@ fn each_order_is_made_once_and_nothing_is_oversold() {
         for click in clicks {
             click.join().expect("a click is answered");
         }
-        let statuses = buyers.into_iter().map(|buyer| buyer.join());
+        let statuses = buyers.into_iter().map(std::thread::ScopedJoinHandle::join);
         let statuses: Result<Vec<u16>, _> = statuses.collect();
         statuses.expect("a buyer is answered")
     });

@@ -29,6 +29,7 @@ pub(super) async fn dial(hosts: &Hosts) -> Result<(Client, Wire), Failure> {
     #[cfg(not(feature = "tls"))]
     let connector = tokio_postgres::NoTls;
     let attempts = hosts.configs().iter().enumerate().map(|(number, config)| {
+        #[cfg(feature = "tls")]
         let connector = connector.clone();
         async move { (number, config.connect(connector).await) }
     });

@@ -19,13 +19,9 @@ use super::Tls;
 pub(crate) enum Proof {
     /// That an authority has certified its name.
     Name,
-    /// That an authority has certified it, under whichever name.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "PostgreSQL's sslmode")
-    )]
+    /// That an authority has certified it, under any name.
     Chain,
-    /// Nothing: what is sent is encrypted, for whichever server answers.
+    /// Nothing: what is sent is encrypted, for any server that answers.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "PostgreSQL's sslmode")
