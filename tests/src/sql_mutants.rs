@@ -76,6 +76,16 @@ const MUTANTS: &[Mutant] = &[
         "EXIT;",
     ),
     (
+        "DarkHoldersAreTold",
+        "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
+        "RETURN p IS NOT NULL;",
+    ),
+    (
+        "NoHolderHears",
+        "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
+        "RETURN false;",
+    ),
+    (
         "SweepsForgetFences",
         "floor = greatest(m.floor, last)",
         "floor = m.floor",

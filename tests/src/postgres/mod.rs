@@ -295,6 +295,16 @@ impl Database {
         format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
     }
 
+    /// The same database on another server, which follows the first or has replaced it.
+    #[must_use]
+    pub fn on(&self, server: &Postgres) -> Self {
+        Self {
+            port: server.port,
+            name: self.name.clone(),
+            folder: server.path.clone(),
+        }
+    }
+
     /// The server's address, for a proxy.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))

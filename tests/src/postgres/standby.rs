@@ -14,6 +14,7 @@ impl Postgres {
     /// # Panics
     ///
     /// When it does not start.
+    #[must_use]
     pub fn standby(&self, name: &str) -> Self {
         let folder = given_away();
         let from = format!(
@@ -85,7 +86,11 @@ impl Postgres {
     }
 
     /// The first value of the answer; empty without one.
-    fn ask(&self, sql: &str) -> String {
+    ///
+    /// # Panics
+    ///
+    /// When `psql` does not start.
+    pub fn ask(&self, sql: &str) -> String {
         let answer = self.psql(sql).output().expect("psql starts");
         String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }

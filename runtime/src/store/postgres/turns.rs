@@ -1,7 +1,7 @@
 //! How the server tells the pool of its turns.
 //!
-//! A session that listens holds a share of an advisory lock, the process's beacon. Whoever hands a
-//! key on passes over a process whose beacon is out.
+//! A session that listens holds a share of an advisory lock, the process's beacon. A release passes
+//! over a process that waits and whose beacon is out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ fn revoked(text: &str) -> Option<StoreEvent> {
     })
 }
 
-/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock that
-/// was taken away.
+/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
+/// that was taken away.
 pub(super) fn message(text: &str) -> Option<StoreEvent> {
     let event = match text.as_bytes().first()? {
         b't' => StoreEvent::Turn,

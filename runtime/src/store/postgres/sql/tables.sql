@@ -19,8 +19,9 @@
 --   waits for an application.
 --
 -- A process that listens for its turns has a beacon: its session has a share of an advisory lock.
--- It says of a process that *waits* whether it is still there, and nothing of one that holds: a
--- session that has ended is no holder that has stopped.
+-- It says of a process that *waits* whether it is still there, and of one whose lock an operator
+-- takes away whether it can be told. It ends no lease: a session that has ended is no holder that
+-- has stopped.
 
 CREATE SCHEMA IF NOT EXISTS leasehold;
 

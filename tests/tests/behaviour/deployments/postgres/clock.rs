@@ -1,14 +1,12 @@
-//! Which clock leases end by, and who says that one has ended.
+//! Which clock leases end by.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_tests::postgres::Database;
-use leasehold_tests::probe::Probe;
-use leasehold_tests::proxy::{Mode, Proxy};
 use leasehold_tests::wait;
 use tokio_postgres::Client;
 
-use super::{LONG, TTL, fresh, take};
+use super::{LONG, fresh};
 
 /// A renewal in a client of its own, as the pool's functions make it.
 async fn renew(client: &Client, key: &str) -> bool {
@@ -60,71 +58,4 @@ async fn a_renewal_that_waited_beyond_the_lease_is_refused() {
     transaction.commit().await.expect("it ends");
     assert!(!renewal.await.expect("no panic"), "the lease was over");
     drop(guard);
-}
-
-/// Fails if a lock comes free because the session of its holder has ended: that says nothing of the
-/// holder.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_session_ends_no_lease() {
-    let (database, other) = fresh().await;
-    let proxy = Proxy::start_postgres(database.address());
-    let url = database.url_over(proxy.address());
-    let holder = wait::connected(leasehold::LockPool::builder().url(url)).await;
-    let held = holder.lock("held").ttl(TTL).acquire().await;
-    let held = held.expect("it is free");
-    proxy.set(Mode::Refuse);
-    proxy.cut();
-    let probe = database.probe("lock:");
-    let session = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
-    let dark = || probe.value(session) == "1";
-    wait::until_async("its session ends", LONG, dark).await;
-    let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(2));
-    let refused = waits.acquire().await.map(drop);
-    assert!(refused.is_err(), "the lease lasts for long");
-    assert!(probe.exists("held"));
-    held.check().expect("the holder has it still");
-    proxy.pass();
-    drop(held);
-    // The pool comes back, and releases it.
-    take(&other, "held").await.release().await.expect("held");
-}
-
-/// Fails if a process that waits and has lost its session costs others a claim.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_without_a_session_is_passed_over_at_once() {
-    let (database, other) = fresh().await;
-    let mut fastest = Duration::MAX;
-    for number in 0..3 {
-        let key = format!("passed-{number}");
-        let held = take(&other, &key).await;
-        let proxy = Proxy::start_postgres(database.address());
-        let url = database.url_over(proxy.address());
-        let first = wait::connected(leasehold::LockPool::builder().url(url)).await;
-        let request = first.lock(&*key).ttl(TTL).wait(LONG);
-        let waits = tokio::spawn(async move { request.acquire().await.map(drop) });
-        let probe = database.probe("lock:");
-        let queued = format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
-        let queues = || probe.value(&queued) == "1";
-        wait::until_async("it queues", LONG, queues).await;
-        let second = super::connect(&database).await;
-        let next = second.lock(&*key).ttl(TTL).wait(LONG).acquire();
-        let next = wait::started(next).await;
-        let queues = || probe.value(&queued) == "2";
-        wait::until_async("another queues behind it", LONG, queues).await;
-        proxy.set(Mode::Refuse);
-        proxy.cut();
-        let session = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
-        let dark = || probe.value(session) == "2";
-        wait::until_async("its session ends", LONG, dark).await;
-        let released = Instant::now();
-        held.release().await.expect("still held");
-        let guard = next.await.expect("its turn comes");
-        fastest = fastest.min(released.elapsed());
-        guard.release().await.expect("still held");
-        waits.abort();
-        drop(first);
-    }
-    println!("{fastest:?} after the release");
-    // A claim lasts a second.
-    assert!(fastest < Duration::from_millis(500), "{fastest:?}");
 }

@@ -1,6 +1,7 @@
 //! A primary with a standby that takes over: pools follow, and no two verified commits overlap.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockGuard, LockPool};
@@ -19,21 +20,23 @@ const STANDBY: &str = "standby";
 
 /// Whether a commit waits for the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replication {
+pub(super) enum Replication {
     Synchronous,
     Asynchronous,
 }
 
-struct Pair {
-    primary: Postgres,
-    standby: Postgres,
-    database: Database,
-    url: String,
+/// A primary and its standby.
+pub(super) struct Pair {
+    pub(super) primary: Postgres,
+    pub(super) standby: Postgres,
+    pub(super) database: Database,
+    pub(super) url: String,
 }
 
 impl Pair {
-    fn start(replication: Replication) -> Self {
-        let primary = Postgres::start();
+    pub(super) fn start(replication: Replication) -> Self {
+        // A standby looks for a primary that has come back at once, and not after five seconds.
+        let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
         let database = primary.migrated();
         let standby = primary.standby(STANDBY);
         if replication == Replication::Synchronous {
@@ -49,13 +52,13 @@ impl Pair {
         }
     }
 
-    async fn pool(&self) -> LockPool {
+    pub(super) async fn pool(&self) -> LockPool {
         wait::connected(LockPool::builder().url(&*self.url)).await
     }
 
     /// The standby misses what the primary does for a while; then the primary dies, and the standby
     /// takes over.
-    fn fail_over(&mut self, misses: Duration) {
+    pub(super) fn fail_over(&mut self, misses: Duration) {
         self.standby.pause();
         self.primary.cut_standbys_off();
         std::thread::sleep(misses);
@@ -171,7 +174,7 @@ async fn load(replication: Replication, verifies: bool) -> Found {
          CREATE TABLE commits (key bigint, seen bigint, fence bigint)"
     );
     client.batch_execute(&tables).await.expect("new tables");
-    let until = Instant::now() + BEFORE + LAG + AFTER;
+    let over = Arc::new(AtomicBool::new(false));
     let bodies = Arc::new(Bodies::default());
     let mut tasks = JoinSet::new();
     for _ in 0..POOLS {
@@ -184,7 +187,7 @@ async fn load(replication: Replication, verifies: bool) -> Found {
                 random: random.fork(),
                 verifies,
             };
-            tasks.spawn(task.run(until));
+            tasks.spawn(task.run(Arc::clone(&over)));
         }
     }
     tokio::time::sleep(BEFORE).await;
@@ -196,6 +199,9 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     let client = connected(&pair.url).await.expect("it answers");
     let count = "SELECT count(*) FROM commits";
     let before: i64 = client.query_one(count, &[]).await.expect("a count").get(0);
+    tokio::time::sleep(AFTER).await;
+    commits_beyond(&client, before).await;
+    over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("no task panics");
     }
@@ -217,8 +223,25 @@ async fn load(replication: Replication, verifies: bool) -> Found {
     }
 }
 
+/// Waits until there are more commits than `before`: a busy machine takes longer.
+pub(super) async fn commits_beyond(client: &Client, before: i64) {
+    let count = "SELECT count(*) FROM commits";
+    let more = async {
+        while client
+            .query_one(count, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            <= before
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    wait::within("the new primary serves", LONG, more).await;
+}
+
 /// A client of the primary, as an application has one.
-async fn connected(url: &str) -> Option<Client> {
+pub(super) async fn connected(url: &str) -> Option<Client> {
     let url = format!("{url}?target_session_attrs=read-write");
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
     tokio::spawn(connection);
@@ -259,9 +282,9 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, until: Instant) {
+    async fn run(mut self, over: Arc<AtomicBool>) {
         let mut client = None;
-        while Instant::now() < until {
+        while !over.load(Ordering::Relaxed) {
             let key = self.random.below(KEYS);
             let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
             // A call that gets none, or has no server, makes room for another.

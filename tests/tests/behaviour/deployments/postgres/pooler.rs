@@ -10,7 +10,7 @@ use leasehold_tests::postgres::{Database, PgBouncer, Postgres};
 use leasehold_tests::wait;
 use tokio::task::JoinSet;
 
-use super::{LONG, TTL, fresh, take, works};
+use super::{LONG, TTL, fresh, lit, take, works};
 
 async fn pooled(pooler: &PgBouncer, database: &Database, more: &str) -> LockPool {
     let url = format!("{}?pooler=1{more}", pooler.url(database));
@@ -68,9 +68,9 @@ async fn every_kind_of_lock() {
         task.expect("every call is served");
     }
     let pool = pooled(&pooler, &database, "").await;
-    let kept = pool.lock("kept").ttl(Duration::from_secs(1)).watchdog();
+    let kept = pool.lock("kept").ttl(Duration::from_secs(3)).watchdog();
     let kept = kept.acquire().await.expect("it is free");
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     kept.check().expect("its lease was renewed");
     let refused = direct.lock("kept").ttl(TTL).acquire().await;
     assert!(matches!(
@@ -144,22 +144,16 @@ async fn a_second_connection_hears_of_turns() {
     let report = one.check().await.expect("the server answers");
     assert_eq!(report.find("turns"), None, "{report}");
     let probe = database.probe("lock:");
-    let beacons = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
     // The direct pool of `fresh` has one, too.
-    let lit = || probe.value(beacons) == "3";
-    wait::until_async("both listen", LONG, lit).await;
+    let all = || lit(&probe) == 3;
+    wait::until_async("both listen", LONG, all).await;
     for replaced in [false, true] {
         if replaced {
             let end = "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
             assert_eq!(probe.value(end), "3");
             // The direct pool connects when it is asked.
-            let lit = || {
-                probe
-                    .value(beacons)
-                    .parse::<u32>()
-                    .is_ok_and(|lit| 2 <= lit)
-            };
-            wait::until_async("both listen again", LONG, lit).await;
+            let both = || 2 <= lit(&probe);
+            wait::until_async("both listen again", LONG, both).await;
         }
         let excuse = Excuse::begin();
         let mut fastest = Duration::MAX;

@@ -59,7 +59,11 @@ async fn each_mode_proves_what_it_says() {
     }
     let local = database.url().replace("127.0.0.1", NAME);
     let builder = LockPool::builder().url(format!("{local}?sslmode=verify-full"));
-    let pool = builder.tls_ca(authority.pem()).connect().await;
+    let pool = builder
+        .io_timeout(LONG)
+        .tls_ca(authority.pem())
+        .connect()
+        .await;
     let pool = pool.unwrap_or_else(|error| panic!("{error}"));
     works(&pool, "named").await;
     let probe = database.probe_over_socket("lock:");
