@@ -10,7 +10,8 @@ use crate::setup::Runtime;
 /// The arguments of a client process, the same for every language.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
-    /// Where the Redis is; several masters, parted by commas, are to be used as a quorum
+    /// Where the Redis is; several masters, parted by commas, are to be used as a quorum. Or a
+    /// PostgreSQL, and a Redis behind a comma
     pub(crate) url: String,
     /// What the tasks do
     pub(crate) work: Work,

@@ -1,8 +1,9 @@
 //! What is measured: each row is one kind of work, done by several contestants in one run.
 
 use crate::contestants::Contestant::{
-    self, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdReplayed,
-    LeaseholdSingle, NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Ring, Rslock,
+    self, Advisory, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdOnRedis,
+    LeaseholdReplayed, LeaseholdSingle, NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Ring,
+    Rslock, Upsert,
 };
 use crate::plan::Work;
 use crate::setup::{self, Setup};
@@ -25,7 +26,7 @@ pub(crate) struct Row {
 /// The work of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task {
-    /// By client processes on a Redis.
+    /// By client processes on a Redis or a PostgreSQL.
     Clients(Clients),
     /// In this process, without a server: what the attribute costs.
     Overhead,
@@ -37,6 +38,8 @@ pub(crate) struct Clients {
     pub(crate) work: Work,
     /// How many independent servers there are; more than one are a quorum.
     pub(crate) masters: usize,
+    /// Whether there is a PostgreSQL as well, for all but one contestant.
+    pub(crate) postgres: bool,
     pub(crate) processes: u32,
     /// The tasks of each process; leases or waiters in the rows that keep or weigh.
     pub(crate) tasks: u32,
@@ -90,6 +93,7 @@ const HANDED_OVER: &[Contestant] = &[
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
+const POSTGRES: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Upsert, Advisory];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
 const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
 const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
@@ -159,6 +163,7 @@ pub(crate) const ROWS: &[Row] = &[
         task: Task::Clients(Clients {
             work: Work::Distinct,
             masters: 3,
+            postgres: false,
             processes: 1,
             tasks: 1,
             section_ms: 0,
@@ -167,6 +172,30 @@ pub(crate) const ROWS: &[Row] = &[
         }),
         setups: &[],
     },
+    on_postgres(
+        "postgres_uncontended",
+        "as `uncontended`, on a PostgreSQL with every commit on disk",
+        Work::Distinct,
+        (1, 1),
+    ),
+    on_postgres(
+        "postgres_distinct_64",
+        "as `distinct_64`, on PostgreSQL",
+        Work::Distinct,
+        (1, 64),
+    ),
+    on_postgres(
+        "postgres_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on PostgreSQL",
+        Work::Hot,
+        (4, 16),
+    ),
+    on_postgres(
+        "postgres_open_1000",
+        "as `open_1000`, on PostgreSQL",
+        Work::Open,
+        (1, 1_000),
+    ),
     many(
         "renew_10k",
         "10,000 leases kept renewed, ttl 10 s",
@@ -288,6 +317,30 @@ const fn distinct(
     many(name, title, Work::Distinct, tasks, contestants)
 }
 
+const fn on_postgres(
+    name: &'static str,
+    title: &'static str,
+    work: Work,
+    (processes, tasks): (u32, u32),
+) -> Row {
+    Row {
+        name,
+        title,
+        contestants: POSTGRES,
+        task: Task::Clients(Clients {
+            work,
+            masters: 1,
+            postgres: true,
+            processes,
+            tasks,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms: WINDOW_MS,
+        }),
+        setups: &[],
+    }
+}
+
 const fn hot(
     name: &'static str,
     title: &'static str,
@@ -305,6 +358,7 @@ const fn hot(
         task: Task::Clients(Clients {
             work: Work::Hot,
             masters: 1,
+            postgres: false,
             processes,
             tasks,
             section_ms,
@@ -329,6 +383,7 @@ const fn many(
         task: Task::Clients(Clients {
             work,
             masters: 1,
+            postgres: false,
             processes: 1,
             tasks,
             section_ms: 0,
@@ -369,6 +424,7 @@ const fn timed(
         task: Task::Clients(Clients {
             work,
             masters: 1,
+            postgres: false,
             processes: 1,
             tasks,
             section_ms: 0,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use leasehold_tests::postgres::Postgres;
 use leasehold_tests::process::Leashed;
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::server::Server;
@@ -22,6 +23,7 @@ const BUSY: usize = 2;
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
+    _postgres: Option<Postgres>,
     /// Processes that run until the stage is dropped.
     helpers: Vec<Leashed>,
 }
@@ -38,10 +40,15 @@ impl Stage {
         } else {
             Quorum::young(1)
         };
-        let urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
+        let mut urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
+        let postgres = shape.postgres.then(Postgres::durable_on_disk);
+        if let Some(postgres) = &postgres {
+            urls.insert(0, postgres.migrated().url());
+        }
         let mut stage = Self {
             url: urls.join(","),
             servers,
+            _postgres: postgres,
             helpers: Vec::new(),
         };
         if let Some(setup) = setup {

@@ -303,10 +303,24 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
+        Self::in_folder(&std::env::temp_dir())
+    }
+
+    /// The same on a disk: the usual place for temporary files may be in memory.
+    pub(crate) fn on_disk() -> Self {
+        let disk = Path::new("/var/tmp");
+        if disk.is_dir() {
+            Self::in_folder(disk)
+        } else {
+            Self::new()
+        }
+    }
+
+    fn in_folder(folder: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("leasehold-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = folder.join(name);
         fs::create_dir_all(&path).expect("a temporary folder can be made");
         Self(path)
     }

@@ -61,6 +61,31 @@ const MUTANTS: &[Mutant] = &[
         "l.key = keys[i] AND l.state = 'held'",
     ),
     (
+        "RenewalsGoByTheirBeginning",
+        "AND l.state = 'held' AND l.expires_at > clock_timestamp();\n        taken := FOUND;",
+        "AND l.state = 'held' AND l.expires_at > now();\n        taken := FOUND;",
+    ),
+    (
+        "LeasesEndWithTheirBeacon",
+        "IF l.state <> 'free' AND l.expires_at <= clock_timestamp() THEN",
+        "IF l.state <> 'free' AND (l.expires_at <= clock_timestamp() OR leasehold._is_dark(l.process)) THEN",
+    ),
+    (
+        "DarkWaitersAreCalled",
+        "EXIT WHEN lit IS NOT TRUE OR NOT leasehold._is_dark(p);",
+        "EXIT;",
+    ),
+    (
+        "DarkHoldersAreTold",
+        "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
+        "RETURN p IS NOT NULL;",
+    ),
+    (
+        "NoHolderHears",
+        "RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);",
+        "RETURN false;",
+    ),
+    (
         "SweepsForgetFences",
         "floor = greatest(m.floor, last)",
         "floor = m.floor",

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use self::open::OpenLoop;
+use crate::contestants::advisory::Advisory;
 use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
@@ -31,6 +32,7 @@ use crate::contestants::replayed::Replayed;
 use crate::contestants::ring::Ring;
 use crate::contestants::rslock::Rslock;
 use crate::contestants::seeded::{Nothing, SeededLoss, SeededOverlap, SeededSpin, SeededStall};
+use crate::contestants::upsert::Upsert;
 use crate::contestants::{Contestant, Fault, Keeps, Locks};
 use crate::plan::{Plan, Work};
 use crate::setup::Runtime;
@@ -81,7 +83,7 @@ fn runtime(kind: Option<Runtime>) -> io::Result<tokio::runtime::Runtime> {
 
 async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
     match contestant {
-        Contestant::Leasehold | Contestant::LeaseholdSingle => {
+        Contestant::Leasehold | Contestant::LeaseholdSingle | Contestant::LeaseholdOnRedis => {
             keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
         }
         Contestant::LeaseholdObserved => {
@@ -90,6 +92,8 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         }
         Contestant::LeaseholdReplayed => lock(Replayed::connect(plan).await?, plan).await,
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
+        Contestant::Upsert => lock(Upsert::connect(plan).await?, plan).await,
+        Contestant::Advisory => lock(Advisory::connect(plan).await?, plan).await,
         Contestant::Poll50ms => lock(Polling::connect(plan).await?, plan).await,
         Contestant::Ring => lock(Ring::connect(plan).await?, plan).await,
         Contestant::Rslock => lock(Rslock::new(plan), plan).await,

@@ -19,7 +19,7 @@ pub(crate) struct Leasehold {
 }
 
 impl Leasehold {
-    /// Connects to all masters of the plan as a quorum, or to the first alone.
+    /// Connects to all masters of the plan as a quorum, or to one of them.
     pub(crate) async fn connect(who: Contestant, plan: &Plan) -> Result<Self, Fault> {
         Ok(Self {
             pool: pool(who, plan).await?,
@@ -38,10 +38,15 @@ impl Leasehold {
     }
 }
 
-/// A pool on all masters of the plan as a quorum, or on the first alone.
+/// A pool on all masters of the plan as a quorum, or on one of them.
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
+        // A PostgreSQL, and a Redis to compare it with.
+        [postgres, redis] if postgres.starts_with("postgres:") => {
+            let on_redis = who == Contestant::LeaseholdOnRedis;
+            if on_redis { redis } else { postgres }.to_owned()
+        }
         [_, _, ..] if who != Contestant::LeaseholdSingle => quorum(&masters),
         _ => masters
             .first()

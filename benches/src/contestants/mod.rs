@@ -1,5 +1,6 @@
 //! The contestants. Each one takes a lock, runs a body inside it, and releases the lock.
 
+pub(crate) mod advisory;
 pub(crate) mod distributed_lock;
 pub(crate) mod hand_written;
 pub(crate) mod leasehold;
@@ -8,6 +9,7 @@ pub(crate) mod replayed;
 pub(crate) mod ring;
 pub(crate) mod rslock;
 pub(crate) mod seeded;
+pub(crate) mod upsert;
 
 use std::fmt;
 use std::future::Future;
@@ -28,6 +30,12 @@ pub(crate) enum Contestant {
     LeaseholdReplayed,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
+    /// This project on one Redis, beside itself on PostgreSQL.
+    LeaseholdOnRedis,
+    /// A row for each lock in PostgreSQL, taken by one statement as `ShedLock` does it.
+    Upsert,
+    /// `pg_advisory_lock` with the crate sqlx.
+    Advisory,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
     /// The same, with a new try every 50 ms.

@@ -1,4 +1,5 @@
-//! The command line. Where the locks live comes from the environment: `LEASEHOLD_URL`.
+//! The command line. Where the locks live comes from the environment, `LEASEHOLD_URL`, unless
+//! `--store` puts them and the data into one database.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +19,11 @@ pub(crate) struct Config {
     /// The SQLite file; processes on one machine may share it
     #[arg(long, default_value = "order_service.sqlite", value_name = "FILE")]
     pub(crate) database: PathBuf,
+
+    /// A PostgreSQL database for the data and the locks, `postgres://user:password@host/database`;
+    /// it replaces `--database` and `LEASEHOLD_URL`
+    #[arg(long, value_name = "URL", value_parser = postgres_url, conflicts_with_all = ["database", "demo", "demo_service"])]
+    pub(crate) store: Option<String>,
 
     /// What a new database has in stock
     #[arg(
@@ -53,6 +59,20 @@ fn stocked_item(text: &str) -> Result<(String, u32), String> {
         .parse()
         .map_err(|_| format!("`{number}` is not a number of items"))?;
     Ok((sku.to_owned(), number))
+}
+
+fn postgres_url(url: &str) -> Result<String, &'static str> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(
+            "write `postgres://user:password@host/database`; any other store of locks goes into LEASEHOLD_URL",
+        );
+    }
+    if cfg!(not(feature = "postgres")) {
+        return Err(
+            "this build has no PostgreSQL; write `-p leasehold-order-service --features postgres` behind `cargo run`",
+        );
+    }
+    Ok(url.to_owned())
 }
 
 fn milliseconds(text: &str) -> Result<Duration, std::num::ParseIntError> {

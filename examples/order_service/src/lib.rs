@@ -8,7 +8,8 @@
 //! | `GET /items`, `GET /items/{sku}` | the stock |
 //! | `GET /metrics` | the metrics of leasehold, for Prometheus: `docs/monitoring/` has a dashboard and alerts |
 //!
-//! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`.
+//! The two functions to copy are `create_order` in `routes.rs` and `sell_one` in `stock.rs`; with
+//! PostgreSQL also `sell` in `db/postgres.rs`.
 //!
 //! With `--demo` it starts two services on one lock store instead, and shows a double click on a
 //! page: `demo/`.

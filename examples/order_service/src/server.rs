@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::routing::get;
+use leasehold::LockError;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
@@ -19,9 +20,9 @@ pub(crate) enum StartError {
     #[error("the metrics: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
     #[error("{0}")]
-    Locks(#[from] leasehold::LockError),
-    #[error("the database {path}: {source}")]
-    Database { path: String, source: sqlx::Error },
+    Locks(#[from] LockError),
+    #[error("the database {what}: {source}")]
+    Database { what: String, source: sqlx::Error },
     #[error("cannot listen on {address}: {source}")]
     Listen {
         address: SocketAddr,
@@ -40,7 +41,7 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
         return demo::run(&config).await;
     }
     let metrics = metrics::install()?;
-    leasehold::init_from_env().await?;
+    install_locks(&config).await?;
     let db = open_database(&config).await?;
     let payments = Payments::new(db.clone(), config.payment_ms);
     let mut app = routes::router(Shop {
@@ -77,13 +78,15 @@ pub(crate) async fn run(config: Config) -> Result<(), StartError> {
 }
 
 pub(crate) async fn open_database(config: &Config) -> Result<Db, StartError> {
-    let opened = Db::open(&config.database, &config.items).await;
+    let opened = Db::open(config).await;
     opened.map_err(|source| database_error(config, source))
 }
 
 pub(crate) fn database_error(config: &Config, source: sqlx::Error) -> StartError {
+    let file = config.database.display().to_string();
     StartError::Database {
-        path: config.database.display().to_string(),
+        // The URL may have a password.
+        what: config.store.as_ref().map_or(file, |_| "of --store".into()),
         source,
     }
 }
@@ -91,6 +94,16 @@ pub(crate) fn database_error(config: &Config, source: sqlx::Error) -> StartError
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     let bound = TcpListener::bind(address).await;
     bound.map_err(|source| StartError::Listen { address, source })
+}
+
+/// The locks are where `LEASEHOLD_URL` says, or in the database of `--store`.
+async fn install_locks(config: &Config) -> Result<(), LockError> {
+    let Some(url) = &config.store else {
+        return leasehold::init_from_env().await;
+    };
+    let mark = if url.contains('?') { '&' } else { '?' };
+    // Where the tables of the locks are missing, the pool makes them.
+    leasehold::init(&format!("{url}{mark}migrate=1")).await
 }
 
 /// Ends at SIGTERM or ctrl-c.

@@ -11,16 +11,12 @@ use crate::error::ApiError;
 ///
 /// Buyers of one item queue here, in all processes, for up to five seconds. The lease could still
 /// end while this process is asleep (a suspended machine, a long pause). Then another buyer has
-/// been served, the fence in the row is newer than ours, and the database refuses our late write.
+/// been served, and the database refuses our late write: SQLite by the fence in the row, PostgreSQL
+/// by `leasehold.verify` in the transaction. See `db/sqlite.rs` and `db/postgres.rs`.
 #[distributed_lock(key = "item:<sku>", ttl = "5s", wait = "5s", guard = lock, on_error = too_busy)]
 pub(crate) async fn sell_one(db: &Db, sku: &str, order_id: &str) -> Result<Order, ApiError> {
     look(db, sku).await?;
-    let fence = lock.fence().expect("a single store numbers its locks");
-    let stock = db.stock_under(sku, fence).await?;
-    if stock <= 0 {
-        return Err(ApiError::SoldOut(sku.to_owned()));
-    }
-    db.record_sale(order_id, sku, stock - 1, fence).await
+    db.sell(sku, order_id, &lock).await
 }
 
 /// The item, if there is one left. Outside the lock this is a glance that may be out of date.

@@ -27,7 +27,7 @@ impl TestShop {
         let folder = std::env::temp_dir();
         let scratch = Scratch::new(folder.to_str().expect("a path in Unicode"));
         let path = scratch.file("shop.sqlite");
-        let db = Db::open(&path, &[("kettle".to_owned(), 1)]).await;
+        let db = Db::open_file(&path, &[("kettle".to_owned(), 1)]).await;
         let db = db.expect("a database in a folder of its own");
         let payments = Payments::new(db.clone(), Duration::ZERO);
         Self {

@@ -2,6 +2,8 @@
 
 mod harness;
 mod monitoring;
+#[cfg(feature = "postgres")]
+mod on_postgres;
 mod page;
 
 use std::process::{Command, Output};

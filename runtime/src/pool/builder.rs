@@ -9,7 +9,7 @@ use crate::engine::driver::thread::Place;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 #[cfg(feature = "tls")]
-use crate::store::redis::wire::tls::Tls;
+use crate::store::tls::Tls;
 
 mod connect;
 

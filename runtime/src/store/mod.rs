@@ -44,6 +44,8 @@ pub(crate) mod redis;
 pub(crate) mod redlock;
 pub(crate) mod source;
 pub(crate) mod target;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 #[cfg(feature = "__remote")]
 mod url_options;
 

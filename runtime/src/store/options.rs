@@ -9,7 +9,7 @@ use crate::base::clock::Clock;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 #[cfg(feature = "tls")]
-use crate::store::redis::wire::tls::Tls;
+use crate::store::tls::Tls;
 
 /// What a store is connected with.
 #[derive(Debug, Clone)]
@@ -59,8 +59,6 @@ impl Options {
     /// Refuses the options of stores on Redis.
     #[cfg(feature = "postgres")]
     pub(super) fn for_postgres(&self) -> Result<(), LockError> {
-        #[cfg(feature = "tls")]
-        self.tls.refuse()?;
         if self.replicas.is_some() {
             return Err(LockError::config(
                 "`replicas` is for Redis; for `postgres://` set `synchronous_standby_names` on the server, and every lock waits for its standbys",

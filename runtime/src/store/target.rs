@@ -85,6 +85,25 @@ fn secured_cluster(
     Ok(address)
 }
 
+/// `address` with the certificates that the builder was given.
+#[cfg(feature = "postgres")]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(
+        clippy::unnecessary_wraps,
+        unused_variables,
+        reason = "without TLS there are no certificates"
+    )
+)]
+fn secured_postgres(
+    address: postgres::address::Address,
+    options: &Options,
+) -> Result<postgres::address::Address, LockError> {
+    #[cfg(feature = "tls")]
+    let address = address.with_tls(&options.tls)?;
+    Ok(address)
+}
+
 impl Target {
     /// The store that `url` names. No error text contains the URL, because it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
@@ -139,7 +158,6 @@ impl Target {
 
     #[cfg(not(feature = "redis"))]
     fn redis(scheme: &str, _url: &str) -> Result<Self, LockError> {
-        // The feature `tls` includes `redis`.
         refuse_without_tls(scheme)?;
         Err(LockError::config(format!(
             "`{scheme}://` needs the feature `redis` of the crate `leasehold`, which is off"
@@ -242,7 +260,8 @@ impl Target {
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => Box::pin(async move {
                 options.for_postgres()?;
-                let store = postgres::store::PostgresStore::connect(*address, &options).await?;
+                let address = secured_postgres(*address, &options)?;
+                let store = postgres::store::PostgresStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
         }
@@ -288,8 +307,9 @@ impl Target {
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => {
                 options.for_postgres()?;
+                let address = secured_postgres(*address, &options)?;
                 super::background::run(async move {
-                    postgres::store::PostgresStore::check(*address, &options).await
+                    postgres::store::PostgresStore::check(address, &options).await
                 })
                 .await
             }
@@ -323,9 +343,12 @@ impl Target {
                 *address, &options,
             ))),
             #[cfg(feature = "postgres")]
-            Self::Postgres(address) => Ok(Box::new(postgres::look::PostgresSource::new(
-                *address, &options,
-            ))),
+            Self::Postgres(address) => {
+                let address = secured_postgres(*address, &options)?;
+                Ok(Box::new(postgres::look::PostgresSource::new(
+                    address, &options,
+                )))
+            }
             #[cfg(feature = "testing")]
             Self::Kit(seat) => seat.source(options),
             #[cfg(feature = "__test")]

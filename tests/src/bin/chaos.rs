@@ -65,8 +65,8 @@ struct Full {
     /// Only this store, of the two that are no deployment of several servers.
     #[arg(long)]
     store: Option<Only>,
-    /// The requirements of a deployment of several servers, and nothing else: `sentinel`,
-    /// `redlock`, `replicas`, `cluster`.
+    /// The requirements of another deployment, and nothing else: of several servers, `sentinel`,
+    /// `redlock`, `replicas` or `cluster`, or `postgres`.
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// How many requirements run at a time; most of them wait most of the time.

@@ -25,15 +25,19 @@ pub(super) fn end_all(sheet: &Sheet, mut hands: Vec<Hand>) {
 
 /// No holder is left: all keys are free after a ttl.
 pub(super) fn all_free(crew: &Crew, probe: &RedisProbe, ttl: Duration) {
-    let due = now();
-    let within = ttl + Duration::from_millis(200);
-    let left = || -> Vec<String> {
+    free_after(crew, ttl, || {
         let mut keys = probe.keys("lock:*");
         keys.retain(|key| !key.starts_with("lock:%"));
-        keys
-    };
-    let free = wait::try_until(within, || left().is_empty());
-    let key = left().pop().unwrap_or_else(|| "all".to_owned());
+        keys.pop()
+    });
+}
+
+/// After a ttl there is none `left` of the keys that are locked.
+pub(super) fn free_after(crew: &Crew, ttl: Duration, left: impl Fn() -> Option<String>) {
+    let due = now();
+    let within = ttl + Duration::from_millis(200);
+    let free = wait::try_until(within, || left().is_none());
+    let key = left().unwrap_or_else(|| "all".to_owned());
     let at = free.map_or_else(|| now() + nanos(within), |_| now());
     crew.note(&Note::Free {
         key,

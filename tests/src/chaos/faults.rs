@@ -42,7 +42,7 @@ impl Spans {
         }
     }
 
-    fn up_to(&mut self, most: Duration) -> Duration {
+    pub(super) fn up_to(&mut self, most: Duration) -> Duration {
         let span = self.random.duration(most);
         if self.longest { most } else { span }
     }
@@ -147,7 +147,13 @@ impl<'a> Lane<'a> {
                 self.crew.fault("reply lost after execution");
                 let random = &mut self.spans.random;
                 let after = [After::Cut, After::Silence][usize::from(random.below(2) == 0)];
-                proxy.lose_replies("EVALSHA", 1 + random.below(3), after);
+                // What takes a lock: a script of Redis, or a function of PostgreSQL.
+                let verb = if proxy.speaks_postgres() {
+                    "acquire"
+                } else {
+                    "EVALSHA"
+                };
+                proxy.lose_replies(verb, 1 + random.below(3), after);
             }
             _ => {
                 // These requests arrive after their client has gone.

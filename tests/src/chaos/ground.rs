@@ -11,11 +11,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
+use super::site::Site;
 use crate::lateness;
 use crate::oracle::Note;
 use crate::probe::{MemoryProbe, Probe};
 use crate::random::Random;
-use crate::server::Server;
 use crate::wait;
 
 /// The store of the locks.
@@ -33,14 +33,17 @@ pub enum Store {
     Replicas,
     /// A cluster of three masters and three replicas.
     Cluster,
+    /// A PostgreSQL of the run's own.
+    Postgres,
 }
 
-/// The deployments of several servers. Each one's name is its variant in small letters.
-pub const DEPLOYMENTS: [Store; 4] = [
+/// The deployments beside one Redis. Each one's name is its variant in small letters.
+pub const DEPLOYMENTS: [Store; 5] = [
     Store::Redlock,
     Store::Sentinel,
     Store::Replicas,
     Store::Cluster,
+    Store::Postgres,
 ];
 
 impl Store {
@@ -95,6 +98,9 @@ pub struct Requirement {
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
 /// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
+/// For those that PostgreSQL has in common with Redis, and memory as well.
+pub(super) const ALL: &[Store] = &[Store::Redis, Store::Memory, Store::Postgres];
+pub(super) const SERVERS: &[Store] = &[Store::Redis, Store::Postgres];
 
 impl Requirement {
     /// Runs the requirement; a panic is a failure.
@@ -146,10 +152,10 @@ impl Ground {
                 _server: None,
             };
         }
-        let server = Server::start();
+        let server = Site::start(self.store);
         Place {
             url: server.url(),
-            probe: Arc::new(server.probe().namespace("lock:")),
+            probe: server.probe(),
             _server: Some(server),
         }
     }
@@ -159,7 +165,7 @@ impl Ground {
 pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
-    _server: Option<Server>,
+    _server: Option<Site>,
 }
 
 pub(super) fn runtime(workers: usize) -> Runtime {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`job`], [`worker`], `calls`, `answers`, `body`, `ledger`, `shop`, `orders` | a worker; what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
-//! | `faults`, `storm`, `fail_overs`, `mortals` | faults from a seed |
+//! | `site` | the one server of a requirement |
+//! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `mortals` | faults from a seed |
 //! | `witness` | notes about locks of the parent process |
 //! | `ending` | the checks at the end of a run |
 //! | `gauge` | the size of a worker's heap |
@@ -79,7 +80,9 @@ mod r35_operators;
 pub mod seeded;
 pub mod sheet;
 mod shop;
+mod site;
 mod storm;
+mod storm_postgres;
 pub mod table;
 mod telemetry;
 mod witness;

@@ -7,10 +7,10 @@ use super::crew::{Crew, Hand};
 use super::ground::{Ground, on_threads};
 use super::job::{Job, Lane};
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness::Excuse;
 use crate::oracle::{Note, Report};
 use crate::random::Random;
-use crate::server::Server;
 
 /// How many processes run at a time.
 const PROCESSES: usize = 4;
@@ -86,10 +86,10 @@ pub(super) fn rounds(
     ground: &Ground,
     sheet: &Sheet,
     name: &str,
-    round: fn(&Crew, &Server, &Sheet, u64),
+    round: fn(&Crew, &Site, &Sheet, u64),
 ) -> u64 {
     let total = ground.count(40, 2);
-    let server = Server::start();
+    let site = Site::start(ground.store);
     on_threads(
         ground.count(4, 2),
         total,
@@ -97,7 +97,7 @@ pub(super) fn rounds(
         |thread, _, next| {
             let crew = ground.crew(&format!("{name}-{thread}"));
             while let Some(number) = next() {
-                round(&crew, &server, sheet, number);
+                round(&crew, &site, sheet, number);
             }
             let report = crew.report();
             sheet.report(&report);

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use super::ground::{BOTH, Ground, Requirement, Store, on_threads};
+use super::ground::{ALL, Ground, Requirement, on_threads};
 use super::job::{Job, Lane};
 use super::sheet::Sheet;
-use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 2,
     what: "no body poll at or after D, after SIGSTOP past the ttl",
-    stores: BOTH,
+    stores: ALL,
     run,
 };
 
@@ -19,10 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(1_000, 24);
-    let server = (ground.store == Store::Redis).then(Server::start);
-    let url = server
-        .as_ref()
-        .map_or_else(|| "memory://stops".to_owned(), Server::url);
+    let place = ground.place("stops");
     on_threads(
         ground.count(10, 4),
         total,
@@ -36,7 +32,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let lanes = vec![stays("plain"), stays("watched").watched()];
             let job = Job {
                 threads: 1,
-                ..crew.job(&url, lanes)
+                ..crew.job(&place.url, lanes)
             };
             let mut hand = crew.spawn(&job, None);
             let mut watch = crew.watch();

@@ -8,17 +8,17 @@ use leasehold::LockHandle;
 use tokio::runtime::Runtime;
 
 use super::body::nanos;
-use super::ground::{Ground, REDIS, Requirement, Size, connect, on_threads, runtime};
+use super::ground::{Ground, Requirement, SERVERS, Size, connect, on_threads, runtime};
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::blocked::Blocked;
 use crate::lateness;
-use crate::proxy::{Mode, Proxy};
-use crate::server::Server;
+use crate::proxy::Mode;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 4,
     what: "loss is signalled by S; before D with all workers blocked",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -32,12 +32,12 @@ const WORKERS: usize = 2;
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(200, 8);
-    let server = Server::start();
+    let site = Site::start(ground.store);
     on_threads(4, total, &mut ground.random(4), |_, mut random, next| {
         while let Some(number) = next() {
-            let proxy = Proxy::start(server.address());
+            let proxy = site.proxy();
             let runtime = runtime(WORKERS);
-            let pool = runtime.block_on(connect(&proxy.url()));
+            let pool = runtime.block_on(connect(&site.url_over(&proxy)));
             let request = pool.lock(format!("loss-{number}")).ttl(TTL).watchdog();
             let guard = runtime.block_on(request.acquire()).expect("it is free");
             std::thread::sleep(random.duration(TTL));

@@ -2,25 +2,30 @@
 
 use std::time::Duration;
 
-use super::ground::{Ground, REDIS, Requirement, connect, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
-use crate::proxy::{After, Proxy};
-use crate::server::Server;
+use super::site::Site;
+use crate::proxy::After;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 6,
     what: "acquire is idempotent: reply lost after execution",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    let total = ground.count(10_000, 120);
-    let server = Server::start();
-    on_threads(16, total, &mut ground.random(6), |_, _, next| {
-        let proxy = Proxy::start(server.address());
+    // A connection to PostgreSQL is a process, and each lost reply costs one.
+    let (wanted, threads) = match ground.store {
+        Store::Postgres => (2_000, 4),
+        _ => (10_000, 16),
+    };
+    let total = ground.count(wanted, 120);
+    let site = Site::start(ground.store);
+    on_threads(threads, total, &mut ground.random(6), |_, _, next| {
+        let proxy = site.proxy();
         let runtime = local_runtime();
-        let pool = runtime.block_on(connect(&proxy.url()));
+        let pool = runtime.block_on(connect(&site.url_over(&proxy)));
         while let Some(number) = next() {
             let key = format!("idempotent-{number};");
             let after = if number % 100 == 0 {
@@ -42,5 +47,5 @@ fn run(ground: &Ground, sheet: &Sheet) {
     });
     sheet.faults("reply lost after execution", total);
     sheet.sections(total);
-    sheet.reached("lost replies", total, 10_000);
+    sheet.reached("lost replies", total, wanted);
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::ground::{Ground, REDIS, Requirement, connect, local_runtime, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::proxy::{Mode, Proxy};
-use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 11,
     what: "outages of up to 0.4 ttl are survived",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -18,15 +18,20 @@ const TTL: Duration = Duration::from_secs(2);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
-    let server = Server::start();
+    let site = Site::start(ground.store);
+    // PostgreSQL starts a process for each connection that is replaced.
+    let threads = match ground.store {
+        Store::Postgres => ground.count(16, 8),
+        _ => ground.count(32, 24),
+    };
     on_threads(
-        ground.count(32, 24),
+        threads,
         total,
         &mut ground.random(11),
         |_, mut random, next| {
-            let proxy = Proxy::start(server.address());
+            let proxy = site.proxy();
             let runtime = local_runtime();
-            let pool = runtime.block_on(connect(&proxy.url()));
+            let pool = runtime.block_on(connect(&site.url_over(&proxy)));
             while let Some(number) = next() {
                 let request = pool.lock(format!("outage-{number}")).ttl(TTL).watchdog();
                 let guard = runtime

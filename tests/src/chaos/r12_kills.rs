@@ -5,19 +5,18 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::body::nanos;
-use super::ground::{Ground, REDIS, Requirement, on_threads};
+use super::ground::{Ground, Requirement, SERVERS, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness;
 use crate::oracle::Note;
-use crate::probe::Probe;
-use crate::server::Server;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 12,
     what: "a killed holder frees its lock within ttl + 200 ms",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -25,14 +24,14 @@ const TTL: Duration = Duration::from_millis(800);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 6);
-    let server = Server::start();
+    let site = Site::start(ground.store);
     on_threads(
         6,
         total,
         &mut ground.random(12),
         |thread, mut random, next| {
             let crew = ground.crew(&format!("kills-{thread}"));
-            let probe = server.probe().namespace("lock:");
+            let probe = site.probe();
             let mut watch = crew.watch();
             while let Some(number) = next() {
                 let key = format!("killed-{number}");
@@ -42,7 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 } else {
                     lane
                 };
-                let mut hand = crew.spawn(&crew.job(&server.url(), vec![lane]), None);
+                let mut hand = crew.spawn(&crew.job(&site.url(), vec![lane]), None);
                 if !watch.entered(Duration::from_secs(20), 1) {
                     sheet.fail(format!("{key}: the body did not begin"));
                     continue;

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::ground::{BOTH, Ground, Requirement, connect, runtime};
+use super::ground::{ALL, Ground, Requirement, connect, runtime};
 use super::sheet::Sheet;
 use crate::lateness;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 20,
     what: "graceful shutdown with 10,000 held",
-    stores: BOTH,
+    stores: ALL,
     run,
 };
 

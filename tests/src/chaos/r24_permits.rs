@@ -6,19 +6,19 @@ use std::time::Duration;
 use leasehold::{LockError, LockPool};
 
 use super::calls::PLACES;
-use super::ending::{all_free, end_all};
-use super::ground::{Ground, REDIS, Requirement, connect, local_runtime};
+use super::ending::end_all;
+use super::ground::{Ground, Requirement, SERVERS, connect, local_runtime};
 use super::job::{Lane, Work};
 use super::mortals::{live, must_be_fair, tell};
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness::Excuse;
 use crate::oracle::Mode;
-use crate::server::Server;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 24,
     what: "permits under kills: never more holders than places, and all places come back",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -29,19 +29,19 @@ const BOUND: Duration = Duration::from_secs(6);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("permits");
-    let server = Server::start();
+    let site = Site::start(ground.store);
     let time = Duration::from_secs(ground.count(60, 6));
     let excuse = Excuse::begin();
     let mut random = ground.random(242);
-    let hands = live(&crew, &server.url(), &lanes(), time, &mut random);
+    let hands = live(&crew, &site.url(), &lanes(), time, &mut random);
     end_all(sheet, hands);
     let runtime = local_runtime();
-    let pool = runtime.block_on(connect(&server.url()));
+    let pool = runtime.block_on(connect(&site.url()));
     let back = runtime.block_on(places(&pool));
     sheet.check(back == Ok(()), || {
         format!("places did not come back: {back:?}")
     });
-    all_free(&crew, &server.probe(), TTL);
+    site.all_free(&crew, TTL);
     must_be_fair(&crew, KEY, BOUND, excuse);
     let report = crew.report();
     tell(sheet, &report);

@@ -6,19 +6,19 @@ use std::time::Duration;
 use leasehold::__test::now;
 
 use super::crew::Crew;
-use super::ground::{Ground, REDIS, Requirement, connect, runtime};
+use super::ground::{Ground, Requirement, SERVERS, connect, runtime};
 use super::job::Lane;
 use super::mortals::rounds;
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness::Excuse;
 use crate::redis_probe::RedisProbe;
-use crate::server::Server;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 24,
     what: "5 dead waiters: the next holder after at most 6 s",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -36,22 +36,20 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// Processes queue behind our guard and die. The process behind them is served when the guard is
 /// released.
-fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
+fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("queue-{number}");
-    let probe = server.probe();
+    let queued = site.queues();
     let runtime = runtime(2);
-    let ours = runtime.block_on(connect(&server.url()));
-    let others = runtime.block_on(connect(&server.url()));
+    let ours = runtime.block_on(connect(&site.url()));
+    let others = runtime.block_on(connect(&site.url()));
     let held = runtime.block_on(ours.lock(&*key).ttl(TTL).acquire());
     let held = held.expect("it is free");
     let lane = Lane::stays(&key, 20_000, 60_000).waits(60_000);
-    let job = crew.job(&server.url(), vec![lane]);
+    let job = crew.job(&site.url(), vec![lane]);
     let mut waiters: Vec<_> = (0..DEAD).map(|_| crew.spawn(&job, None)).collect();
-    wait::until("they queue", LIMIT, || queued(&probe, &key) == DEAD);
+    wait::until("they queue", LIMIT, || queued(&key) == DEAD);
     let next = runtime.spawn(others.lock(&*key).ttl(TTL).wait(TTL).acquire());
-    wait::until("another one queues", LIMIT, || {
-        queued(&probe, &key) == DEAD + 1
-    });
+    wait::until("another one queues", LIMIT, || queued(&key) == DEAD + 1);
     for waiter in &mut waiters {
         if number.is_multiple_of(2) {
             crew.fault("SIGKILL of a waiter");

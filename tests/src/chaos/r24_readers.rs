@@ -7,21 +7,20 @@ use leasehold::__test::now;
 
 use super::body::nanos;
 use super::crew::Crew;
-use super::ending::{all_free, end_all};
-use super::ground::{Ground, REDIS, Requirement, connect, runtime};
+use super::ending::end_all;
+use super::ground::{Ground, Requirement, SERVERS, connect, runtime};
 use super::job::{Lane, Work};
 use super::mortals::{live, must_be_fair, rounds, tell};
-use super::r24_queues::queued;
 use super::sheet::Sheet;
+use super::site::Site;
 use crate::lateness::Excuse;
 use crate::oracle::{Mode, Note};
-use crate::server::Server;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 24,
     what: "readers and writers under kills: 5 dead readers, the next writer after at most 6 s",
-    stores: REDIS,
+    stores: SERVERS,
     run,
 };
 
@@ -41,18 +40,12 @@ fn run(ground: &Ground, sheet: &Sheet) {
 /// 16 readers and 4 writers on one key in 4 processes, which are killed now and then.
 fn mixed(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("readers");
-    let server = Server::start();
+    let site = Site::start(ground.store);
     let time = Duration::from_secs(ground.count(60, 6));
     let excuse = Excuse::begin();
-    let hands = live(
-        &crew,
-        &server.url(),
-        &lanes(),
-        time,
-        &mut ground.random(240),
-    );
+    let hands = live(&crew, &site.url(), &lanes(), time, &mut ground.random(240));
     end_all(sheet, hands);
-    all_free(&crew, &server.probe(), TTL);
+    site.all_free(&crew, TTL);
     must_be_fair(&crew, KEY, BOUND, excuse);
     let report = crew.report();
     tell(sheet, &report);
@@ -87,17 +80,17 @@ fn lanes() -> Vec<Lane> {
 
 /// Readers are inside and die. The writer behind them is inside when the last of their leases is
 /// over.
-fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
+fn round(crew: &Crew, site: &Site, sheet: &Sheet, number: u64) {
     let key = format!("read-{number}");
-    let probe = server.probe();
+    let queued = site.queues();
     let runtime = runtime(2);
-    let pool = runtime.block_on(connect(&server.url()));
+    let pool = runtime.block_on(connect(&site.url()));
     let mut watch = crew.watch();
     while watch.next_note().is_some() {}
     let readers = (1..=DEAD).map(|reader| {
         let ttl = u64::try_from(TTL.as_millis()).unwrap_or(0) * reader / DEAD;
         let lane = Lane::stays(&key, ttl, 60_000).held_as(Mode::Reader);
-        crew.spawn(&crew.job(&server.url(), vec![lane.watched()]), None)
+        crew.spawn(&crew.job(&site.url(), vec![lane.watched()]), None)
     });
     let mut readers: Vec<_> = readers.collect();
     if !watch.entered(LIMIT, readers.len()) {
@@ -105,7 +98,7 @@ fn round(crew: &Crew, server: &Server, sheet: &Sheet, number: u64) {
         return;
     }
     let writer = runtime.spawn(pool.lock(&*key).ttl(TTL).wait(LIMIT).acquire());
-    wait::until("the writer queues", LIMIT, || queued(&probe, &key) == 1);
+    wait::until("the writer queues", LIMIT, || queued(&key) == 1);
     for reader in &mut readers {
         crew.fault("SIGKILL of a reader");
         reader.process().kill();

@@ -73,6 +73,7 @@ impl Storm<'_> {
     pub(super) fn rage(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         match ground.store {
             Store::Memory => self.in_memory(ground, crew),
+            Store::Postgres => self.on_postgres(ground, sheet, crew),
             _ => self.on_redis(ground, sheet, crew),
         }
     }
@@ -169,7 +170,7 @@ impl Storm<'_> {
     }
 
     /// Waits until the numbers are reached, or the time is over.
-    fn until_enough(&self, size: Size, history: &Path) {
+    pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
         let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
         let (mut progress, mut faults) = (0, 0);
@@ -198,10 +199,10 @@ impl Storm<'_> {
 }
 
 /// The pause between two faults of one process. A full run leaves time for sections too.
-fn pause(ground: &Ground) -> Duration {
+pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
-        Size::Full if ground.store == Store::Redis => Duration::from_millis(2_500),
-        Size::Full => Duration::from_millis(250),
+        Size::Full if ground.store == Store::Memory => Duration::from_millis(250),
+        Size::Full => Duration::from_millis(2_500),
         Size::Small => Duration::from_millis(600),
     }
 }

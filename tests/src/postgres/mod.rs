@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +19,11 @@ use crate::server::{Folder, free_port};
 use crate::sql_mutants;
 use crate::wait;
 
+mod pgbouncer;
 mod probe;
+mod standby;
+mod tls;
+pub use self::pgbouncer::PgBouncer;
 pub use self::probe::PostgresProbe;
 
 /// How long a server may take from its start to its first answer.
@@ -45,11 +50,12 @@ const INHERITED: &str = "LEASEHOLD_TEST_POSTGRES_AT";
 pub struct Postgres {
     process: Option<Leashed>,
     port: u16,
-    durable: bool,
+    /// Of its configuration, `name=value`.
+    settings: Vec<String>,
     databases: AtomicU32,
     path: PathBuf,
     /// Removed with the server; none for a server of another process.
-    _folder: Option<Folder>,
+    folders: Vec<Folder>,
 }
 
 /// A database of a test's own.
@@ -78,29 +84,38 @@ impl Postgres {
         Some(Self {
             process: None,
             port: port.parse().ok()?,
-            durable: false,
+            settings: Vec::new(),
             databases: AtomicU32::new(0),
             path: path.into(),
-            _folder: None,
+            folders: Vec::new(),
         })
     }
 
     /// A server of a test's own, which a crash of its machine would not survive.
     pub fn start() -> Self {
-        Self::start_as(false)
+        Self::start_with(&["fsync=off"])
     }
 
     /// The same, with everything on disk before it is answered.
     pub fn durable() -> Self {
-        Self::start_as(true)
+        Self::start_with(&["fsync=on"])
     }
 
-    fn start_as(durable: bool) -> Self {
-        let folder = Folder::new();
-        if let Some((user, group)) = other_user() {
-            let owned = chown(folder.path(), Some(user), Some(group));
-            owned.expect("a folder can be given away");
-        }
+    /// The same, on a disk, where a commit takes as long as it does for users.
+    pub fn durable_on_disk() -> Self {
+        Self::made_in(owned(Folder::on_disk()), &["fsync=on"])
+    }
+
+    /// The same, with these settings, each `name=value`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn start_with(settings: &[&str]) -> Self {
+        Self::made_in(given_away(), settings)
+    }
+
+    fn made_in(folder: Folder, settings: &[&str]) -> Self {
         let data = folder.path().join("data");
         let made = program("initdb")
             .arg("-D")
@@ -110,16 +125,21 @@ impl Postgres {
         let made = made.unwrap_or_else(|error| missing(&error));
         succeeded("initdb", &made);
         let hosts = format!(
-            "host all {WITH_PASSWORD} all scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n"
+            "host all {WITH_PASSWORD} all scram-sha-256\nhost all,replication all 127.0.0.1/32 trust\nlocal all all trust\n"
         );
         fs::write(data.join("pg_hba.conf"), hosts).expect("a file can be written");
+        Self::in_folder(folder, settings)
+    }
+
+    /// Starts the server whose data are in `folder`.
+    fn in_folder(folder: Folder, settings: &[&str]) -> Self {
         let mut server = Self {
             process: None,
             port: free_port(),
-            durable,
+            settings: settings.iter().copied().map(str::to_owned).collect(),
             databases: AtomicU32::new(0),
             path: folder.path().to_owned(),
-            _folder: Some(folder),
+            folders: vec![folder],
         };
         server.restart();
         server
@@ -157,11 +177,7 @@ impl Postgres {
     }
 
     fn psql(&self, sql: &str) -> Command {
-        let mut psql = Command::new(bin().join("psql"));
-        psql.args(["-h", "127.0.0.1", "-U", ROLE, "-d", "postgres", "-qAt"])
-            .args(["-p", &self.port.to_string(), "-c", sql])
-            .stdin(Stdio::null());
-        psql
+        psql(&self.path, self.port, sql)
     }
 
     /// The port on 127.0.0.1.
@@ -210,17 +226,21 @@ impl Postgres {
     pub fn restart(&mut self) {
         self.kill();
         let log = fs::File::create(self.path.join("log")).expect("a log can be made");
-        let fsync = format!("fsync={}", if self.durable { "on" } else { "off" });
         let child = program("postgres")
             .arg("-D")
             .arg(self.path.join("data"))
             .arg("-k")
             .arg(&self.path)
             .args(["-p", &self.port.to_string()])
-            .args(["-c", "listen_addresses=127.0.0.1", "-c", &fsync])
-            .args(["-c", "max_connections=300", "-c", "shared_buffers=32MB"])
-            // Shorter than any wait of a pool, so that each circle is counted.
-            .args(["-c", "deadlock_timeout=50ms"])
+            .args([
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=300",
+            ])
+            // A deadlock is found sooner than any wait of a pool ends, so each one is counted.
+            .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
+            .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))
             .stdout(log)
             .spawn()
@@ -266,11 +286,51 @@ impl Database {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
     }
 
+    /// The URL of a pool that follows the primary among these servers.
+    pub fn url_on(&self, servers: &[&Postgres]) -> String {
+        let hosts = servers
+            .iter()
+            .map(|server| format!("127.0.0.1:{}", server.port));
+        let hosts: Vec<_> = hosts.collect();
+        format!("postgres://{ROLE}@{}/{}", hosts.join(","), self.name)
+    }
+
+    /// The same database on another server, which follows the first or has replaced it.
+    #[must_use]
+    pub fn on(&self, server: &Postgres) -> Self {
+        Self {
+            port: server.port,
+            name: self.name.clone(),
+            folder: server.path.clone(),
+        }
+    }
+
+    /// The server's address, for a proxy.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// The URL over another way to the server.
+    pub fn url_over(&self, address: SocketAddr) -> String {
+        format!("postgres://{ROLE}@{address}/{}", self.name)
+    }
+
     /// The URL over the server's Unix socket.
     pub fn socket_url(&self) -> String {
         let (name, port) = (&self.name, self.port);
         let folder = self.folder.display().to_string().replace('/', "%2F");
         format!("postgres://{ROLE}@{folder}:{port}/{name}")
+    }
+
+    /// Runs a statement, which may fail.
+    ///
+    /// # Panics
+    ///
+    /// When `psql` does not start.
+    pub fn try_run(&self, sql: &str) {
+        let mut psql = psql(&self.folder, self.port, sql);
+        let psql = psql.args(["-d", &self.name]).stderr(Stdio::null());
+        psql.output().expect("psql starts");
     }
 
     /// A client as an application has one.
@@ -289,6 +349,35 @@ impl Database {
     pub fn probe(&self, prefix: &str) -> PostgresProbe {
         PostgresProbe::new(self.url(), prefix)
     }
+
+    /// The same over the server's Unix socket, where it takes no other client in plain text.
+    pub fn probe_over_socket(&self, prefix: &str) -> PostgresProbe {
+        PostgresProbe::new(self.socket_url(), prefix)
+    }
+}
+
+/// Over the Unix socket in `folder`.
+fn psql(folder: &Path, port: u16, sql: &str) -> Command {
+    let mut psql = Command::new(bin().join("psql"));
+    psql.arg("-h")
+        .arg(folder)
+        .args(["-U", ROLE, "-d", "postgres", "-qAt"])
+        .args(["-p", &port.to_string(), "-c", sql])
+        .stdin(Stdio::null());
+    psql
+}
+
+/// A folder that belongs to the server's user.
+fn given_away() -> Folder {
+    owned(Folder::new())
+}
+
+fn owned(folder: Folder) -> Folder {
+    if let Some((user, group)) = other_user() {
+        let owned = chown(folder.path(), Some(user), Some(group));
+        owned.expect("a folder can be given away");
+    }
+    folder
 }
 
 /// The user and the group that the server runs as, where the tests run as root.

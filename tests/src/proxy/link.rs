@@ -11,18 +11,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::resp::Messages;
+use super::protocol::{Direction, Messages};
 use super::{After, Mode, Shared};
 use crate::random::Random;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    ToServer,
-    ToClient,
-}
-
-/// No message begins with this.
-const GARBAGE: &[u8] = b"\xffgarbage\r\n";
 
 /// A message and the time at which it is to arrive.
 type Parcel = (Instant, Vec<u8>);
@@ -108,7 +99,7 @@ impl<'a> Link<'a> {
         send: mpsc::UnboundedSender<Parcel>,
     ) {
         let mut random = Random::new(self.shared.connections.load(Ordering::Relaxed));
-        let mut messages = Messages::default();
+        let mut messages = Messages::new(self.shared.protocol, way);
         let mut buffer = vec![0; 16 * 1024];
         let mut last = Instant::now();
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -128,7 +119,7 @@ impl<'a> Link<'a> {
                 }
                 self.count(way, &message);
                 if way == Direction::ToClient && *self.shared.mode.borrow() == Mode::Garble {
-                    message = GARBAGE.to_vec();
+                    message = self.shared.protocol.garbage().to_vec();
                 }
                 last = last.max(Instant::now() + delay);
                 if send.send((last, message)).is_err() {
@@ -171,7 +162,7 @@ impl<'a> Link<'a> {
     fn is_lost_message(&self, way: Direction, message: &[u8]) -> bool {
         way == Direction::ToClient
             && *self.shared.mode.borrow() == Mode::LoseMessages
-            && message.starts_with(b">3\r\n$7\r\nmessage\r\n")
+            && self.shared.protocol.is_published(message)
     }
 
     fn silence(&self) {
@@ -188,7 +179,7 @@ impl<'a> Link<'a> {
         self.shared.commands.fetch_add(1, Ordering::Relaxed);
         let now = leasehold::__test::now();
         self.shared.last_command.store(now, Ordering::Release);
-        if is_answered(message) {
+        if self.shared.protocol.is_answered(message) {
             let fate = self.shared.loses(message);
             self.fates
                 .lock()
@@ -199,7 +190,8 @@ impl<'a> Link<'a> {
 
     /// Loses a reply that is to be lost. Returns `true` when the connection ends with it.
     fn ends_with(&self, reply: &mut Vec<u8>) -> bool {
-        if reply.starts_with(b">") {
+        let protocol = self.shared.protocol;
+        if protocol.is_push(reply) {
             return false;
         }
         let fate = self
@@ -210,7 +202,7 @@ impl<'a> Link<'a> {
         let Some(Some(after)) = fate else {
             return false;
         };
-        if reply.starts_with(b"-") {
+        if protocol.is_error(reply) {
             self.shared.not_lost();
             return false;
         }
@@ -219,15 +211,8 @@ impl<'a> Link<'a> {
             After::Cut => return true,
             After::Silence => self.silence(),
             After::Instead(answer) => *reply = answer.as_bytes().to_vec(),
-            After::Error(error) => *reply = format!("-{error}\r\n").into_bytes(),
+            After::Error(error) => *reply = protocol.error(error),
         }
         false
     }
-}
-
-/// Whether the command has a reply: subscriptions are answered by pushes only.
-fn is_answered(command: &[u8]) -> bool {
-    let text = command[..command.len().min(48)].to_ascii_uppercase();
-    let needle = b"SUBSCRIBE\r\n";
-    !text.windows(needle.len()).any(|part| part == needle)
 }

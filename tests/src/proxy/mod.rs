@@ -1,7 +1,7 @@
-//! A network with faults: a TCP proxy between a client and a Redis server.
+//! A network with faults: a TCP proxy between a client and a Redis or PostgreSQL server.
 //!
 //! It runs on a thread of its own, so that it goes on while the test's own workers are blocked. It
-//! cuts the stream into Redis messages, so that a fault hits between two of them, or exactly one.
+//! cuts the stream into messages, so that a fault hits between two of them, or exactly one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 mod link;
+mod postgres;
+mod protocol;
 mod resp;
+
+use protocol::Protocol;
 
 /// What the network does with messages from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub enum Mode {
     SwallowRequests,
     /// Published messages vanish; replies pass.
     LoseMessages,
-    /// Replies arrive as bytes that are not the Redis protocol.
+    /// Replies arrive as bytes that are not of the protocol.
     Garble,
     /// New connections are closed at once; present ones pass.
     Refuse,
@@ -85,6 +89,7 @@ struct Loss {
 #[derive(Debug)]
 struct Shared {
     target: SocketAddr,
+    protocol: Protocol,
     mode: watch::Sender<Mode>,
     /// Grows with every cut; connections of an older number end.
     generation: watch::Sender<u64>,
@@ -138,11 +143,25 @@ impl Proxy {
     ///
     /// When no port is free.
     pub fn start(target: SocketAddr) -> Self {
+        Self::speaking(Protocol::Redis, target)
+    }
+
+    /// The same in front of a PostgreSQL server, without TLS.
+    ///
+    /// # Panics
+    ///
+    /// When no port is free.
+    pub fn start_postgres(target: SocketAddr) -> Self {
+        Self::speaking(Protocol::Postgres, target)
+    }
+
+    fn speaking(protocol: Protocol, target: SocketAddr) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
             target,
+            protocol,
             mode: watch::Sender::new(Mode::Pass),
             generation: watch::Sender::new(0),
             half_open: watch::Sender::new(0),
@@ -170,6 +189,11 @@ impl Proxy {
     /// The URL that clients connect to.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address)
+    }
+
+    /// Whether the server behind it is a PostgreSQL.
+    pub fn speaks_postgres(&self) -> bool {
+        self.shared.protocol == Protocol::Postgres
     }
 
     /// The address that clients connect to.

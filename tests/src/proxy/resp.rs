@@ -36,26 +36,6 @@ fn elements(bytes: &[u8], head: usize, count: Option<i64>, each: i64) -> Option<
     Some(end)
 }
 
-/// Bytes on their way, cut into messages.
-#[derive(Debug, Default)]
-pub(super) struct Messages(Vec<u8>);
-
-impl Messages {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// The next whole message.
-    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let end = message(&self.0)?;
-        let rest = self.0.split_off(end);
-        Some(std::mem::replace(&mut self.0, rest))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::message;

@@ -43,7 +43,7 @@ impl Ledger {
 
     /// Forgets the orders of earlier demonstrations on this database.
     pub(crate) async fn clear(&self) -> Result<(), sqlx::Error> {
-        let pool = self.db.pool();
+        let pool = self.db.file();
         sqlx::query("DELETE FROM demo_orders").execute(pool).await?;
         sqlx::query("DELETE FROM payments WHERE order_id LIKE ? || '%'")
             .bind(PREFIX)
@@ -56,7 +56,7 @@ impl Ledger {
     pub(crate) async fn first(&self, id: &str) -> Result<Option<DemoOrder>, sqlx::Error> {
         let row = sqlx::query("SELECT service, fence FROM demo_orders WHERE id = ? ORDER BY rowid")
             .bind(id)
-            .fetch_optional(self.db.pool())
+            .fetch_optional(self.db.file())
             .await?;
         let Some(row) = row else { return Ok(None) };
         Ok(Some(DemoOrder {
@@ -78,7 +78,7 @@ impl Ledger {
             .bind(id)
             .bind(service)
             .bind(fence)
-            .execute(self.db.pool())
+            .execute(self.db.file())
             .await?;
         Ok(DemoOrder {
             id: id.to_owned(),
@@ -90,7 +90,7 @@ impl Ledger {
     pub(crate) async fn count(&self, id: &str) -> Result<Count, sqlx::Error> {
         let rows = "SELECT (SELECT COUNT(*) FROM demo_orders WHERE id = ?1) AS orders,
                            (SELECT COUNT(*) FROM payments WHERE order_id = ?1) AS charges";
-        let row = sqlx::query(rows).bind(id).fetch_one(self.db.pool()).await?;
+        let row = sqlx::query(rows).bind(id).fetch_one(self.db.file()).await?;
         Ok(Count {
             orders: row.try_get("orders")?,
             charges: row.try_get("charges")?,

@@ -21,23 +21,37 @@ pub(crate) struct Service {
 
 /// The program with its lock store and database, not yet started.
 pub(crate) fn command(lock_store: &str, database: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
+    let mut command = program();
     command
         .env("LEASEHOLD_URL", lock_store)
-        .env_remove("LEASEHOLD_NAMESPACE")
-        .env_remove("LEASEHOLD_WAIT")
-        .args(["--listen", "127.0.0.1:0", "--database"])
+        .arg("--database")
         .arg(database)
         .args(arguments);
     command
 }
 
+/// The program without a store.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_order_service"));
+    command
+        .env_remove("LEASEHOLD_URL")
+        .env_remove("LEASEHOLD_NAMESPACE")
+        .env_remove("LEASEHOLD_WAIT")
+        .args(["--listen", "127.0.0.1:0"]);
+    command
+}
+
 impl Service {
     pub(crate) fn start(lock_store: &str, database: &Path, arguments: &[&str]) -> Self {
+        Self::launch(command(lock_store, database, arguments), database)
+    }
+
+    /// Starts `command`, with a log beside `file`.
+    pub(crate) fn launch(mut command: Command, file: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let log = database.with_file_name(format!("service-{number}.log"));
-        let mut process = command(lock_store, database, arguments)
+        let log = file.with_file_name(format!("service-{number}.log"));
+        let mut process = command
             .stdout(Stdio::piped())
             .stderr(File::create(&log).expect("the folder is writable"))
             .spawn()

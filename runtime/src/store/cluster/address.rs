@@ -6,7 +6,7 @@ use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::redis::wire::server::Server;
 #[cfg(feature = "tls")]
-use crate::store::redis::wire::tls::Tls;
+use crate::store::tls::Tls;
 use crate::store::url_options;
 
 /// Some nodes of a cluster. The store asks them for all nodes. `Display` shows no credentials.

@@ -1,82 +1,85 @@
-//! Where the database is, from its URL.
+//! Where the database is and how it is worked, from the pool's URL.
 
 use std::fmt;
-use std::net::IpAddr;
-use std::time::Duration;
 
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-
-use crate::base::host::host;
+use super::hosts::{Hosts, Security};
 use crate::error::LockError;
-use crate::store::url_options;
+#[cfg(feature = "tls")]
+use crate::store::tls::Tls;
+use crate::store::url_options::{self, UrlOptions};
 
 /// What the URL can have behind its `?`.
-const OPTIONS: &[&str] = &["migrate", "host", "sslmode"];
-
-const FORM: &str = "postgres://user:password@host[:port]/database with special characters percent-encoded, or postgres:///database?host=/run/postgresql";
-
-/// The session's settings, whatever the defaults of the role and of the database are.
-///
-/// The functions count on READ COMMITTED. Their plans are made once, before the tables have grown,
-/// so they are to go by the indexes.
-const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
-    -c default_transaction_read_only=off -c default_transaction_deferrable=off \
-    -c statement_timeout=0 -c jit=off -c plan_cache_mode=force_generic_plan \
-    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+const OPTIONS: &[&str] = &["migrate", "host", "sslmode", "pooler", "listen"];
 
 /// A database's address and credentials. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    config: Config,
+    hosts: Hosts,
+    turns: Turns,
     migrates: bool,
+    is_pooled: bool,
+}
+
+/// Where the pool hears of its turns.
+#[derive(Clone)]
+pub(super) enum Turns {
+    /// On the connection of its requests.
+    Here,
+    /// On a connection of its own.
+    Beside(Box<Hosts>),
+    /// Nowhere: it looks from time to time.
+    Nowhere,
 }
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
         let (base, mut options) = url_options::split(url);
-        let migrates = match options.take("migrate") {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(_) => {
-                return Err(LockError::config(
-                    "the lock store's URL has the option `migrate`, which is 1, or 0 for the default",
-                ));
-            }
+        let migrates = is_set(&mut options, "migrate")?;
+        let is_pooled = is_set(&mut options, "pooler")?;
+        let turns = match options.take("listen") {
+            Some("off") => Turns::Nowhere,
+            Some(url) => Turns::Beside(Box::new(listener(url)?)),
+            None if is_pooled => Turns::Nowhere,
+            None => Turns::Here,
         };
-        let sslmode = options.take("sslmode");
-        if !matches!(sslmode, None | Some("disable" | "allow" | "prefer")) {
-            return Err(LockError::config(
-                "`postgres://` has no TLS yet, so `sslmode` cannot be what it is in the URL; leave it out and keep the server on a network of its own, or use a Unix socket",
-            ));
-        }
-        options.finish(OPTIONS, &["host"])?;
-        let url = format!("{base}{}", options.rest());
-        // The crate's own text may quote a part of the URL, and with it the password.
-        let misread = |_| {
-            LockError::config(format!(
-                "the lock store's URL is not understood; write {FORM}"
-            ))
-        };
-        let mut config: Config = url.parse().map_err(misread)?;
-        if config.get_hosts().is_empty() {
-            return Err(LockError::config(format!(
-                "the lock store's URL names no host; write {FORM}"
-            )));
-        }
-        config
-            .ssl_mode(SslMode::Disable)
-            .options(SESSION)
-            .application_name(format!("leasehold:{}:{}", host(), std::process::id()))
-            .keepalives_idle(Duration::from_secs(30));
-        if config.get_hosts().len() > 1 {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        Ok(Self { config, migrates })
+        let hosts = Hosts::parse(base, &mut options, !is_pooled)?;
+        options.finish(OPTIONS, &[])?;
+        Ok(Self {
+            hosts,
+            turns,
+            migrates,
+            is_pooled,
+        })
     }
 
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: &Tls) -> Result<Self, LockError> {
+        let is_plain = self.hosts.security() == Security::Plain;
+        let (turns, serves_turns) = match self.turns {
+            Turns::Beside(hosts) if hosts.security() != Security::Plain => {
+                (Turns::Beside(Box::new(hosts.with_tls(tls)?)), true)
+            }
+            turns => (turns, false),
+        };
+        let hosts = if is_plain && serves_turns {
+            self.hosts
+        } else {
+            self.hosts.with_tls(tls)?
+        };
+        Ok(Self {
+            hosts,
+            turns,
+            ..self
+        })
+    }
+
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Whether the pool makes the tables that are missing.
@@ -84,43 +87,72 @@ impl Address {
         self.migrates
     }
 
-    /// The first host where what is sent can be read on the way: not on this machine.
+    /// Whether a pooler stands between the pool and the server, which gives each transaction to
+    /// another session.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.is_pooled
+    }
+
+    /// The first host where what is sent can be read on the way.
     pub(super) fn readable(&self) -> Option<&str> {
-        self.config.get_hosts().iter().find_map(|host| match host {
-            Host::Tcp(host) => {
-                let here = match host.parse::<IpAddr>() {
-                    Ok(address) => address.to_canonical().is_loopback(),
-                    Err(_) => host.eq_ignore_ascii_case("localhost"),
-                };
-                (!here).then_some(host.as_str())
-            }
-            #[cfg(unix)]
-            Host::Unix(_) => None,
-        })
+        let is_plain = self.hosts.security() == Security::Plain;
+        self.hosts.elsewhere().filter(|_| is_plain)
+    }
+
+    /// The first host that another server can pose as.
+    pub(super) fn unproven(&self) -> Option<&str> {
+        #[cfg(feature = "tls")]
+        let has_authority = self.hosts.tls().ca.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_authority = false;
+        let is_unproven = self.hosts.security() == Security::Encrypted && !has_authority;
+        self.hosts.elsewhere().filter(|_| is_unproven)
+    }
+}
+
+/// The servers of `listen=`, which is a URL of its own, percent-encoded.
+fn listener(url: &str) -> Result<Hosts, LockError> {
+    let misread = || {
+        LockError::config(
+            "the `listen` of the lock store's URL is not understood; write `off`, or a URL of the server itself, \
+             `postgres://…`, percent-encoded",
+        )
+    };
+    let url = decoded(url).ok_or_else(misread)?;
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(misread());
+    }
+    let (base, mut options) = url_options::split(&url);
+    let hosts = Hosts::parse(base, &mut options, true)?;
+    options.finish(&["host", "sslmode"], &[])?;
+    Ok(hosts)
+}
+
+/// Reads `%2F` and the like.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn is_set(options: &mut UrlOptions<'_>, name: &str) -> Result<bool, LockError> {
+    match options.take(name) {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(LockError::config(format!(
+            "the lock store's URL has the option `{name}`, which is 1, or 0 for the default"
+        ))),
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("postgres://")?;
-        let mut socket = None;
-        for (number, host) in self.config.get_hosts().iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            match host {
-                Host::Tcp(host) => {
-                    let ports = self.config.get_ports();
-                    let port = ports.get(number).or(ports.first()).copied();
-                    write!(f, "{comma}{host}:{}", port.unwrap_or(5432))?;
-                }
-                #[cfg(unix)]
-                Host::Unix(path) => socket = Some(path),
-            }
-        }
-        write!(f, "/{}", self.config.get_dbname().unwrap_or_default())?;
-        match socket {
-            Some(path) => write!(f, "?host={}", path.display()),
-            None => Ok(()),
-        }
+        self.hosts.fmt(f)
     }
 }
 
@@ -161,12 +193,15 @@ mod tests {
             ("postgres://u:hunter2@h:port/db", "postgres://user"),
             ("postgres:///db", "names no host"),
             ("postgres://u:hunter2@h/db?migrate=yes", "`migrate`"),
+            ("postgres://u:hunter2@h/db?pooler=yes", "`pooler`"),
+            ("postgres://u:hunter2@h/db?listen=h2", "`listen`"),
             (
-                "postgres://u:hunter2@h/db?pooler=1",
-                "unknown option `pooler`",
+                "postgres://u@h/db?listen=postgres%3A//u:hunter2@h:port/",
+                "postgres://user",
             ),
-            ("postgres://u:hunter2@h/db?sslmode=require", "no TLS"),
-            ("postgres://u:hunter2@h/db?sslmode=verify-full", "`sslmode`"),
+            ("postgres://u@h/db?listen=postgres%3A//u@h/d%", "`listen`"),
+            ("postgres://u:hunter2@h/db?pool=1", "unknown option `pool`"),
+            ("postgres://u:hunter2@h/db?sslmode=strict", "`verify-full`"),
         ] {
             let text = refused(url);
             assert!(text.contains(says), "{url}: {text}");
@@ -174,13 +209,40 @@ mod tests {
         }
     }
 
+    /// Fails if a URL with TLS is taken for one without where the feature is off.
+    #[test]
+    fn encryption_is_a_feature() {
+        for mode in ["require", "verify-ca", "verify-full"] {
+            let url = format!("postgres://u:hunter2@h/db?sslmode={mode}");
+            if cfg!(feature = "tls") {
+                assert_eq!(shown(&url), "postgres://h:5432/db");
+            } else {
+                assert!(refused(&url).contains("feature `tls`"));
+            }
+        }
+    }
+
+    #[test]
+    fn turns_are_heard_where_the_url_says() {
+        let turns = |url: &str| match Address::parse(url).expect(url).turns {
+            Turns::Here => "here".to_owned(),
+            Turns::Nowhere => "nowhere".to_owned(),
+            Turns::Beside(hosts) => hosts.to_string(),
+        };
+        assert_eq!(turns("postgres://u@h/db"), "here");
+        assert_eq!(turns("postgres://u@h/db?listen=off"), "nowhere");
+        assert_eq!(turns("postgres://u@h/db?pooler=1"), "nowhere");
+        assert_eq!(
+            turns("postgres://u@h:6432/db?pooler=1&listen=postgres%3A%2F%2Fu%40i%2Fdb"),
+            "postgres://i:5432/db"
+        );
+    }
+
     #[test]
     fn only_this_machine_keeps_a_secret() {
         let readable = |url: &str| {
-            Address::parse(url)
-                .expect(url)
-                .readable()
-                .map(str::to_owned)
+            let address = Address::parse(url).expect(url);
+            address.readable().map(str::to_owned)
         };
         assert_eq!(readable("postgres://u@127.0.0.1,localhost,[::1]/db"), None);
         assert_eq!(readable("postgres:///db?host=/run/postgresql"), None);
@@ -188,5 +250,15 @@ mod tests {
             readable("postgres://u@127.0.0.1,db.example.org/db"),
             Some("db.example.org".to_owned())
         );
+        if cfg!(feature = "tls") {
+            assert_eq!(readable("postgres://u@h/db?sslmode=verify-full"), None);
+            assert_eq!(readable("postgres://u@h/db?sslmode=require"), None);
+            let unproven = |mode: &str| {
+                let address = Address::parse(&format!("postgres://u@h/db?sslmode={mode}"));
+                address.expect(mode).unproven().map(str::to_owned)
+            };
+            assert_eq!(unproven("require"), Some("h".to_owned()));
+            assert_eq!(unproven("verify-ca"), None);
+        }
     }
 }

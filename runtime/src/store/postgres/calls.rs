@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row};
 
+use super::functions::{Function, Functions};
 use super::{failure, replies, results};
 use crate::base::full_key::{FullKey, KeyMap};
 use crate::base::token::Token;
@@ -19,47 +20,6 @@ use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry};
 
 /// A call with so many keys takes no further request.
 pub(super) const MOST: usize = 64;
-
-/// A sweep removes so many rows at most, as other requests wait behind it.
-const MOST_SWEPT: i32 = 1_000;
-
-/// The prepared statements of one connection.
-#[derive(Debug, Clone)]
-pub(super) struct Statements {
-    take: Statement,
-    take_all: Statement,
-    give: Statement,
-    sweep: Statement,
-    results: results::Statements,
-}
-
-impl Statements {
-    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
-        Ok(Self {
-            take: client
-                .prepare("SELECT * FROM leasehold.take($1, $2, $3, $4, $5, $6, $7, $8)")
-                .await?,
-            take_all: client
-                .prepare("SELECT * FROM leasehold.take_all($1, $2, $3, $4, $5)")
-                .await?,
-            give: client
-                .prepare("SELECT * FROM leasehold.give($1, $2, $3, $4, $5)")
-                .await?,
-            sweep: client
-                .prepare("SELECT leasehold.sweep('1 minute', $1) AS removed")
-                .await?,
-            results: results::Statements::prepare(client).await?,
-        })
-    }
-
-    /// Removes rows that are idle; whether there may be more of them. It also shows that the
-    /// connection works.
-    pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
-        let row = client.query_one(&self.sweep, &[&MOST_SWEPT]).await?;
-        let removed: i32 = row.try_get("removed")?;
-        Ok(removed == MOST_SWEPT)
-    }
-}
 
 /// A request in a call.
 #[derive(Debug)]
@@ -191,17 +151,15 @@ impl Call {
     pub(super) async fn run(
         &self,
         client: &Client,
-        statements: &Statements,
+        functions: &Functions,
         process: Token,
     ) -> Result<Vec<Row>, Error> {
         match &self.work {
-            Work::Take(take) | Work::Keep(take) => {
-                take.run(client, &statements.take, process).await
-            }
-            Work::Give(give) => give.run(client, &statements.give, process).await,
-            Work::TakeAll => self.run_all(client, &statements.take_all, process).await,
+            Work::Take(take) | Work::Keep(take) => take.run(client, functions, process).await,
+            Work::Give(give) => give.run(client, functions, process).await,
+            Work::TakeAll => self.run_all(client, functions, process).await,
             Work::One => match self.asked.first() {
-                Some(one) => statements.results.run(client, &one.op, process).await,
+                Some(one) => results::run(client, functions, &one.op, process).await,
                 None => Ok(Vec::new()),
             },
         }
@@ -210,7 +168,7 @@ impl Call {
     async fn run_all(
         &self,
         client: &Client,
-        statement: &Statement,
+        functions: &Functions,
         process: Token,
     ) -> Result<Vec<Row>, Error> {
         let Some(Op::AcquireAll {
@@ -224,19 +182,23 @@ impl Call {
         let (keys, tokens): (Vec<_>, Vec<_>) = keys.iter().cloned().unzip();
         let (ttl, owner) = (millis(*ttl), Owner::written(function));
         let arguments: [&(dyn ToSql + Sync); 5] = [&process, &keys, &tokens, &ttl, &owner];
-        client.query(statement, &arguments).await
+        functions.call(client, Function::TakeAll, &arguments).await
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = OpId> {
         self.asked.iter().map(|asked| asked.id)
     }
 
-    /// What the rows say of each request.
-    pub(super) fn replies(self, rows: &[Row]) -> Vec<(OpId, Result<Reply, Failure>)> {
+    /// What the rows say of each request. `listens`: whether the pool hears of its turns.
+    pub(super) fn replies(
+        self,
+        rows: &[Row],
+        listens: bool,
+    ) -> Vec<(OpId, Result<Reply, Failure>)> {
         let mut rows = rows.iter();
         let mut replies = Vec::with_capacity(self.asked.len());
         for Asked { id, op, ordered } in self.asked {
-            let reply = replies::read(&op, ordered, &mut rows);
+            let reply = replies::read(&op, ordered, listens, &mut rows);
             replies.push((id, reply.map_err(|error| failure::broken(&error))));
         }
         replies
@@ -247,7 +209,7 @@ impl Take {
     async fn run(
         &self,
         client: &Client,
-        statement: &Statement,
+        functions: &Functions,
         process: Token,
     ) -> Result<Vec<Row>, Error> {
         let arguments: [&(dyn ToSql + Sync); 8] = [
@@ -260,7 +222,7 @@ impl Take {
             &self.queues,
             &self.owners,
         ];
-        client.query(statement, &arguments).await
+        functions.call(client, Function::Take, &arguments).await
     }
 
     fn push(&mut self, op: &Op) {
@@ -321,12 +283,12 @@ impl Give {
     async fn run(
         &self,
         client: &Client,
-        statement: &Statement,
+        functions: &Functions,
         process: Token,
     ) -> Result<Vec<Row>, Error> {
         let arguments: [&(dyn ToSql + Sync); 5] =
             [&process, &self.verbs, &self.keys, &self.tokens, &self.keeps];
-        client.query(statement, &arguments).await
+        functions.call(client, Function::Give, &arguments).await
     }
 
     fn push(&mut self, op: &Op) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::address::Address;
+use super::address::{Address, Turns};
 use super::calls::Packer;
 use super::connection::Opened;
 use super::failure;
+use super::turns::Listener;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::check_report::{CheckReport, Finding};
@@ -47,7 +48,7 @@ pub(super) async fn examine(
 ) -> Result<CheckReport, Failure> {
     let limit = options.io_timeout;
     let row = opened
-        .ask(limit, |client| client.query_one(FACTS, &[]))
+        .ask(limit, |client| client.query_typed_one(FACTS, &[]))
         .await?;
     let mut findings = said(&row).map_err(|error| failure::of(&error))?;
     let is_standby = findings.iter().any(|finding| finding.code == "role");
@@ -55,6 +56,9 @@ pub(super) async fn examine(
         findings.push(broken(&failure));
     }
     findings.extend(plain_text(address));
+    findings.extend(unproven(address));
+    let listens = opened.listens();
+    findings.extend(turns(listens, address, options).await);
     Ok(CheckReport::new(address.to_string(), findings))
 }
 
@@ -111,7 +115,7 @@ async fn try_out(opened: &mut Opened, options: &Options) -> Result<(), Failure> 
     }
     for call in packer.finish() {
         let rows = opened.run(&call, process, options.io_timeout).await?;
-        for (_, reply) in call.replies(&rows) {
+        for (_, reply) in call.replies(&rows, true) {
             reply?;
         }
     }
@@ -173,6 +177,36 @@ fn plain_text(address: &Address) -> Option<Finding> {
         "plain-text",
         format!(
             "what is sent to {host} is not encrypted; keep the server on a network that no other party can read"
+        ),
+    ))
+}
+
+fn unproven(address: &Address) -> Option<Finding> {
+    let host = address.unproven()?;
+    Some(Finding::warning(
+        "unverified",
+        format!(
+            "any server can pose as {host}: `sslmode=require` encrypts and proves nothing; write `sslmode=verify-full`"
+        ),
+    ))
+}
+
+/// Whether the pool will hear of its turns.
+async fn turns(listens: bool, address: &Address, options: &Options) -> Option<Finding> {
+    let process = Token::random(Nonce::new());
+    let why = match address.turns() {
+        Turns::Here if listens => return None,
+        Turns::Here => "the server takes no LISTEN".to_owned(),
+        Turns::Nowhere => "the pool does not listen".to_owned(),
+        Turns::Beside(_) => match Listener::try_out(address, process, options.io_timeout).await {
+            Ok(()) => return None,
+            Err(failure) => failure.text(),
+        },
+    };
+    Some(Finding::warning(
+        "turns",
+        format!(
+            "processes are not told of their turn, and look from time to time ({why}); give the URL a `listen=` of the server itself"
         ),
     ))
 }

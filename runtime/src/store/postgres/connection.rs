@@ -3,20 +3,21 @@
 //! The thread that polls the store moves the bytes, as for Redis.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::{join, join3};
 use tokio::time::{Instant, timeout};
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Error, NoTls, Row, Socket};
+use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
-use super::address::Address;
-use super::calls::{Call, Statements};
-use super::{failure, schema};
-use crate::base::full_key::FullKey;
+use super::address::{Address, Turns};
+use super::calls::Call;
+use super::dial::{Wire, dial, drive};
+use super::functions::Functions;
+use super::{failure, schema, turns};
 use crate::base::token::Token;
 use crate::store::{Failure, StoreEvent};
 
@@ -43,7 +44,8 @@ const STAY: &str =
 pub(super) struct Opened {
     client: Client,
     wire: Wire,
-    statements: Statements,
+    functions: Functions,
+    listens: bool,
 }
 
 /// The connection in use.
@@ -51,13 +53,13 @@ pub(super) struct Connection {
     pub(super) generation: Generation,
     client: Arc<Client>,
     wire: Wire,
-    statements: Statements,
+    functions: Functions,
+    /// Whether the server tells of turns here.
+    pub(super) listens: bool,
     /// By when each call under way must have been answered, in the order of the calls.
     deadlines: VecDeque<Instant>,
     last_answer: Instant,
 }
-
-type Wire = tokio_postgres::Connection<Socket, NoTlsStream>;
 
 /// What was sent, with its answer.
 pub(super) struct Exchange {
@@ -71,16 +73,10 @@ pub(super) enum Content {
     Sweep(Result<bool, Error>),
 }
 
-/// The channel on which the server tells `process` of its turns.
-pub(super) fn channel(process: Token) -> String {
-    format!("leasehold_{}", process.hex())
-}
-
 /// Makes the tables, over a connection of its own.
 pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
     let migrating = async {
-        let connecting = address.config().connect(NoTls).await;
-        let (client, mut wire) = connecting.map_err(|error| failure::of(&error))?;
+        let (client, mut wire) = dial(address.hosts()).await?;
         drive(&mut wire, schema::migrate(&client)).await
     };
     timeout(MIGRATION, migrating)
@@ -88,21 +84,23 @@ pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
         .unwrap_or_else(|_| Err(failure::silent()))
 }
 
-/// Connects, and listens for `process`.
+/// Connects, and listens for `process` where the URL says so.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Token,
     limit: Duration,
 ) -> Result<Opened, Failure> {
+    // The server starts a process for each connection.
+    let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
-        let connecting = address.config().connect(NoTls).await;
-        let (client, mut wire) = connecting.map_err(|error| failure::of(&error))?;
-        let setting_up = set_up(&client, process, limit);
-        let statements = drive(&mut wire, setting_up).await?;
+        let (client, mut wire) = dial(address.hosts()).await?;
+        let setting_up = set_up(&client, &address, process, limit);
+        let (functions, listens) = drive(&mut wire, setting_up).await?;
         Ok(Opened {
             client,
             wire,
-            statements,
+            functions,
+            listens,
         })
     };
     timeout(limit, opening)
@@ -110,40 +108,48 @@ pub(super) async fn open(
         .unwrap_or_else(|_| Err(failure::silent()))
 }
 
-async fn set_up(client: &Client, process: Token, limit: Duration) -> Result<Statements, Failure> {
-    let of = |error: Error| failure::of(&error);
-    schema::check(client).await?;
+/// How functions are called, and whether the server tells of turns here.
+async fn set_up(
+    client: &Client,
+    address: &Address,
+    process: Token,
+    limit: Duration,
+) -> Result<(Functions, bool), Failure> {
     // A wait for a row ends before the connection counts as silent.
-    let wait = (limit / 4).min(LONGEST_WAIT).as_millis().max(1);
-    let channel = channel(process);
-    let listen = format!("{STAY}; SET lock_timeout = {wait}; LISTEN {channel}");
-    client.batch_execute(&listen).await.map_err(of)?;
-    Statements::prepare(client).await.map_err(of)
-}
-
-/// Does `work`, and moves the bytes of the connection meanwhile.
-async fn drive<T>(
-    wire: &mut Wire,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let mut work = pin!(work);
-    poll_fn(|cx| {
-        loop {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            match wire.poll_message(cx) {
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(failure::of(&error))),
-                Poll::Ready(None) => return Poll::Ready(Err(failure::ended())),
-                Poll::Pending => return work.as_mut().poll(cx),
-            }
+    let wait = (limit / 4).min(LONGEST_WAIT);
+    if address.is_pooled() {
+        schema::check(client).await?;
+        return Ok((Functions::pooled(wait), false));
+    }
+    let settings = format!("{STAY}; SET lock_timeout = {}", wait.as_millis().max(1));
+    let listens_here = matches!(address.turns(), Turns::Here);
+    let listening = async {
+        if listens_here {
+            turns::listen(client, process).await
+        } else {
+            Ok(false)
         }
-    })
-    .await
+    };
+    // After an outage each round trip counts. In the sessions of a pooler nothing is to be set.
+    let (checked, kept) = join(schema::check(client), turns::expect_session(client)).await;
+    checked.and(kept)?;
+    let (set, listens, functions) = join3(
+        client.batch_execute(&settings),
+        listening,
+        Functions::prepare(client),
+    )
+    .await;
+    set.map_err(|error| failure::of(&error))?;
+    let functions = functions.map_err(|error| failure::of(&error))?;
+    Ok((functions, listens?))
 }
 
 impl Opened {
+    /// Whether the server tells of turns here.
+    pub(super) fn listens(&self) -> bool {
+        self.listens
+    }
+
     /// Does `work` with the client.
     pub(super) async fn ask<'a, T, F>(
         &'a mut self,
@@ -167,9 +173,9 @@ impl Opened {
         process: Token,
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        let statements = self.statements.clone();
+        let functions = self.functions.clone();
         self.ask(limit, |client| async move {
-            call.run(client, &statements, process).await
+            call.run(client, &functions, process).await
         })
         .await
     }
@@ -181,7 +187,8 @@ impl Connection {
             generation,
             client: Arc::new(opened.client),
             wire: opened.wire,
-            statements: opened.statements,
+            functions: opened.functions,
+            listens: opened.listens,
             deadlines: VecDeque::new(),
             last_answer: Instant::now(),
         }
@@ -191,9 +198,9 @@ impl Connection {
     pub(super) fn call(&mut self, call: Call, process: Token) -> Boxed<Exchange> {
         self.expect_within(call.patience);
         let generation = self.generation;
-        let (client, statements) = (Arc::clone(&self.client), self.statements.clone());
+        let (client, functions) = (Arc::clone(&self.client), self.functions.clone());
         Box::pin(async move {
-            let answer = call.run(&client, &statements, process).await;
+            let answer = call.run(&client, &functions, process).await;
             Exchange {
                 generation,
                 content: Content::Call(Box::new(call), answer),
@@ -204,9 +211,9 @@ impl Connection {
     pub(super) fn sweep(&mut self, patience: Duration) -> Boxed<Exchange> {
         self.expect_within(patience);
         let generation = self.generation;
-        let (client, statements) = (Arc::clone(&self.client), self.statements.clone());
+        let (client, functions) = (Arc::clone(&self.client), self.functions.clone());
         Box::pin(async move {
-            let content = Content::Sweep(statements.sweep(&client).await);
+            let content = Content::Sweep(functions.sweep(&client).await);
             Exchange {
                 generation,
                 content,
@@ -246,49 +253,12 @@ impl Connection {
             match self.wire.poll_message(cx) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    events.extend(message(told.payload()));
+                    events.extend(turns::message(told.payload()));
                 }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => return Err(failure::of(&error)),
                 Poll::Ready(None) => return Err(failure::ended()),
             }
         }
-    }
-}
-
-/// Half of a token, and the key.
-fn revoked(text: &str) -> Option<StoreEvent> {
-    let (lease, key) = text.split_at_checked(16)?;
-    Some(StoreEvent::Revoked {
-        key: FullKey::from(key),
-        lease: u64::from_str_radix(lease, 16).ok()?,
-    })
-}
-
-/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
-/// that was taken away.
-fn message(text: &str) -> Option<StoreEvent> {
-    let event = match text.as_bytes().first()? {
-        b't' => StoreEvent::Turn,
-        b'w' => StoreEvent::Wanted,
-        b'r' => return revoked(&text[1..]),
-        _ => return None,
-    };
-    Some(event(FullKey::from(&text[1..])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_name_a_key() {
-        assert!(
-            matches!(message("tlock:é"), Some(StoreEvent::Turn(key)) if key == FullKey::from("lock:é"))
-        );
-        assert!(
-            matches!(message("wlock:a"), Some(StoreEvent::Wanted(key)) if key == FullKey::from("lock:a"))
-        );
-        assert!(message("").is_none() && message("élan").is_none());
     }
 }

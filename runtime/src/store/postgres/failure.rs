@@ -1,5 +1,7 @@
 //! What the errors of a server and of a connection mean.
 
+use std::error::Error as _;
+
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
@@ -7,6 +9,11 @@ use super::replies::Problem;
 use super::schema;
 use crate::error::LockError;
 use crate::store::{Failure, Retry};
+
+/// What to do where the server does not keep the settings of a session.
+pub(super) const POOLER: &str = "a pooler between this pool and the server does not keep the settings of a session; write `pooler=1` behind the URL's `?`, or connect to the server itself";
+
+const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; `sslmode=verify-full` wants the certificate to have the URL's host";
 
 /// What the server's error codes mean for us: the code, whether to try again, and what to do.
 const CODES: &[(&str, Retry, &str)] = &[
@@ -73,6 +80,9 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the role may not use leasehold's tables or functions; the page docs/stores/postgres.md has the rights that it needs",
     ),
+    ("08P01", Retry::Never, POOLER),
+    ("26000", Retry::Never, POOLER),
+    ("42P05", Retry::Never, POOLER),
     ("3F000", Retry::Never, schema::ADVICE),
     ("42P01", Retry::Never, schema::ADVICE),
     ("42883", Retry::Never, schema::ADVICE),
@@ -101,10 +111,26 @@ fn server_error(error: &DbError) -> Failure {
 }
 
 fn disconnected(error: &Error) -> Failure {
-    let said = first_line(&error.to_string());
-    let text =
-        format!("the connection failed: {said}; check that the server is up and the URL is right");
-    Failure::unavailable("io", text, Retry::Later, true)
+    let what = error.to_string();
+    let why = error.source().map(|why| format!(": {why}"));
+    let said = first_line(&format!("{what}{}", why.unwrap_or_default()));
+    let (code, advice) = if said.contains("TLS") || said.contains("fatal alert") {
+        ("tls", TLS)
+    } else {
+        ("io", "check that the server is up and the URL is right")
+    };
+    let text = format!("the connection failed: {said}; {advice}");
+    Failure::unavailable(code, text, Retry::Later, true)
+}
+
+/// A connection for turns that hears of none.
+pub(super) fn deaf() -> Failure {
+    Failure::unavailable(
+        "turns",
+        "the server of `listen` takes no LISTEN; name the primary itself there".to_owned(),
+        Retry::Later,
+        false,
+    )
 }
 
 pub(super) fn ended() -> Failure {

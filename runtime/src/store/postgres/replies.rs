@@ -14,6 +14,7 @@ use crate::store::{Op, Reply};
 pub(super) fn read(
     op: &Op,
     ordered: bool,
+    listens: bool,
     rows: &mut std::slice::Iter<'_, Row>,
 ) -> Result<Reply, Problem> {
     let mut next = || rows.next().ok_or(Problem::TooFewRows);
@@ -23,7 +24,7 @@ pub(super) fn read(
             if row.try_get("taken")? {
                 acquired(row)?
             } else {
-                held(row, *queue)?
+                held(row, *queue && listens)?
             }
         }
         Op::Join { queue, .. } => {
@@ -33,7 +34,7 @@ pub(super) fn read(
             } else if let Some(limit) = row.try_get::<_, Option<i32>>("number")? {
                 Reply::Limited(limit.unsigned_abs())
             } else {
-                held(row, *queue)?
+                held(row, *queue && listens)?
             }
         }
         Op::Renew(renewals) | Op::Stay(renewals) => {
@@ -62,7 +63,7 @@ pub(super) fn read(
             Reply::Left
         }
         Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } | Op::Adopt { .. } => {
-            results::read(op, ordered, next()?)?
+            results::read(op, ordered, listens, next()?)?
         }
     })
 }

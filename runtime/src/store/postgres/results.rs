@@ -2,91 +2,64 @@
 //! call of its own.
 
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row};
 
 use super::calls::millis;
+use super::functions::{Function, Functions};
 use super::replies::{self, Problem};
 use crate::base::token::Token;
 use crate::store::kept::Kept;
 use crate::store::{Op, Reply};
 
-/// The prepared statements of one connection.
-#[derive(Debug, Clone)]
-pub(super) struct Statements {
-    recall: Statement,
-    record: Statement,
-    forget: Statement,
-    adopt: Statement,
-}
-
-impl Statements {
-    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
-        Ok(Self {
-            recall: client
-                .prepare("SELECT * FROM leasehold.recall($1, $2, $3, $4, $5, $6)")
-                .await?,
-            record: client
-                .prepare("SELECT * FROM leasehold.record($1, $2, $3, $4, $5)")
-                .await?,
-            forget: client.prepare("SELECT * FROM leasehold.forget($1)").await?,
-            adopt: client
-                .prepare("SELECT * FROM leasehold.adopt($1, $2, $3, $4, $5, $6)")
-                .await?,
-        })
-    }
-
-    /// Calls the function for `op`.
-    pub(super) async fn run(
-        &self,
-        client: &Client,
-        op: &Op,
-        process: Token,
-    ) -> Result<Vec<Row>, Error> {
-        match op {
-            Op::Recall {
-                key,
-                token,
-                ttl,
-                function,
-                queue,
-            } => {
-                let ttl = millis(*ttl);
-                let arguments: [&(dyn ToSql + Sync); 6] =
-                    [&process, key, token, &ttl, queue, function];
-                client.query(&self.recall, &arguments).await
-            }
-            Op::Record {
-                key,
-                token,
-                keep,
-                record,
-                ..
-            } => {
-                let (keep, text) = (keep.map(millis), record.kept.to_text());
-                let stays = i64::try_from(record.stays.as_millis()).unwrap_or(i64::MAX);
-                let arguments: [&(dyn ToSql + Sync); 5] = [key, token, &keep, &text, &stays];
-                client.query(&self.record, &arguments).await
-            }
-            Op::Forget { key } => client.query(&self.forget, &[key]).await,
-            Op::Adopt {
-                key,
-                from,
-                token,
-                ttl,
-                function,
-            } => {
-                let ttl = millis(*ttl);
-                let arguments: [&(dyn ToSql + Sync); 6] =
-                    [&process, key, from, token, &ttl, function];
-                client.query(&self.adopt, &arguments).await
-            }
-            _ => Ok(Vec::new()),
+/// Calls the function for `op`.
+pub(super) async fn run(
+    client: &Client,
+    functions: &Functions,
+    op: &Op,
+    process: Token,
+) -> Result<Vec<Row>, Error> {
+    match op {
+        Op::Recall {
+            key,
+            token,
+            ttl,
+            function,
+            queue,
+        } => {
+            let ttl = millis(*ttl);
+            let arguments: [&(dyn ToSql + Sync); 6] = [&process, key, token, &ttl, queue, function];
+            functions.call(client, Function::Recall, &arguments).await
         }
+        Op::Record {
+            key,
+            token,
+            keep,
+            record,
+            ..
+        } => {
+            let (keep, text) = (keep.map(millis), record.kept.to_text());
+            let stays = i64::try_from(record.stays.as_millis()).unwrap_or(i64::MAX);
+            let arguments: [&(dyn ToSql + Sync); 5] = [key, token, &keep, &text, &stays];
+            functions.call(client, Function::Record, &arguments).await
+        }
+        Op::Forget { key } => functions.call(client, Function::Forget, &[key]).await,
+        Op::Adopt {
+            key,
+            from,
+            token,
+            ttl,
+            function,
+        } => {
+            let ttl = millis(*ttl);
+            let arguments: [&(dyn ToSql + Sync); 6] = [&process, key, from, token, &ttl, function];
+            functions.call(client, Function::Adopt, &arguments).await
+        }
+        _ => Ok(Vec::new()),
     }
 }
 
 /// Reads the row of one of these requests.
-pub(super) fn read(op: &Op, ordered: bool, row: &Row) -> Result<Reply, Problem> {
+pub(super) fn read(op: &Op, ordered: bool, listens: bool, row: &Row) -> Result<Reply, Problem> {
     Ok(match op {
         Op::Recall { queue, .. } => match row.try_get::<_, Option<&str>>("result")? {
             Some(text) => {
@@ -94,7 +67,7 @@ pub(super) fn read(op: &Op, ordered: bool, row: &Row) -> Result<Reply, Problem> 
                 Reply::Recalled(kept.into())
             }
             None if row.try_get("taken")? => replies::acquired(row)?,
-            None => replies::held(row, *queue)?,
+            None => replies::held(row, *queue && listens)?,
         },
         Op::Forget { .. } => Reply::Forgotten(row.try_get("had")?),
         Op::Adopt { .. } if row.try_get("taken")? => replies::acquired(row)?,

@@ -1,5 +1,6 @@
 //! The tables and functions in the database.
 
+use futures_util::future::join3;
 use tokio_postgres::{Client, Error};
 
 use super::failure;
@@ -33,19 +34,23 @@ async fn make(client: &Client) -> Result<(), Error> {
 /// Whether the tables are there, as far as this role can see.
 async fn is_there(client: &Client) -> Result<bool, Error> {
     let look = "SELECT to_regclass('leasehold.meta') IS NOT NULL AS there";
-    client.query_one(look, &[]).await?.try_get("there")
+    client.query_typed_one(look, &[]).await?.try_get("there")
 }
 
 /// Refuses a database without the tables, or with older ones.
 pub(super) async fn check(client: &Client) -> Result<(), Failure> {
-    let of = |error: Error| failure::of(&error);
-    check_encoding(client).await?;
-    if !is_there(client).await.map_err(of)? {
+    let (encoded, there, version) = join3(
+        check_encoding(client),
+        is_there(client),
+        client.query_typed_one("SELECT version FROM leasehold.meta", &[]),
+    )
+    .await;
+    encoded?;
+    if !there.map_err(|error| failure::of(&error))? {
         return Err(failure::unfit(ADVICE.to_owned()));
     }
-    let look = client.query_one("SELECT version FROM leasehold.meta", &[]);
-    let version = look.await.and_then(|row| row.try_get("version"));
-    let version: i32 = version.map_err(of)?;
+    let version = version.and_then(|row| row.try_get("version"));
+    let version: i32 = version.map_err(|error| failure::of(&error))?;
     if version < VERSION {
         return Err(failure::unfit(format!(
             "the tables of leasehold in the database have the version {version}, and this program needs {VERSION}; run the migration of this release"
@@ -57,7 +62,7 @@ pub(super) async fn check(client: &Client) -> Result<(), Failure> {
 /// Refuses a database in which some keys cannot be written.
 async fn check_encoding(client: &Client) -> Result<(), Failure> {
     let look = "SELECT current_setting('server_encoding') AS name";
-    let row = client.query_one(look, &[]).await;
+    let row = client.query_typed_one(look, &[]).await;
     let name = row.and_then(|row| row.try_get("name"));
     let name: String = name.map_err(|error| failure::of(&error))?;
     if name == "UTF8" {

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::address::Address;
 use super::calls::{self, Packer};
 use super::connection::{self, Boxed, Connection, Content, Exchange, Generation, Opened};
+use super::turns::Listener;
 use super::{check, failure};
 use crate::base::jitter::Jitter;
 use crate::base::reporter;
@@ -37,9 +38,12 @@ pub(crate) struct PostgresStore {
     pub(super) process: Token,
     pub(super) io_timeout: Duration,
     pub(super) connection: Option<Connection>,
-    pub(super) connecting: Option<Boxed<Result<Opened, Failure>>>,
+    pub(super) connecting: FuturesUnordered<Boxed<Result<Opened, Failure>>>,
+    /// The connection for turns, where that is another one.
+    listener: Option<Listener>,
     /// When to connect again, if a connection is wanted.
     pub(super) reconnect_at: Option<Instant>,
+    pub(super) last_attempt: Instant,
     sweep_at: Instant,
     /// For the next of these times, or to look whether the connection is silent.
     timer: Pin<Box<Sleep>>,
@@ -73,13 +77,16 @@ impl PostgresStore {
         if let Ok(report) = check::examine(&mut opened, &address, options).await {
             report.log();
         }
+        let listener = Listener::of(&address, process, options.io_timeout);
         let mut store = Self {
             address,
             process,
+            listener,
             io_timeout: options.io_timeout,
             connection: None,
-            connecting: None,
+            connecting: FuturesUnordered::new(),
             reconnect_at: None,
+            last_attempt: Instant::now(),
             sweep_at: Instant::now(),
             timer: Box::pin(sleep(Duration::ZERO)),
             looked: Box::pin(sleep(Duration::ZERO)),
@@ -165,14 +172,22 @@ impl PostgresStore {
         let mut moved = self.poll_running(cx);
         moved |= self.poll_connection(cx);
         moved |= self.poll_running(cx);
-        if let Some(connecting) = &mut self.connecting
-            && let Poll::Ready(result) = connecting.as_mut().poll(cx)
-        {
-            self.connecting = None;
+        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
             self.connected(result);
             moved = true;
         }
-        moved | self.poll_timer(cx)
+        let mut listener_due = None;
+        if let Some(listener) = &mut self.listener {
+            moved |= listener.poll(cx, &mut self.events, &mut listener_due);
+        }
+        moved | self.poll_timer(cx, listener_due)
+    }
+
+    /// Whether the pool hears of its turns now.
+    fn listens(&self) -> bool {
+        let here = self.connection.as_ref();
+        here.is_some_and(|connection| connection.listens)
+            || self.listener.as_ref().is_some_and(Listener::listens)
     }
 
     fn poll_running(&mut self, cx: &mut Context<'_>) -> bool {
@@ -220,7 +235,8 @@ impl PostgresStore {
             }
             Content::Call(call, Ok(rows)) => {
                 self.attempts = 0;
-                for (id, result) in call.replies(&rows) {
+                let listens = self.listens();
+                for (id, result) in call.replies(&rows, listens) {
                     self.acquires.remove(&id);
                     self.events.push_back(StoreEvent::Reply(id, result));
                 }
@@ -270,7 +286,7 @@ impl PostgresStore {
         self.looked.as_mut().poll(cx).is_ready()
     }
 
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_timer(&mut self, cx: &mut Context<'_>, listener_due: Option<Instant>) -> bool {
         let now = Instant::now();
         let mut moved = false;
         if self.reconnect_at.is_some_and(|at| at <= now) {
@@ -294,7 +310,12 @@ impl PostgresStore {
             }
             moved = true;
         }
-        let next = [self.reconnect_at, silent_at, Some(self.sweep_at)];
+        let next = [
+            self.reconnect_at,
+            silent_at,
+            Some(self.sweep_at),
+            listener_due,
+        ];
         if let Some(next) = next.into_iter().flatten().min() {
             // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
             // for nothing.

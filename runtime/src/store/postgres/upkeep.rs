@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::connection::{self, Connection, Generation, Opened};
@@ -23,11 +24,17 @@ const SHORT_RETRIES: u32 = 30;
 /// How long an attempt to connect again may take, however long requests may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
+/// While an attempt hangs, the next begins after a quarter of an attempt's time, within these
+/// bounds. That is soon enough to find a server that is back, and never more than a handful of
+/// attempts at once.
+const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
 impl PostgresStore {
     /// Uses `opened` from now on.
     pub(super) fn adopt(&mut self, opened: Opened) {
         self.last_generation += 1;
         self.reconnect_at = None;
+        self.connecting = FuturesUnordered::new();
         self.connection = Some(Connection::new(self.last_generation, opened));
         if std::mem::take(&mut self.out) {
             let server = self.address.to_string();
@@ -52,7 +59,7 @@ impl PostgresStore {
     /// Gets a new connection, unless that is under way: at once, but after a pause if the last
     /// attempts were of no use.
     pub(super) fn replace(&mut self) {
-        if self.reconnect_at.is_none() && self.connecting.is_none() {
+        if self.reconnect_at.is_none() {
             let pause = if self.attempts == 0 {
                 Duration::ZERO
             } else {
@@ -62,12 +69,21 @@ impl PostgresStore {
         }
     }
 
+    /// Starts an attempt to connect and plans the next, which comes if this one fails or hangs.
     pub(super) fn attempt(&mut self) {
-        self.reconnect_at = None;
-        self.attempts = self.attempts.saturating_add(1);
+        let now = Instant::now();
         let limit = self.io_timeout.min(LONGEST_ATTEMPT);
+        let next = self.last_attempt + (limit / 4).clamp(OVERLAP.0, OVERLAP.1);
+        if !self.connecting.is_empty() && now < next {
+            self.reconnect_at = Some(next);
+            return;
+        }
+        let pause = self.pause();
+        self.reconnect_at = Some(now + pause);
+        self.last_attempt = now;
+        self.attempts = self.attempts.saturating_add(1);
         let opening = connection::open(self.address.clone(), self.process, limit);
-        self.connecting = Some(Box::pin(opening));
+        self.connecting.push(Box::pin(opening));
     }
 
     pub(super) fn connected(&mut self, result: Result<Opened, Failure>) {
@@ -81,7 +97,6 @@ impl PostgresStore {
                     );
                 }
                 self.reason = failure::not_sent(failure);
-                self.replace();
             }
         }
     }

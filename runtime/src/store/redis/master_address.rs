@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::sentinel::Sentinels;
 use super::wire::connect::OpenedConnection;
 use super::wire::server::Server;
-#[cfg(feature = "tls")]
-use super::wire::tls::Tls;
 use crate::error::LockError;
 use crate::replicas::Replicas;
 use crate::store::Failure;
+#[cfg(feature = "tls")]
+use crate::store::tls::Tls;
 use crate::store::url_options;
 
 /// Connects to the master whenever the store wants a connection. `Display` shows no credentials.

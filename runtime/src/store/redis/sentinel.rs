@@ -20,9 +20,9 @@ use super::wire::connect::OpenedConnection;
 use super::wire::introduction;
 use super::wire::open;
 use super::wire::server::Server;
-#[cfg(feature = "tls")]
-use super::wire::tls::Tls;
 use crate::error::LockError;
+#[cfg(feature = "tls")]
+use crate::store::tls::Tls;
 use crate::store::url_options::{self, UrlOptions};
 use crate::store::{Failure, Retry};
 

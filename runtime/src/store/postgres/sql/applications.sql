@@ -2,7 +2,8 @@
 -- For an application's own transaction, in any client. Raises LH001 unless the acquisition of `k`
 -- with the fence `f` has the lock, or was the last to have it without a release. After it, no other
 -- acquisition gets the lock before the transaction has ended, whatever the clocks say. The caller
--- needs no rights on the tables.
+-- needs no rights on the tables. The error also names the constraint `leasehold_verify`, for clients
+-- that show no SQLSTATE; `guard` likewise.
 CREATE FUNCTION leasehold.verify(k text, f bigint) RETURNS void LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -15,7 +16,7 @@ BEGIN
     PERFORM FROM leasehold.shares s WHERE s.key = k AND s.fence = f AND NOT s.revoked;
     IF FOUND THEN RETURN; END IF;
   END IF;
-  RAISE EXCEPTION 'the lease on % with the fence % is over', k, f USING ERRCODE = 'LH001',
+  RAISE EXCEPTION 'the lease on % with the fence % is over', k, f USING ERRCODE = 'LH001', CONSTRAINT = 'leasehold_verify',
     HINT = 'Another holder may have the lock. Roll back, and repeat the whole operation under a new lock.';
 END $$;
 
@@ -28,7 +29,7 @@ BEGIN
   INSERT INTO leasehold.guards AS g (key, fence, used_at) VALUES (k, f, clock_timestamp())
     ON CONFLICT (key) DO UPDATE SET fence = excluded.fence, used_at = excluded.used_at WHERE g.fence <= excluded.fence;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'a later holder of % was here before the fence %', k, f USING ERRCODE = 'LH002',
+    RAISE EXCEPTION 'a later holder of % was here before the fence %', k, f USING ERRCODE = 'LH002', CONSTRAINT = 'leasehold_guard',
       HINT = 'Another holder has written. Roll back, and repeat the whole operation under a new lock.';
   END IF;
 END $$;

@@ -29,10 +29,10 @@ LANGUAGE sql VOLATILE AS $$
   ORDER BY 1, 2, 3, 9
 $$;
 
--- Whether a process can be told that its lock was taken away.
-CREATE FUNCTION leasehold._hears(p uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Whether a process can be told that its lock was taken away: one of its sessions listens.
+CREATE FUNCTION leasehold._hears(p uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  RETURN p IS NOT NULL;
+  RETURN p IS NOT NULL AND NOT leasehold._is_dark(p);
 END $$;
 
 CREATE FUNCTION leasehold._tell_revoked(p uuid, t uuid, k text) RETURNS void LANGUAGE plpgsql AS $$
@@ -64,7 +64,7 @@ END $$;
 
 -- Takes a lock away from its holders. Returns what `look` does, for the moment before. A holder that
 -- can be told keeps other clients out until it releases, for 3 seconds at most. Else the lock is free
--- at once, or goes to the process that waits first.
+-- at once, or goes to the process that waits first: only an operator's word ends a lease so.
 CREATE FUNCTION leasehold.take_away(k text)
 RETURNS TABLE (key text, part text, place bigint, state text, fence bigint, most integer, owner text, since bigint,
   ends bigint, now bigint)

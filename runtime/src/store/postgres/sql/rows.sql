@@ -16,14 +16,27 @@ BEGIN
   PERFORM pg_notify('leasehold_' || replace(p::text, '-', ''), message);
 END $$;
 
+-- Whether no session keeps the beacon of `p` lit. A session may take a lock of which it has a share,
+-- so it does not ask for its own.
+CREATE FUNCTION leasehold._is_dark(p uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN p IS DISTINCT FROM nullif(current_setting('leasehold.process', true), '')::uuid
+    AND pg_try_advisory_xact_lock(1818583924, hashtext(p::text));
+END $$;
+
 -- The process that has waited longest for `k`. Processes that have not asked for 3 seconds are
--- forgotten.
+-- forgotten, and those whose beacon has gone out.
 CREATE FUNCTION leasehold._first(k text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
   p uuid;
+  lit boolean;
 BEGIN
   DELETE FROM leasehold.waiters w WHERE w.key = k AND w.seen_at < clock_timestamp() - interval '3 seconds';
-  SELECT w.process INTO p FROM leasehold.waiters w WHERE w.key = k ORDER BY w.place LIMIT 1;
+  LOOP
+    SELECT w.process, w.beacon INTO p, lit FROM leasehold.waiters w WHERE w.key = k ORDER BY w.place LIMIT 1;
+    EXIT WHEN lit IS NOT TRUE OR NOT leasehold._is_dark(p);
+    DELETE FROM leasehold.waiters w WHERE w.key = k AND w.process = p;
+  END LOOP;
   RETURN p;
 END $$;
 
@@ -57,8 +70,9 @@ END $$;
 -- Gives `me` a place in the queue of `k`, or notes that it has asked again, and tells the holder.
 CREATE FUNCTION leasehold._enter(me uuid, k text, holder uuid, fn text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO leasehold.waiters AS w (key, process, seen_at, owner) VALUES (k, me, clock_timestamp(), fn)
-    ON CONFLICT (key, process) DO UPDATE SET seen_at = excluded.seen_at;
+  INSERT INTO leasehold.waiters AS w (key, process, seen_at, owner, beacon)
+    VALUES (k, me, clock_timestamp(), fn, NOT leasehold._is_dark(me))
+    ON CONFLICT (key, process) DO UPDATE SET seen_at = excluded.seen_at, beacon = excluded.beacon;
   UPDATE leasehold.locks l SET queued = true WHERE l.key = k AND NOT l.queued;
   IF holder <> me THEN PERFORM leasehold._tell(holder, 'w' || k); END IF;
 END $$;

@@ -17,6 +17,11 @@
 -- * A call with several keys waits while it makes rows, in the order of the keys, and then while it
 --   locks rows, in the same order, and afterwards for no row. So calls wait in no circle. No call
 --   waits for an application.
+--
+-- A process that listens for its turns has a beacon: its session has a share of an advisory lock.
+-- It says of a process that *waits* whether it is still there, and of one whose lock an operator
+-- takes away whether it can be told. It ends no lease: a session that has ended is no holder that
+-- has stopped.
 
 CREATE SCHEMA IF NOT EXISTS leasehold;
 
@@ -60,6 +65,7 @@ CREATE TABLE leasehold.waiters (
   seen_at timestamptz NOT NULL,                  -- when it asked last
   since   timestamptz NOT NULL DEFAULT clock_timestamp(),
   owner   text,                                  -- of the call that asked first
+  beacon  boolean NOT NULL,                      -- whether its beacon was lit then
   PRIMARY KEY (key, process)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

@@ -148,6 +148,8 @@ BEGIN
           INTO taken, fence, number, wanted, left_ms, holder
           FROM leasehold._join(me, keys[i], tokens[i], ttls[i], numbers[i], queues[i], functions[i], alone) a;
       WHEN 'renew' THEN
+        -- First the wait, then the look at the clock. Others have been locked above.
+        IF alone THEN PERFORM FROM leasehold.locks l WHERE l.key = keys[i] FOR NO KEY UPDATE; END IF;
         UPDATE leasehold.locks l SET expires_at = leasehold._after(ttls[i])
           WHERE l.key = keys[i] AND l.token = tokens[i] AND l.state = 'held' AND l.expires_at > clock_timestamp();
         taken := FOUND;

@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 #[cfg(feature = "tls")]
-use super::tls::{self, Tls};
+use super::tls;
 use crate::error::LockError;
 use crate::store::redis::commands::redirect::Endpoint;
+#[cfg(feature = "tls")]
+use crate::store::tls::Tls;
 use crate::store::url_options::UrlOptions;
 
 /// A server's address and credentials. `Display` shows no credentials.

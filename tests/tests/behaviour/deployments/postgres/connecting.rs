@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use leasehold::postgres::SCHEMA;
-use leasehold::{LockError, LockPool, Replicas};
+use leasehold::{LockError, LockPool, Replicas, distributed_lock};
 use leasehold_tests::postgres::{Database, Postgres, WITH_PASSWORD};
 use tokio::task::JoinSet;
 
@@ -12,6 +12,11 @@ use super::{LONG, TTL, connect, works};
 
 /// What the page on PostgreSQL says that a role needs.
 const RIGHTS: &str = include_str!("../../../../../docs/stores/postgres.md");
+
+#[distributed_lock(key = "recorded", ttl = "20s", replay = "1h", pool = pool)]
+async fn recorded(pool: &LockPool) -> Result<u32, LockError> {
+    Ok(7)
+}
 
 async fn refusal(url: &str) -> LockError {
     // The password's proof takes long without optimization.
@@ -123,6 +128,15 @@ async fn passwords() {
     drop(readers.expect("free"));
     let all = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
     drop(all.expect("free"));
+    for _ in 0..2 {
+        assert_eq!(recorded(&pool).await, Ok(7));
+    }
+    let held = pool.lock("held").ttl(TTL).acquire().await.expect("free");
+    let seen = pool.inspect("held").await.expect("it may look");
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
+    let was = pool.force_release("held").await.expect("it may");
+    assert!(was.is_some());
+    drop(held);
     let report = pool.check().await.expect("the server answers");
     assert!(report.is_ready(), "{report}");
 
@@ -140,7 +154,7 @@ async fn passwords() {
 async fn what_it_cannot_do_is_refused() {
     let database = Postgres::shared().database();
     let plain = database.url();
-    for option in ["sslmode=require", "pooler=1", "replicas=1", "migrate=yes"] {
+    for option in ["sslmode=strict", "pooler=yes", "replicas=1", "migrate=yes"] {
         let error = refusal(&format!("{plain}?{option}")).await;
         assert!(
             matches!(error, LockError::Config { .. }),

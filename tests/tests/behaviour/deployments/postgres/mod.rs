@@ -3,16 +3,24 @@
 use std::time::Duration;
 
 use leasehold::{LockGuard, LockPool};
-use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::postgres::{Database, Postgres, PostgresProbe};
 use leasehold_tests::wait;
 
+mod beacons;
+mod clock;
 mod connecting;
 mod deadlocks;
 mod exact_commits;
+mod fail_over;
 mod faults;
+mod kills;
 mod mutants;
+mod network;
 mod orphans;
+mod pooler;
 mod processes;
+#[cfg(feature = "tls")]
+mod tls;
 mod verifying;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -38,4 +46,10 @@ async fn take(pool: &LockPool, key: &str) -> LockGuard {
 async fn works(pool: &LockPool, key: &str) {
     let released = take(pool, key).await.release().await;
     released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+/// How many sessions of pools show that they hear, in the database of the probe.
+fn lit(probe: &PostgresProbe) -> u32 {
+    let beacons = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
+    probe.value(beacons).parse().expect("a number")
 }

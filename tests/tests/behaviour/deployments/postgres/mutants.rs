@@ -68,6 +68,36 @@ fn renewals_need_no_token() {
 }
 
 #[test]
+fn renewals_go_by_their_beginning() {
+    let test = of("clock::a_renewal_that_waited_beyond_the_lease_is_refused");
+    fails_with("RenewalsGoByTheirBeginning", &test);
+}
+
+#[test]
+fn leases_end_with_their_beacon() {
+    let test = of("beacons::a_lost_session_ends_no_lease");
+    fails_with("LeasesEndWithTheirBeacon", &test);
+}
+
+#[test]
+fn dark_waiters_are_called() {
+    let test = of("beacons::a_waiter_without_a_session_is_passed_over_at_once");
+    fails_with("DarkWaitersAreCalled", &test);
+}
+
+#[test]
+fn dark_holders_are_told() {
+    let test = of("beacons::a_lock_taken_from_a_holder_without_a_session_is_free_at_once");
+    fails_with("DarkHoldersAreTold", &test);
+}
+
+#[test]
+fn no_holder_hears() {
+    let test = "seeing::forced::postgres::the_body_is_dropped_before_the_next_begins";
+    fails_with("NoHolderHears", test);
+}
+
+#[test]
 fn sweeps_forget_fences() {
     fails_with("SweepsForgetFences", CONFORMANCE);
 }

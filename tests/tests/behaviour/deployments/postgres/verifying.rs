@@ -11,7 +11,9 @@ use tokio_postgres::{Client, Error, IsolationLevel, Transaction};
 use super::{LONG, TTL, connect, fresh, take};
 
 /// A ttl that ends during a test.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_millis(600);
+/// Of a lease that a watchdog keeps, on a busy machine too.
+const KEPT: Duration = Duration::from_secs(2);
 
 /// The pinned lock is looked for so often.
 const LOOKS: Duration = Duration::from_secs(3);
@@ -114,7 +116,7 @@ async fn a_verified_lock_waits_for_the_transaction() {
 async fn a_pinned_lease_is_renewed() {
     let (database, pool) = fresh().await;
     let mut client = database.client().await;
-    let guard = pool.lock("renewed").ttl(SHORT).watchdog().acquire().await;
+    let guard = pool.lock("renewed").ttl(KEPT).watchdog().acquire().await;
     let guard = guard.expect("it is free");
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, guard.full_key(), fence(&guard)).await;
@@ -133,7 +135,7 @@ async fn snapshots() {
     for isolation in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         let (database, pool) = fresh().await;
         let mut client = database.client().await;
-        let guard = pool.lock("seen").ttl(SHORT).watchdog().acquire().await;
+        let guard = pool.lock("seen").ttl(KEPT).watchdog().acquire().await;
         let guard = guard.expect("it is free");
         let (key, old) = (guard.full_key().to_owned(), fence(&guard));
         let builder = client.build_transaction().isolation_level(isolation);
@@ -164,7 +166,8 @@ async fn readers_pin_against_writers_only() {
     let (database, pool) = fresh().await;
     let other = connect(&database).await;
     let mut client = database.client().await;
-    let reader = pool.lock("read").ttl(SHORT).shared().acquire().await;
+    // Long enough for the steps that follow, on a busy machine too.
+    let reader = pool.lock("read").ttl(SHORT * 2).shared().acquire().await;
     let reader = reader.expect("it is free");
     let transaction = begin(&mut client).await;
     let verified = verify(&transaction, reader.full_key(), fence(&reader)).await;

@@ -1,34 +1,21 @@
-//! The database: SQLite, shared by all processes of one machine.
+//! The shop in SQLite, with locks of any lock store. The fence of the lock guards the rows.
 
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::Fence;
-use serde::{Deserialize, Serialize};
+use leasehold::{Fence, LockHandle};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{FromRow, Row as _, SqlitePool};
 
+use super::{Item, Order};
 use crate::error::ApiError;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Db {
+pub(crate) struct Sqlite {
     pool: SqlitePool,
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct Item {
-    pub(crate) sku: String,
-    pub(crate) stock: i64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
-    id: String,
-    sku: String,
-    fence: i64,
-}
-
-impl Db {
+impl Sqlite {
     /// Opens the file, makes the tables and puts `items` in stock where they are new.
     pub(crate) async fn open(path: &Path, items: &[(String, u32)]) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
@@ -41,7 +28,7 @@ impl Db {
             .max_connections(8)
             .connect_with(options)
             .await?;
-        sqlx::raw_sql(include_str!("schema.sql"))
+        sqlx::raw_sql(include_str!("sqlite.sql"))
             .execute(&pool)
             .await?;
         for (sku, stock) in items {
@@ -59,9 +46,23 @@ impl Db {
         &self.pool
     }
 
+    pub(crate) async fn sell(
+        &self,
+        sku: &str,
+        order_id: &str,
+        lock: &LockHandle,
+    ) -> Result<Order, ApiError> {
+        let fence = lock.fence().expect("a single store numbers its locks");
+        let stock = self.stock_under(sku, fence).await?;
+        if stock <= 0 {
+            return Err(ApiError::SoldOut(sku.to_owned()));
+        }
+        self.record_sale(order_id, sku, stock - 1, fence).await
+    }
+
     /// The stock of an item under a lock. The lock's `fence` is written into the row first, so that
     /// from here on no writer with an older one changes what is read.
-    pub(crate) async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {
+    async fn stock_under(&self, sku: &str, fence: Fence) -> Result<i64, ApiError> {
         sqlx::query_scalar(
             "UPDATE items SET fence = ?1 WHERE sku = ?2 AND fence <= ?1 RETURNING stock",
         )
@@ -76,7 +77,7 @@ impl Db {
     ///
     /// The `fence` must be that of the lock under which the stock was read. A writer whose lease
     /// has ended meanwhile finds a newer fence in the row, and nothing is written.
-    pub(crate) async fn record_sale(
+    async fn record_sale(
         &self,
         order_id: &str,
         sku: &str,

@@ -1,0 +1,40 @@
+//! `pg_advisory_lock` with the crate sqlx: a connection for each caller that holds or waits. There
+//! is no lease and no fence, and a caller is not told when its connection has ended.
+
+use sqlx::PgPool;
+
+use super::upsert::connect;
+use super::{Fault, Locks};
+use crate::plan::Plan;
+
+/// Connections of a process, at most one for each task of any row.
+const CONNECTIONS: u32 = 64;
+
+/// A pool of connections.
+pub(crate) struct Advisory(PgPool);
+
+impl Advisory {
+    pub(crate) async fn connect(plan: &Plan) -> Result<Self, Fault> {
+        Ok(Self(connect(plan, CONNECTIONS.min(plan.tasks)).await?))
+    }
+}
+
+impl Locks for Advisory {
+    async fn inside<B>(&self, key: &str, body: B) -> Result<B::Output, Fault>
+    where
+        B: Future + Send,
+        B::Output: Send,
+    {
+        let mut connection = self.0.acquire().await?;
+        sqlx::query("SELECT pg_advisory_lock(hashtextextended($1, 0))")
+            .bind(key)
+            .execute(&mut *connection)
+            .await?;
+        let output = body.await;
+        sqlx::query("SELECT pg_advisory_unlock(hashtextextended($1, 0))")
+            .bind(key)
+            .execute(&mut *connection)
+            .await?;
+        Ok(output)
+    }
+}

@@ -1,0 +1,43 @@
+//! The program as people start it, on a PostgreSQL of its own.
+
+use std::process::{Command, Output};
+
+use leasehold_tests::postgres::Postgres;
+
+fn run(arguments: &[&str]) -> (Output, String) {
+    let database = Postgres::shared().database();
+    let output = Command::new(env!("CARGO_BIN_EXE_leasehold-exact-commits"))
+        .args(["--store", &database.url(), "--seconds", "5"])
+        .args(arguments)
+        .output();
+    let output = output.expect("cargo built the program");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    (output, said)
+}
+
+/// How many there were of `what`.
+fn count(said: &str, what: &str) -> u64 {
+    let (before, _) = said.split_once(what).expect(what);
+    let number = before.split([' ', ';', ',']).rfind(|word| !word.is_empty());
+    number.and_then(|number| number.parse().ok()).expect(what)
+}
+
+/// Fails if an addition is lost, or if no lease ended too early.
+#[test]
+fn no_addition_is_lost() {
+    let (output, said) = run(&[]);
+    assert!(output.status.success());
+    assert_eq!(count(&said, " lost"), 0);
+    assert!(0 < count(&said, " of them after their lease"));
+    assert!(0 < count(&said, " refused"));
+}
+
+/// The same without `verify`. Fails if the test above could not fail.
+#[test]
+fn without_verify_additions_are_lost() {
+    let (output, said) = run(&["--without-verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(0 < count(&said, " lost"));
+    assert_eq!(count(&said, " refused"), 0);
+}

@@ -1,0 +1,166 @@
+//! Calling the functions of the schema: by prepared statements, or, behind a pooler, in a
+//! transaction that brings its own settings.
+
+use std::time::Duration;
+
+use futures_util::future::{join3, try_join_all};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row, Statement};
+
+/// A function of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Take,
+    TakeAll,
+    Give,
+    Sweep,
+    Recall,
+    Record,
+    Forget,
+    Adopt,
+}
+
+/// In the order of [`Function`].
+const ALL: [Function; 8] = [
+    Function::Take,
+    Function::TakeAll,
+    Function::Give,
+    Function::Sweep,
+    Function::Recall,
+    Function::Record,
+    Function::Forget,
+    Function::Adopt,
+];
+
+/// A sweep removes so many rows at most, as other requests wait behind it.
+const MOST_SWEPT: i32 = 1_000;
+
+/// How the functions are called over one connection.
+#[derive(Debug, Clone)]
+pub(super) enum Functions {
+    /// The statements of a session that the pool has for itself.
+    Prepared(Vec<Statement>),
+    /// Each transaction may run in another session. This text begins it.
+    Pooled(String),
+}
+
+impl Function {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Take => "SELECT * FROM leasehold.take($1, $2, $3, $4, $5, $6, $7, $8)",
+            Self::TakeAll => "SELECT * FROM leasehold.take_all($1, $2, $3, $4, $5)",
+            Self::Give => "SELECT * FROM leasehold.give($1, $2, $3, $4, $5)",
+            Self::Sweep => "SELECT leasehold.sweep('1 minute', $1) AS removed",
+            Self::Recall => "SELECT * FROM leasehold.recall($1, $2, $3, $4, $5, $6)",
+            Self::Record => "SELECT * FROM leasehold.record($1, $2, $3, $4, $5)",
+            Self::Forget => "SELECT * FROM leasehold.forget($1)",
+            Self::Adopt => "SELECT * FROM leasehold.adopt($1, $2, $3, $4, $5, $6)",
+        }
+    }
+
+    fn types(self) -> Vec<Type> {
+        match self {
+            Self::Take => vec![
+                Type::UUID,
+                Type::TEXT_ARRAY,
+                Type::TEXT_ARRAY,
+                Type::UUID_ARRAY,
+                Type::INT4_ARRAY,
+                Type::INT4_ARRAY,
+                Type::BOOL_ARRAY,
+                Type::TEXT_ARRAY,
+            ],
+            Self::TakeAll => vec![
+                Type::UUID,
+                Type::TEXT_ARRAY,
+                Type::UUID_ARRAY,
+                Type::INT4,
+                Type::TEXT,
+            ],
+            Self::Give => vec![
+                Type::UUID,
+                Type::TEXT_ARRAY,
+                Type::TEXT_ARRAY,
+                Type::UUID_ARRAY,
+                Type::INT4_ARRAY,
+            ],
+            Self::Sweep => vec![Type::INT4],
+            Self::Recall => vec![
+                Type::UUID,
+                Type::TEXT,
+                Type::UUID,
+                Type::INT4,
+                Type::BOOL,
+                Type::TEXT,
+            ],
+            Self::Record => vec![Type::TEXT, Type::UUID, Type::INT4, Type::TEXT, Type::INT8],
+            Self::Forget => vec![Type::TEXT],
+            Self::Adopt => vec![
+                Type::UUID,
+                Type::TEXT,
+                Type::UUID,
+                Type::UUID,
+                Type::INT4,
+                Type::TEXT,
+            ],
+        }
+    }
+}
+
+impl Functions {
+    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
+        let preparing = ALL.map(|function| client.prepare(function.sql()));
+        try_join_all(preparing).await.map(Self::Prepared)
+    }
+
+    /// Behind a pooler that changes sessions between transactions. A call waits for a row for as
+    /// long as `wait`.
+    pub(super) fn pooled(wait: Duration) -> Self {
+        let wait = wait.as_millis().max(1);
+        Self::Pooled(format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {wait}; \
+             SET LOCAL statement_timeout = 0; SET LOCAL jit = off; \
+             SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; \
+             SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+        ))
+    }
+
+    /// One round trip. The rows are there once they are committed.
+    pub(super) async fn call(
+        &self,
+        client: &Client,
+        function: Function,
+        arguments: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Prepared(statements) => {
+                client
+                    .query(&statements[function as usize], arguments)
+                    .await
+            }
+            Self::Pooled(begin) => {
+                let arguments = arguments.iter().copied();
+                let arguments: Vec<_> = arguments.zip(function.types()).collect();
+                // All three leave at the first poll, in this order.
+                let (started, rows, committed) = join3(
+                    client.batch_execute(begin),
+                    client.query_typed(function.sql(), &arguments),
+                    client.batch_execute("COMMIT"),
+                )
+                .await;
+                started?;
+                let rows = rows?;
+                committed?;
+                Ok(rows)
+            }
+        }
+    }
+
+    /// Removes rows that are idle; whether there may be more of them. It also shows that the
+    /// connection works.
+    pub(super) async fn sweep(&self, client: &Client) -> Result<bool, Error> {
+        let rows = self.call(client, Function::Sweep, &[&MOST_SWEPT]).await?;
+        let removed: i32 = rows.first().map_or(Ok(0), |row| row.try_get("removed"))?;
+        Ok(removed == MOST_SWEPT)
+    }
+}

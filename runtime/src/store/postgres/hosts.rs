@@ -1,0 +1,212 @@
+//! The servers that a URL names, with the credentials for them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use crate::base::host::host;
+use crate::error::LockError;
+#[cfg(feature = "tls")]
+use crate::store::tls::Tls;
+use crate::store::url_options::UrlOptions;
+
+const FORM: &str = "postgres://user:password@host[:port]/database with special characters percent-encoded, or postgres:///database?host=/run/postgresql";
+
+/// The session's settings, whatever the defaults of the role and of the database are.
+///
+/// The functions count on READ COMMITTED. Their plans are made once, before the tables have grown,
+/// so they are to go by the indexes.
+const SESSION: &str = "-c default_transaction_isolation=read\\ committed \
+    -c default_transaction_read_only=off -c default_transaction_deferrable=off \
+    -c statement_timeout=0 -c jit=off -c plan_cache_mode=force_generic_plan \
+    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+
+/// What `sslmode` asks of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Security {
+    Plain,
+    /// Encrypted, for whichever server answers.
+    Encrypted,
+    /// An authority has certified the server.
+    Certified,
+    /// An authority has certified the server's name.
+    Named,
+}
+
+/// One server or several, of which one takes writes. `Display` shows no credentials.
+#[derive(Clone)]
+pub(super) struct Hosts {
+    /// One for each server.
+    configs: Vec<Config>,
+    security: Security,
+    #[cfg(feature = "tls")]
+    tls: Tls,
+}
+
+impl Hosts {
+    /// Takes `sslmode` out of the options. `keeps_session`: whether no pooler stands between the
+    /// pool and the server, so that what is set stays set.
+    pub(super) fn parse(
+        base: &str,
+        options: &mut UrlOptions<'_>,
+        keeps_session: bool,
+    ) -> Result<Self, LockError> {
+        let security = security(options.take("sslmode"))?;
+        let host = options.take("host").map(|host| format!("?host={host}"));
+        let url = format!("{base}{}", host.unwrap_or_default());
+        // The crate's own text may quote a part of the URL, and with it the password.
+        let misread = |_| {
+            LockError::config(format!(
+                "the lock store's URL is not understood; write {FORM}"
+            ))
+        };
+        let all: Config = url.parse().map_err(misread)?;
+        if all.get_hosts().is_empty() {
+            return Err(LockError::config(format!(
+                "the lock store's URL names no host; write {FORM}"
+            )));
+        }
+        let ports = all.get_ports();
+        if ports.len() > 1 && ports.len() != all.get_hosts().len() {
+            return Err(LockError::config(
+                "the lock store's URL names some ports; write the port behind each host, or behind none",
+            ));
+        }
+        let configs = all.get_hosts().iter().enumerate().map(|(number, host)| {
+            let port = ports.get(number).or(ports.first()).copied();
+            of_host(&all, host, port, security, keeps_session)
+        });
+        Ok(Self {
+            configs: configs.collect(),
+            security,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
+        })
+    }
+
+    /// The same servers, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(mut self, tls: &Tls) -> Result<Self, LockError> {
+        if self.security == Security::Plain {
+            tls.refuse()?;
+        }
+        tls.check()?;
+        self.tls = tls.afresh();
+        Ok(self)
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    pub(super) fn configs(&self) -> &[Config] {
+        &self.configs
+    }
+
+    pub(super) fn security(&self) -> Security {
+        self.security
+    }
+
+    /// The first host that is not on this machine.
+    pub(super) fn elsewhere(&self) -> Option<&str> {
+        let mut hosts = self.configs.iter().flat_map(Config::get_hosts);
+        hosts.find_map(|host| match host {
+            Host::Tcp(host) => {
+                let here = match host.parse::<IpAddr>() {
+                    Ok(address) => address.to_canonical().is_loopback(),
+                    Err(_) => host.eq_ignore_ascii_case("localhost"),
+                };
+                (!here).then_some(host.as_str())
+            }
+            #[cfg(unix)]
+            Host::Unix(_) => None,
+        })
+    }
+}
+
+fn security(sslmode: Option<&str>) -> Result<Security, LockError> {
+    let security = match sslmode {
+        None | Some("disable" | "allow" | "prefer") => return Ok(Security::Plain),
+        Some("require") => Security::Encrypted,
+        Some("verify-ca") => Security::Certified,
+        Some("verify-full") => Security::Named,
+        Some(_) => {
+            return Err(LockError::config(
+                "the `sslmode` of the lock store's URL is unknown; write `disable`, `require`, `verify-ca` or `verify-full`",
+            ));
+        }
+    };
+    if cfg!(not(feature = "tls")) {
+        return Err(LockError::config(
+            "the `sslmode` of the lock store's URL needs the feature `tls` of the crate `leasehold`, which is off",
+        ));
+    }
+    Ok(security)
+}
+
+fn of_host(
+    all: &Config,
+    name: &Host,
+    port: Option<u16>,
+    security: Security,
+    keeps_session: bool,
+) -> Config {
+    let mut config = Config::new();
+    let (host, is_socket) = match name {
+        Host::Tcp(name) => (config.host(name), false),
+        #[cfg(unix)]
+        Host::Unix(path) => (config.host_path(path), true),
+    };
+    // There is no TLS over a Unix socket, and no need for it.
+    host.ssl_mode(if security == Security::Plain || is_socket {
+        SslMode::Disable
+    } else {
+        SslMode::Require
+    })
+    .port(port.unwrap_or(5432))
+    .application_name(format!("leasehold:{}:{}", self::host(), std::process::id()))
+    .keepalives_idle(Duration::from_secs(30));
+    if let Some(user) = all.get_user() {
+        config.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        config.password(password);
+    }
+    if let Some(database) = all.get_dbname() {
+        config.dbname(database);
+    }
+    if keeps_session {
+        config.options(SESSION);
+    }
+    if all.get_hosts().len() > 1 {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    }
+    config
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        let mut socket = None;
+        for (number, config) in self.configs.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            let port = config.get_ports().first().copied();
+            match config.get_hosts().first() {
+                Some(Host::Tcp(host)) => write!(f, "{comma}{host}:{}", port.unwrap_or(5432))?,
+                #[cfg(unix)]
+                Some(Host::Unix(path)) => socket = Some(path),
+                None => {}
+            }
+        }
+        let database = self.configs.first().and_then(Config::get_dbname);
+        write!(f, "/{}", database.unwrap_or_default())?;
+        match socket {
+            Some(path) => write!(f, "?host={}", path.display()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! TLS between the pool and a server.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+use super::hosts::{Hosts, Security};
+use crate::store::tls::Proof;
+
+/// Shakes hands as `sslmode` says. Without TLS it is not used.
+#[derive(Clone)]
+pub(super) struct Connector(Option<Arc<ClientConfig>>);
+
+impl Connector {
+    pub(super) fn new(hosts: &Hosts) -> io::Result<Self> {
+        let proof = match hosts.security() {
+            Security::Plain => return Ok(Self(None)),
+            // As libpq does: who names an authority wants it to count.
+            Security::Encrypted if hosts.tls().ca.is_some() => Proof::Chain,
+            Security::Encrypted => Proof::Nothing,
+            Security::Certified => Proof::Chain,
+            Security::Named => Proof::Name,
+        };
+        hosts.tls().config(proof).map(|config| Self(Some(config)))
+    }
+}
+
+impl MakeTlsConnect<Socket> for Connector {
+    type Stream = Stream;
+    type TlsConnect = Handshake;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+        Ok(Handshake {
+            config: self.0.clone(),
+            host: host.to_owned(),
+        })
+    }
+}
+
+/// With one host.
+pub(super) struct Handshake {
+    config: Option<Arc<ClientConfig>>,
+    host: String,
+}
+
+impl TlsConnect<Socket> for Handshake {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(async move {
+            let config = self.config.ok_or(io::ErrorKind::Unsupported)?;
+            let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
+            let shaking = TlsConnector::from(config).connect(name, socket);
+            Ok(Stream(shaking.await?))
+        })
+    }
+}
+
+/// What is sent to the server is encrypted.
+pub(super) struct Stream(tokio_rustls::client::TlsStream<Socket>);
+
+impl TlsStream for Stream {
+    /// The proof of a password binds no channel: `sslmode` proves the server.
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,275 @@
+//! How the server tells the pool of its turns.
+//!
+//! A session that listens holds a share of an advisory lock, the process's beacon. A release passes
+//! over a process that waits and whose beacon is out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::join;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::{AsyncMessage, Client, Error};
+
+use super::address::{Address, Turns};
+use super::connection::Boxed;
+use super::dial::{Wire, dial, drive};
+use super::failure;
+use super::hosts::Hosts;
+use crate::base::full_key::FullKey;
+use crate::base::jitter::Jitter;
+use crate::base::token::Token;
+use crate::store::{Failure, StoreEvent};
+
+/// The pause before another try to connect, on average.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How often a connection without messages shows that it works.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// What a session that the pool has for itself keeps set.
+const SESSION: &str = "SELECT current_setting('plan_cache_mode') = 'force_generic_plan'
+    AND current_setting('default_transaction_isolation') = 'read committed' AS is_kept";
+
+/// Fails where a pooler has dropped the settings of the session.
+pub(super) async fn expect_session(client: &Client) -> Result<(), Failure> {
+    let kept = client.query_typed_one(SESSION, &[]).await;
+    let kept = kept.and_then(|row| row.try_get("is_kept"));
+    match kept {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(failure::unfit(failure::POOLER.to_owned())),
+        Err(error) => Err(failure::of(&error)),
+    }
+}
+
+/// Listens for `process` and lights its beacon; whether the server lets this session listen.
+pub(super) async fn listen(client: &Client, process: Token) -> Result<bool, Failure> {
+    let hex = process.hex();
+    let listen = format!("LISTEN leasehold_{hex}");
+    // By its name the functions know the beacon of their own session.
+    let light = format!(
+        "SET leasehold.process = '{hex}';
+         SELECT pg_advisory_lock_shared(1818583924, hashtext('{hex}'::uuid::text))"
+    );
+    let (listening, lit) = join(client.batch_execute(&listen), client.batch_execute(&light)).await;
+    lit.map_err(|error| failure::of(&error))?;
+    // Some servers know no messages. The connection itself is sound.
+    Ok(listening.is_ok())
+}
+
+/// Half of a token, and the key.
+fn revoked(text: &str) -> Option<StoreEvent> {
+    let (lease, key) = text.split_at_checked(16)?;
+    Some(StoreEvent::Revoked {
+        key: FullKey::from(key),
+        lease: u64::from_str_radix(lease, 16).ok()?,
+    })
+}
+
+/// What a message says: `t` for a turn, `w` for a wanted lock, and then the key; `r` for a lock
+/// that was taken away.
+pub(super) fn message(text: &str) -> Option<StoreEvent> {
+    let event = match text.as_bytes().first()? {
+        b't' => StoreEvent::Turn,
+        b'w' => StoreEvent::Wanted,
+        b'r' => return revoked(&text[1..]),
+        _ => return None,
+    };
+    Some(event(FullKey::from(&text[1..])))
+}
+
+/// A connection that only listens. It is replaced when it ends.
+pub(super) struct Listener {
+    hosts: Arc<Hosts>,
+    process: Token,
+    limit: Duration,
+    state: State,
+    jitter: Jitter,
+}
+
+enum State {
+    Connecting(Boxed<Result<(Client, Wire), Failure>>),
+    Listening(Box<Session>),
+    Waiting(Instant),
+}
+
+struct Session {
+    client: Arc<Client>,
+    wire: Wire,
+    /// When to look whether the connection works.
+    look_at: Instant,
+    /// The look under way, and by when it must have ended.
+    look: Option<(Boxed<Result<(), Error>>, Instant)>,
+}
+
+impl Listener {
+    /// None where the URL asks for none.
+    pub(super) fn of(address: &Address, process: Token, limit: Duration) -> Option<Self> {
+        let Turns::Beside(hosts) = address.turns() else {
+            return None;
+        };
+        let hosts = Arc::new(Hosts::clone(hosts));
+        Some(Self {
+            state: State::Connecting(connect(Arc::clone(&hosts), process, limit)),
+            hosts,
+            process,
+            limit,
+            jitter: Jitter::new(rand::random()),
+        })
+    }
+
+    /// Connects once, for a check.
+    pub(super) async fn try_out(
+        address: &Address,
+        process: Token,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        match address.turns() {
+            Turns::Beside(hosts) => {
+                let hosts = Arc::new(Hosts::clone(hosts));
+                connect(hosts, process, limit).await.map(drop)
+            }
+            Turns::Here | Turns::Nowhere => Ok(()),
+        }
+    }
+
+    /// Whether the server tells of turns now.
+    pub(super) fn listens(&self) -> bool {
+        matches!(self.state, State::Listening(_))
+    }
+
+    /// Does what is due, and takes what the server told; returns whether anything was done. `next`
+    /// becomes the time when something is due, if that is earlier.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        events: &mut VecDeque<StoreEvent>,
+        next: &mut Option<Instant>,
+    ) -> bool {
+        let now = Instant::now();
+        let state = match &mut self.state {
+            State::Waiting(until) if *until <= now => {
+                let hosts = Arc::clone(&self.hosts);
+                Some(State::Connecting(connect(hosts, self.process, self.limit)))
+            }
+            State::Waiting(_) => None,
+            State::Connecting(connecting) => match connecting.as_mut().poll(cx) {
+                Poll::Pending => None,
+                Poll::Ready(Ok((client, wire))) => Some(State::Listening(Box::new(Session {
+                    client: Arc::new(client),
+                    wire,
+                    look_at: now + self.jitter.around(LOOK),
+                    look: None,
+                }))),
+                Poll::Ready(Err(_)) => Some(State::Waiting(now + self.jitter.around(RETRY))),
+            },
+            State::Listening(session) => {
+                let pause = self.jitter.around(LOOK);
+                let lives = session.is_alive(cx, events, now, (self.limit, pause));
+                (!lives).then(|| State::Waiting(now + self.jitter.around(RETRY)))
+            }
+        };
+        let moved = state.is_some();
+        if let Some(state) = state {
+            self.state = state;
+        }
+        let due = match &self.state {
+            State::Waiting(until) => Some(*until),
+            State::Connecting(_) => None,
+            State::Listening(session) => {
+                let look = session.look.as_ref();
+                Some(look.map_or(session.look_at, |(_, limit)| *limit))
+            }
+        };
+        *next = next.iter().copied().chain(due).min();
+        moved
+    }
+}
+
+impl Session {
+    /// Moves bytes and takes messages; false once the connection is of no use. A look takes
+    /// `limit` at most, and the next one follows after `pause`.
+    fn is_alive(
+        &mut self,
+        cx: &mut Context<'_>,
+        events: &mut VecDeque<StoreEvent>,
+        now: Instant,
+        (limit, pause): (Duration, Duration),
+    ) -> bool {
+        if self.look.is_none() && self.look_at <= now {
+            let client = Arc::clone(&self.client);
+            let asking = Box::pin(async move { client.batch_execute("").await });
+            self.look = Some((asking, now + limit));
+        }
+        // First the look to send, then the bytes, then its answer.
+        self.looks_well(cx, now, pause) && self.hears(cx, events) && self.looks_well(cx, now, pause)
+    }
+
+    fn looks_well(&mut self, cx: &mut Context<'_>, now: Instant, pause: Duration) -> bool {
+        let Some((asking, limit)) = &mut self.look else {
+            return true;
+        };
+        match asking.as_mut().poll(cx) {
+            Poll::Pending => now < *limit,
+            Poll::Ready(answer) => {
+                self.look = None;
+                self.look_at = now + pause;
+                answer.is_ok()
+            }
+        }
+    }
+
+    fn hears(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
+        loop {
+            match self.wire.poll_message(cx) {
+                Poll::Pending => return true,
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
+                    events.extend(message(told.payload()));
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return false,
+            }
+        }
+    }
+}
+
+fn connect(
+    hosts: Arc<Hosts>,
+    process: Token,
+    limit: Duration,
+) -> Boxed<Result<(Client, Wire), Failure>> {
+    Box::pin(async move {
+        let connecting = async {
+            let (client, mut wire) = dial(&hosts).await?;
+            let listening = async {
+                expect_session(&client).await?;
+                listen(&client, process).await
+            };
+            if drive(&mut wire, listening).await? {
+                Ok((client, wire))
+            } else {
+                Err(failure::deaf())
+            }
+        };
+        timeout(limit, connecting)
+            .await
+            .unwrap_or_else(|_| Err(failure::silent()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_a_key() {
+        assert!(
+            matches!(message("tlock:é"), Some(StoreEvent::Turn(key)) if key == FullKey::from("lock:é"))
+        );
+        assert!(
+            matches!(message("wlock:a"), Some(StoreEvent::Wanted(key)) if key == FullKey::from("lock:a"))
+        );
+        assert!(message("").is_none() && message("élan").is_none());
+    }
+}

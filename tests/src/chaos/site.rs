@@ -1,0 +1,105 @@
+//! The one server of a requirement, a Redis or a PostgreSQL, and networks with faults to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::crew::Crew;
+use super::ending;
+use super::ground::Store;
+use super::r24_queues::queued;
+use crate::postgres::{Database, Postgres};
+use crate::probe::Probe;
+use crate::proxy::Proxy;
+use crate::server::Server;
+
+/// A server of a requirement's own.
+pub(super) enum Site {
+    Redis(Server),
+    Postgres {
+        database: Database,
+        _server: Postgres,
+    },
+}
+
+impl Site {
+    /// An empty server for the locks. `store` is one of the two.
+    pub(super) fn start(store: Store) -> Self {
+        match store {
+            Store::Postgres => {
+                let server = Postgres::start();
+                Self::Postgres {
+                    database: server.migrated(),
+                    _server: server,
+                }
+            }
+            _ => Self::Redis(Server::start()),
+        }
+    }
+
+    /// The URL of its pools.
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Redis(server) => server.url(),
+            Self::Postgres { database, .. } => database.url(),
+        }
+    }
+
+    /// A network to it that can be made to fail.
+    pub(super) fn proxy(&self) -> Proxy {
+        match self {
+            Self::Redis(server) => Proxy::start(server.address()),
+            Self::Postgres { database, .. } => Proxy::start_postgres(database.address()),
+        }
+    }
+
+    /// The URL of pools behind the network.
+    pub(super) fn url_over(&self, proxy: &Proxy) -> String {
+        match self {
+            Self::Redis(_) => proxy.url(),
+            Self::Postgres { database, .. } => database.url_over(proxy.address()),
+        }
+    }
+
+    /// Tells how many processes queue for a key, dead ones included.
+    pub(super) fn queues(&self) -> Box<dyn Fn(&str) -> u64> {
+        match self {
+            Self::Redis(server) => {
+                let probe = server.probe();
+                Box::new(move |key| queued(&probe, key))
+            }
+            Self::Postgres { database, .. } => {
+                let probe = database.probe("lock:");
+                Box::new(move |key| {
+                    let count =
+                        format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
+                    probe.value(&count).parse().unwrap_or_default()
+                })
+            }
+        }
+    }
+
+    /// No holder is left: all keys are free after a ttl.
+    pub(super) fn all_free(&self, crew: &Crew, ttl: Duration) {
+        match self {
+            Self::Redis(server) => ending::all_free(crew, &server.probe(), ttl),
+            Self::Postgres { database, .. } => all_free(crew, database, ttl),
+        }
+    }
+
+    /// A look at the locks, apart from the code under test.
+    pub(super) fn probe(&self) -> Arc<dyn Probe> {
+        match self {
+            Self::Redis(server) => Arc::new(server.probe().namespace("lock:")),
+            Self::Postgres { database, .. } => Arc::new(database.probe("lock:")),
+        }
+    }
+}
+
+/// No holder is left: all keys are free after a ttl.
+pub(super) fn all_free(crew: &Crew, database: &Database, ttl: Duration) {
+    const HELD: &str = "SELECT min(key) FROM leasehold.locks WHERE state <> 'free' AND expires_at > clock_timestamp()";
+    let probe = database.probe("lock:");
+    ending::free_after(crew, ttl, || {
+        Some(probe.value(HELD)).filter(|key| !key.is_empty())
+    });
+}

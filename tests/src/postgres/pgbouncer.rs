@@ -1,0 +1,94 @@
+//! pgbouncer, a pooler, in front of a server.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Database, Postgres, ROLE, given_away, other_user};
+use crate::process::Leashed;
+use crate::server::{Folder, free_port};
+use crate::wait;
+
+const START: Duration = Duration::from_secs(30);
+
+/// A pgbouncer that gives each transaction to one of two sessions. Dropping it kills it.
+#[derive(Debug)]
+pub struct PgBouncer {
+    _process: Leashed,
+    port: u16,
+    _folder: Folder,
+}
+
+impl PgBouncer {
+    /// Starts one in front of `server`, with these lines in its configuration besides.
+    ///
+    /// # Panics
+    ///
+    /// When `pgbouncer` is missing or does not start.
+    pub fn start(server: &Postgres, more: &[&str]) -> Self {
+        let folder = given_away();
+        let (port, path) = (free_port(), folder.path().display());
+        let config = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = trust\nauth_file = {path}/users\npool_mode = transaction\n\
+             default_pool_size = 2\nmax_client_conn = 200\nlogfile = {path}/log\n{}\n",
+            server.port(),
+            more.join("\n")
+        );
+        let write = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            fs::write(&file, text).expect("a file can be written");
+            file
+        };
+        let config = write("pgbouncer.ini", &config);
+        write("users", &format!("\"{ROLE}\" \"\"\n"));
+        // Debian's is not on the path of every user.
+        let debian = Path::new("/usr/sbin/pgbouncer");
+        let program = if debian.exists() {
+            debian
+        } else {
+            Path::new("pgbouncer")
+        };
+        let mut command = match other_user() {
+            None => Command::new(program),
+            // It refuses to run as root.
+            Some((user, group)) => {
+                let mut command = Command::new("setpriv");
+                command
+                    .arg(format!("--reuid={user}"))
+                    .arg(format!("--regid={group}"))
+                    .arg("--clear-groups")
+                    .arg(program);
+                command
+            }
+        };
+        let child = command
+            .arg("-q")
+            .arg(config)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = child.expect("`pgbouncer` starts; install it with `apt-get install pgbouncer`");
+        let process = Leashed::new(child, Some(folder.path()));
+        wait::until("pgbouncer answers", START, || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self {
+            _process: process,
+            port,
+            _folder: folder,
+        }
+    }
+
+    /// The URL of a pool that reaches `database` through it.
+    pub fn url(&self, database: &Database) -> String {
+        format!(
+            "postgres://{ROLE}@127.0.0.1:{}/{}",
+            self.port, database.name
+        )
+    }
+}

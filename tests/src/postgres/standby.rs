@@ -1,0 +1,97 @@
+//! Standbys of a server, and their promotion.
+
+use std::time::Duration;
+
+use super::{Postgres, ROLE, given_away, missing, program, succeeded};
+use crate::wait;
+
+/// How long a standby may take to connect, or to become the primary.
+const LIMIT: Duration = Duration::from_secs(60);
+
+impl Postgres {
+    /// Starts a standby of this server, which knows it by `name`, and waits until it is connected.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn standby(&self, name: &str) -> Self {
+        let folder = given_away();
+        let from = format!(
+            "host=127.0.0.1 port={} user={ROLE} application_name={name}",
+            self.port()
+        );
+        let copied = program("pg_basebackup")
+            .arg("-D")
+            .arg(folder.path().join("data"))
+            .args(["-d", &from, "-X", "stream", "-c", "fast", "-R"])
+            .output();
+        let copied = copied.unwrap_or_else(|error| missing(&error));
+        succeeded("pg_basebackup", &copied);
+        let settings: Vec<_> = self.settings.iter().map(String::as_str).collect();
+        let standby = Self::in_folder(folder, &settings);
+        let connected = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+        );
+        wait::until("a standby is connected", LIMIT, || {
+            self.ask(&connected) == "1"
+        });
+        standby
+    }
+
+    /// Changes a setting of the running server.
+    ///
+    /// # Panics
+    ///
+    /// When it is not changed.
+    pub fn set(&self, name: &str, value: &str) {
+        self.ask(&format!("ALTER SYSTEM SET {name} = '{value}'"));
+        self.ask("SELECT pg_reload_conf()");
+        wait::until("a setting is changed", LIMIT, || {
+            self.ask(&format!("SHOW {name}")) == value
+        });
+    }
+
+    /// Makes a standby the primary.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become that.
+    pub fn promote(&self) {
+        self.ask("SELECT pg_promote(false)");
+        wait::until("a standby is promoted", LIMIT, || {
+            self.ask("SELECT pg_is_in_recovery()") == "f"
+        });
+    }
+
+    /// Waits until a standby has everything that this server has written so far.
+    ///
+    /// # Panics
+    ///
+    /// When that takes too long.
+    pub fn wait_for(&self, name: &str) {
+        let behind = self.ask("SELECT pg_current_wal_lsn()");
+        let caught_up = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{name}' AND replay_lsn >= '{behind}'"
+        );
+        wait::until("a standby has it all", LIMIT, || {
+            self.ask(&caught_up) == "1"
+        });
+    }
+
+    /// Ends the connections of its standbys. What it writes from now on reaches none that is
+    /// stopped.
+    pub fn cut_standbys_off(&self) {
+        self.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication");
+    }
+
+    /// The first value of the answer; empty without one.
+    ///
+    /// # Panics
+    ///
+    /// When `psql` does not start.
+    pub fn ask(&self, sql: &str) -> String {
+        let answer = self.psql(sql).output().expect("psql starts");
+        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+    }
+}

@@ -1,0 +1,139 @@
+//! The boundaries of PostgreSQL messages, version 3 of the protocol.
+//!
+//! What a client sends up to a point of synchronisation is one message here, and so is what the
+//! server answers to it, up to `ReadyForQuery`.
+
+/// The length of the first whole message of a client. The very first one has no type.
+pub(super) fn command(bytes: &[u8], is_first: bool) -> Option<usize> {
+    if is_first {
+        let end = length(bytes)?;
+        return (bytes.len() >= end).then_some(end);
+    }
+    let mut end = 0;
+    loop {
+        let (kind, next) = frame(bytes, end)?;
+        end = next;
+        // Sync, Query, a password, Terminate.
+        if matches!(kind, b'S' | b'Q' | b'p' | b'X') {
+            return Some(end);
+        }
+    }
+}
+
+/// The length of the first whole message of a server.
+pub(super) fn reply(bytes: &[u8]) -> Option<usize> {
+    let (_, first) = frame(bytes, 0)?;
+    if is_push(&bytes[..first]) {
+        return Some(first);
+    }
+    let mut end = 0;
+    loop {
+        let (kind, next) = frame(bytes, end)?;
+        let is_last = kind == b'Z' || kind == b'E' && ends_the_connection(&bytes[end..next]);
+        end = next;
+        if is_last {
+            return Some(end);
+        }
+    }
+}
+
+/// Whether the message is none that a command is answered with: told unasked, or a question.
+pub(super) fn is_push(message: &[u8]) -> bool {
+    match message.first() {
+        Some(b'A' | b'N') => true,
+        // Anything but AuthenticationOk asks for more.
+        Some(b'R') => message.get(5..9).is_some_and(|code| code != [0; 4]),
+        _ => false,
+    }
+}
+
+/// Whether the message tells of a `NOTIFY`.
+pub(super) fn is_notification(message: &[u8]) -> bool {
+    message.starts_with(b"A")
+}
+
+/// Whether the command gets an answer: a password is part of the first command.
+pub(super) fn is_answered(command: &[u8]) -> bool {
+    !matches!(command.first(), Some(b'p' | b'X'))
+}
+
+/// Whether an answer is an error.
+pub(super) fn is_error(reply: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some((kind, next)) = frame(reply, at) {
+        if kind == b'E' {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+/// An error, of a text that begins with its code.
+pub(super) fn error(text: &str) -> Vec<u8> {
+    let code = text.split(' ').next().unwrap_or_default();
+    let fields = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
+    let length = u32::try_from(fields.len() + 4).expect("a short text");
+    let mut message = vec![b'E'];
+    message.extend(length.to_be_bytes());
+    message.extend(fields.into_bytes());
+    message.extend(b"Z\0\0\0\x05I");
+    message
+}
+
+/// No message begins with this type, and no message is so long.
+pub(super) const GARBAGE: &[u8] = b"\xff\xff\xff\xff\xffgarbage";
+
+fn ends_the_connection(error: &[u8]) -> bool {
+    [&b"VFATAL\0"[..], b"VPANIC\0"]
+        .iter()
+        .any(|severity| error.windows(severity.len()).any(|part| part == *severity))
+}
+
+/// The type and the end of the frame that begins at `at`, if it is whole.
+fn frame(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let kind = *bytes.get(at)?;
+    let end = at + 1 + length(&bytes[at + 1..])?;
+    (bytes.len() >= end).then_some((kind, end))
+}
+
+fn length(bytes: &[u8]) -> Option<usize> {
+    let length: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+    Some(u32::from_be_bytes(length) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &[u8] = b"Z\0\0\0\x05I";
+
+    #[test]
+    fn a_command_ends_where_the_server_is_to_answer() {
+        let parse = b"P\0\0\0\x07s\0\0";
+        let sync = b"S\0\0\0\x04";
+        let both = [&parse[..], sync].concat();
+        assert_eq!(command(&[&both, READY].concat(), false), Some(both.len()));
+        assert_eq!(command(parse, false), None);
+        let start = b"\0\0\0\x08\x04\xd2\x16\x2f";
+        assert_eq!(command(start, true), Some(8));
+        assert_eq!(command(&start[..7], true), None);
+    }
+
+    #[test]
+    fn a_reply_ends_where_the_server_is_ready() {
+        let told = b"A\0\0\0\x0a\0\0\0\0c\0";
+        assert_eq!(reply(&[told, READY].concat()), Some(told.len()));
+        let done = b"C\0\0\0\x07OK\0";
+        let both = [&done[..], READY].concat();
+        assert_eq!(reply(&[&both, &told[..]].concat()), Some(both.len()));
+        for cut in 0..both.len() {
+            assert_eq!(reply(&both[..cut]), None, "{cut}");
+        }
+        let fatal = b"E\0\0\0\x0cVFATAL\0\0";
+        assert_eq!(reply(fatal), Some(fatal.len()));
+        let told = error("40001 again");
+        assert_eq!(reply(&told), Some(told.len()));
+        assert!(is_error(&told) && !is_error(&both));
+    }
+}

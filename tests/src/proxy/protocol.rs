@@ -1,0 +1,112 @@
+//! What the proxy knows of a protocol: where messages end, and what they are.
+
+use super::{postgres, resp};
+
+/// The protocol between a client and its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Redis,
+    Postgres,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// Bytes on their way, cut into messages.
+#[derive(Debug)]
+pub(super) struct Messages {
+    protocol: Protocol,
+    way: Direction,
+    is_first: bool,
+    bytes: Vec<u8>,
+}
+
+impl Messages {
+    pub(super) fn new(protocol: Protocol, way: Direction) -> Self {
+        Self {
+            protocol,
+            way,
+            is_first: true,
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let end = match (self.protocol, self.way) {
+            (Protocol::Redis, _) => resp::message(&self.bytes),
+            (Protocol::Postgres, Direction::ToServer) => {
+                postgres::command(&self.bytes, self.is_first)
+            }
+            (Protocol::Postgres, Direction::ToClient) => postgres::reply(&self.bytes),
+        }?;
+        self.is_first = false;
+        let rest = self.bytes.split_off(end);
+        Some(std::mem::replace(&mut self.bytes, rest))
+    }
+}
+
+impl Protocol {
+    /// Bytes that begin no message.
+    pub(super) fn garbage(self) -> &'static [u8] {
+        match self {
+            Self::Redis => b"\xffgarbage\r\n",
+            Self::Postgres => postgres::GARBAGE,
+        }
+    }
+
+    /// Whether the command has a reply.
+    pub(super) fn is_answered(self, command: &[u8]) -> bool {
+        match self {
+            Self::Postgres => postgres::is_answered(command),
+            // Subscriptions are answered by pushes only.
+            Self::Redis => {
+                let text = command[..command.len().min(48)].to_ascii_uppercase();
+                let needle = b"SUBSCRIBE\r\n";
+                !text.windows(needle.len()).any(|part| part == needle)
+            }
+        }
+    }
+
+    /// Whether the message of a server answers no command.
+    pub(super) fn is_push(self, message: &[u8]) -> bool {
+        match self {
+            Self::Redis => message.starts_with(b">"),
+            Self::Postgres => postgres::is_push(message),
+        }
+    }
+
+    /// Whether the message was published by another client.
+    pub(super) fn is_published(self, message: &[u8]) -> bool {
+        match self {
+            Self::Redis => message.starts_with(b">3\r\n$7\r\nmessage\r\n"),
+            Self::Postgres => postgres::is_notification(message),
+        }
+    }
+
+    /// Whether a reply is an error.
+    pub(super) fn is_error(self, reply: &[u8]) -> bool {
+        match self {
+            Self::Redis => reply.starts_with(b"-"),
+            Self::Postgres => postgres::is_error(reply),
+        }
+    }
+
+    /// An error as the server would say it.
+    pub(super) fn error(self, text: &str) -> Vec<u8> {
+        match self {
+            Self::Redis => format!("-{text}\r\n").into_bytes(),
+            Self::Postgres => postgres::error(text),
+        }
+    }
+}

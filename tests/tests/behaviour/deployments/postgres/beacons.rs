@@ -1,0 +1,128 @@
+//! Beacons: the locks by which sessions show that a process hears. They say which process can be
+//! told, and never that a lease has ended.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::postgres::Database;
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{Mode, Proxy};
+use leasehold_tests::wait;
+
+use super::{LONG, TTL, connect, fresh, lit, take};
+
+/// A pool whose way to the server can be cut.
+async fn behind_a_proxy(database: &Database) -> (LockPool, Proxy) {
+    let proxy = Proxy::start_postgres(database.address());
+    let url = database.url_over(proxy.address());
+    let pool = wait::connected(LockPool::builder().url(url)).await;
+    (pool, proxy)
+}
+
+/// Cuts a pool off, and waits until the server has ended its session. `left` other pools have one.
+async fn cut_off(database: &Database, proxy: &Proxy, left: u32) {
+    let probe = database.probe("lock:");
+    proxy.set(Mode::Refuse);
+    proxy.cut();
+    let dark = || lit(&probe) == left;
+    wait::until_async("its session ends", LONG, dark).await;
+}
+
+/// Fails if a lock comes free because the session of its holder has ended: that says nothing of the
+/// holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_session_ends_no_lease() {
+    let (database, other) = fresh().await;
+    let (holder, proxy) = behind_a_proxy(&database).await;
+    let held = holder.lock("held").ttl(TTL).acquire().await;
+    let held = held.expect("it is free");
+    cut_off(&database, &proxy, 1).await;
+    let waits = other.lock("held").ttl(TTL).wait(Duration::from_secs(2));
+    let refused = waits.acquire().await.map(drop);
+    assert!(refused.is_err(), "the lease lasts for long");
+    assert!(database.probe("lock:").exists("held"));
+    held.check().expect("the holder has it still");
+    proxy.pass();
+    drop(held);
+    // The pool comes back, and releases it.
+    take(&other, "held").await.release().await.expect("held");
+}
+
+/// Fails if a process that waits and has lost its session costs others a claim.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_without_a_session_is_passed_over_at_once() {
+    let (database, other) = fresh().await;
+    let mut fastest = Duration::MAX;
+    for number in 0..3 {
+        let key = format!("passed-{number}");
+        let held = take(&other, &key).await;
+        let (first, proxy) = behind_a_proxy(&database).await;
+        let request = first.lock(&*key).ttl(TTL).wait(LONG);
+        let waits = tokio::spawn(async move { request.acquire().await.map(drop) });
+        let probe = database.probe("lock:");
+        let count = format!("SELECT count(*) FROM leasehold.waiters WHERE key = 'lock:{key}'");
+        let queues = || probe.value(&count) == "1";
+        wait::until_async("it queues", LONG, queues).await;
+        let second = connect(&database).await;
+        let next = second.lock(&*key).ttl(TTL).wait(LONG).acquire();
+        let next = wait::started(next).await;
+        let queues = || probe.value(&count) == "2";
+        wait::until_async("another queues behind it", LONG, queues).await;
+        cut_off(&database, &proxy, 2).await;
+        let released = Instant::now();
+        held.release().await.expect("still held");
+        let guard = next.await.expect("its turn comes");
+        fastest = fastest.min(released.elapsed());
+        guard.release().await.expect("still held");
+        waits.abort();
+        drop(first);
+    }
+    println!("{fastest:?} after the release");
+    // A claim lasts a second.
+    assert!(fastest < Duration::from_millis(500), "{fastest:?}");
+}
+
+/// Fails if an operator who takes a lock away must wait for a holder that cannot be told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_taken_from_a_holder_without_a_session_is_free_at_once() {
+    let (database, operator) = fresh().await;
+    let (holder, proxy) = behind_a_proxy(&database).await;
+    let cut = take(&holder, "cut").await;
+    cut_off(&database, &proxy, 1).await;
+    let was = operator.force_release("cut").await.expect("it answers");
+    assert!(was.is_some(), "it was held");
+    let next = operator.lock("cut").ttl(TTL).acquire().await;
+    let next = next.expect("free at once");
+    proxy.pass();
+    // The holder connects again, and finds out by that.
+    let error = cut.release().await.expect_err("it was taken away");
+    assert!(error.is_lost(), "{error}");
+    next.release().await.expect("still held");
+}
+
+/// Fails if the share of a holder that hears is free before it has ended, or if one that does not
+/// hear lasts on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shares_of_holders_with_and_without_a_session() {
+    let (database, operator) = fresh().await;
+    let (holder, proxy) = behind_a_proxy(&database).await;
+    let reader = connect(&database).await;
+    let share = async |pool: &LockPool| -> LockGuard {
+        let shared = pool.lock("read").ttl(TTL).shared().acquire().await;
+        shared.expect("readers stand side by side")
+    };
+    let (cut, heard) = (share(&holder).await, share(&reader).await);
+    cut_off(&database, &proxy, 2).await;
+    let was = operator.force_release("read").await.expect("it answers");
+    assert_eq!(was.expect("two had it").holders.len(), 2);
+    wait::within("it is told", LONG, Box::pin(heard.lost())).await;
+    let lock = operator.inspect("read").await.expect("it answers");
+    assert_eq!(lock.holders.len(), 1, "{lock:?}");
+    assert!(lock.holders[0].revoked, "{lock:?}");
+    let error = heard.release().await.expect_err("it was taken away");
+    assert!(error.is_lost(), "{error}");
+    let writer = operator.lock("read").ttl(TTL).acquire().await;
+    let writer = writer.expect("free once the reader that heard has ended");
+    drop(cut);
+    writer.release().await.expect("still held");
+}

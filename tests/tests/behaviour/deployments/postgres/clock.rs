@@ -1,0 +1,61 @@
+//! Which clock leases end by.
+
+use std::time::Duration;
+
+use leasehold_tests::postgres::Database;
+use leasehold_tests::wait;
+use tokio_postgres::Client;
+
+use super::{LONG, fresh};
+
+/// A renewal in a client of its own, as the pool's functions make it.
+async fn renew(client: &Client, key: &str) -> bool {
+    let renew = format!(
+        "SELECT r.taken FROM leasehold.locks l, leasehold.take(l.process, '{{renew}}', ARRAY[l.key], ARRAY[l.token], '{{20000}}', '{{0}}', '{{false}}', '{{}}') r WHERE l.key = 'lock:{key}'"
+    );
+    let row = client.query_one(&renew, &[]).await;
+    row.expect("the renewal is answered").get(0)
+}
+
+/// How many sessions wait for a row.
+async fn waiting(database: &Database) -> i64 {
+    let client = database.client().await;
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    client.query_one(count, &[]).await.expect("a count").get(0)
+}
+
+/// Fails if a renewal that had to wait for the row compares the end of its lease with the time at
+/// which it began to wait.
+#[tokio::test]
+async fn a_renewal_that_waited_beyond_the_lease_is_refused() {
+    const SHORT: Duration = Duration::from_millis(1_500);
+    let (database, pool) = fresh().await;
+    let guard = pool.lock("waited").ttl(SHORT).acquire().await;
+    let guard = guard.expect("it is free");
+    let (mut blocker, renewer) = (database.client().await, database.client().await);
+    assert!(renew(&renewer, "waited").await, "the lease lasts");
+    let shorten = format!(
+        "UPDATE leasehold.locks SET expires_at = clock_timestamp() + '{} ms' WHERE key = 'lock:waited'",
+        SHORT.as_millis()
+    );
+    blocker.batch_execute(&shorten).await.expect("an owner may");
+    let transaction = blocker.transaction().await.expect("it begins");
+    let block = "SELECT FROM leasehold.locks WHERE key = 'lock:waited' FOR UPDATE";
+    transaction.query(block, &[]).await.expect("it is there");
+    let renewal = tokio::spawn(async move { renew(&renewer, "waited").await });
+    let waits = async {
+        while waiting(&database).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    wait::within("the renewal waits", LONG, waits).await;
+    let lasts =
+        "SELECT expires_at > clock_timestamp() FROM leasehold.locks WHERE key = 'lock:waited'";
+    let probe = database.probe("lock:");
+    assert_eq!(probe.value(lasts), "t", "it began to wait in time");
+    let ended = || probe.value(lasts) == "f";
+    wait::until_async("the lease ends", LONG, ended).await;
+    transaction.commit().await.expect("it ends");
+    assert!(!renewal.await.expect("no panic"), "the lease was over");
+    drop(guard);
+}

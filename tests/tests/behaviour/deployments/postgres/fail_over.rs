@@ -1,0 +1,383 @@
+//! A primary with a standby that takes over: pools follow, and no two verified commits overlap.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::holder::Holder;
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::random::Random;
+use leasehold_tests::room;
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+
+use super::{LONG, TTL, take, works};
+
+/// The name by which the primary knows its standby.
+const STANDBY: &str = "standby";
+
+/// Whether a commit waits for the standby.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replication {
+    Synchronous,
+    Asynchronous,
+}
+
+/// A primary and its standby.
+pub(super) struct Pair {
+    pub(super) primary: Postgres,
+    pub(super) standby: Postgres,
+    pub(super) database: Database,
+    pub(super) url: String,
+}
+
+impl Pair {
+    pub(super) fn start(replication: Replication) -> Self {
+        // A standby looks for a primary that has come back at once, and not after five seconds.
+        let primary = Postgres::start_with(&["fsync=off", "wal_retrieve_retry_interval=100ms"]);
+        let database = primary.migrated();
+        let standby = primary.standby(STANDBY);
+        if replication == Replication::Synchronous {
+            primary.set("synchronous_standby_names", STANDBY);
+        }
+        primary.wait_for(STANDBY);
+        let url = database.url_on(&[&primary, &standby]);
+        Self {
+            primary,
+            standby,
+            database,
+            url,
+        }
+    }
+
+    pub(super) async fn pool(&self) -> LockPool {
+        wait::connected(LockPool::builder().url(&*self.url)).await
+    }
+
+    /// The standby misses what the primary does for a while; then the primary dies, and the standby
+    /// takes over.
+    pub(super) fn fail_over(&mut self, misses: Duration) {
+        self.standby.pause();
+        self.primary.cut_standbys_off();
+        std::thread::sleep(misses);
+        self.primary.kill();
+        self.standby.resume();
+        self.standby.promote();
+    }
+}
+
+/// Fails if a lock that was given is forgotten although the standby has it, or if a pool does not
+/// follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pools_follow_and_locks_stay() {
+    let mut pair = Pair::start(Replication::Synchronous);
+    let (pool, other) = (pair.pool().await, pair.pool().await);
+    let watched = pool.lock("watched").ttl(LONG).watchdog().acquire().await;
+    let watched = watched.expect("it is free");
+    let kept = take(&pool, "kept").await;
+    let fence = kept.fence();
+    pair.primary.kill();
+    pair.standby.promote();
+    works(&other, "after").await;
+    for key in ["watched", "kept"] {
+        let refused = other.lock(key).ttl(TTL).acquire().await;
+        assert!(refused.is_err(), "{key} is held");
+    }
+    watched.release().await.expect("its lease was kept");
+    kept.release().await.expect("still held");
+    assert!(fence < take(&other, "kept").await.fence(), "fences grow");
+    let report = other.check().await.expect("the new primary answers");
+    assert!(report.is_ready(), "{report}");
+}
+
+/// Fails if a pool waits for a primary that hangs, or goes back to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_hangs_is_left() {
+    let pair = Pair::start(Replication::Asynchronous);
+    let pool = pair.pool().await;
+    works(&pool, "before").await;
+    pair.primary.pause();
+    pair.standby.promote();
+    // Its address is accepted, and nothing answers there.
+    works(&pool, "after").await;
+    let holder = Holder::enter(&pair.pool().await, "held").await;
+    tokio::time::sleep(Holder::TTL * 2).await;
+    holder.leave("the new primary renews").await;
+    pair.primary.resume();
+}
+
+/// Fails if two transactions that have verified their locks have read the same, although the
+/// standby had missed the latest locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verified_commits_do_not_overlap() {
+    for replication in [Replication::Asynchronous, Replication::Synchronous] {
+        let found = load(replication, true).await;
+        println!("{replication:?}: {found:?}");
+        let broken = (found.overlaps, found.lost);
+        assert_eq!(broken, (0, 0), "{replication:?}: {found:?}");
+        assert!(0 < found.before && 0 < found.after, "{found:?}");
+        if replication == Replication::Synchronous {
+            assert_eq!(found.together, 0, "{found:?}");
+        }
+    }
+}
+
+/// The same without `verify`. Fails if the test above would see no overlap in any case.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_verify_commits_overlap() {
+    for _ in 0..3 {
+        let found = load(Replication::Asynchronous, false).await;
+        println!("without verify: {found:?}");
+        if 0 < found.overlaps || found.lost != 0 {
+            return;
+        }
+    }
+    panic!("no commit overlaps another one");
+}
+
+const POOLS: u32 = 3;
+const TASKS: u32 = 8;
+const KEYS: u64 = 16;
+/// Longer than the fail-over, so that holders of forgotten locks go on beside new ones.
+const LEASE: Duration = Duration::from_secs(6);
+/// How long a section takes at most.
+const SECTION: Duration = Duration::from_secs(4);
+/// What the standby misses.
+const LAG: Duration = Duration::from_millis(1_200);
+const BEFORE: Duration = Duration::from_secs(4);
+const AFTER: Duration = Duration::from_secs(8);
+
+/// What the new primary has, and what the bodies saw.
+#[derive(Debug)]
+struct Found {
+    /// Commits before the fail-over, and after it.
+    before: i64,
+    after: i64,
+    /// Commits that have read what another one had read.
+    overlaps: i64,
+    /// Commits less the sum. Below zero, a commit has read what the new primary never had.
+    lost: i64,
+    /// How many bodies began while another one had a lease on the same key.
+    together: usize,
+}
+
+/// A section for each key: read, wait, write what was read and one more.
+async fn load(replication: Replication, verifies: bool) -> Found {
+    let _room = room::enter();
+    let mut random = Random::seeded("fail-over");
+    let mut pair = Pair::start(replication);
+    let client = pair.database.client().await;
+    let tables = format!(
+        "CREATE TABLE counters AS SELECT key, 0::bigint AS value FROM generate_series(0, {KEYS} - 1) AS key;
+         CREATE TABLE commits (key bigint, seen bigint, fence bigint)"
+    );
+    client.batch_execute(&tables).await.expect("new tables");
+    let over = Arc::new(AtomicBool::new(false));
+    let bodies = Arc::new(Bodies::default());
+    let mut tasks = JoinSet::new();
+    for _ in 0..POOLS {
+        let pool = pair.pool().await;
+        for _ in 0..TASKS {
+            let task = Task {
+                pool: pool.clone(),
+                url: pair.url.clone(),
+                bodies: Arc::clone(&bodies),
+                random: random.fork(),
+                verifies,
+            };
+            tasks.spawn(task.run(Arc::clone(&over)));
+        }
+    }
+    tokio::time::sleep(BEFORE).await;
+    let pair = tokio::task::spawn_blocking(move || {
+        pair.fail_over(LAG);
+        pair
+    });
+    let pair = pair.await.expect("it takes over");
+    let client = connected(&pair.url).await.expect("it answers");
+    let count = "SELECT count(*) FROM commits";
+    let before: i64 = client.query_one(count, &[]).await.expect("a count").get(0);
+    tokio::time::sleep(AFTER).await;
+    commits_beyond(&client, before).await;
+    over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    let all: i64 = client.query_one(count, &[]).await.expect("a count").get(0);
+    let overlaps = "SELECT count(*) - count(DISTINCT (key, seen)) FROM commits";
+    let overlaps: i64 = client
+        .query_one(overlaps, &[])
+        .await
+        .expect("a count")
+        .get(0);
+    let sum = "SELECT sum(value)::bigint FROM counters";
+    let sum: i64 = client.query_one(sum, &[]).await.expect("a sum").get(0);
+    Found {
+        before,
+        after: all - before,
+        overlaps,
+        lost: all - sum,
+        together: bodies.together(),
+    }
+}
+
+/// Waits until there are more commits than `before`: a busy machine takes longer.
+pub(super) async fn commits_beyond(client: &Client, before: i64) {
+    let count = "SELECT count(*) FROM commits";
+    let more = async {
+        while client
+            .query_one(count, &[])
+            .await
+            .expect("a count")
+            .get::<_, i64>(0)
+            <= before
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    wait::within("the new primary serves", LONG, more).await;
+}
+
+/// A client of the primary, as an application has one.
+pub(super) async fn connected(url: &str) -> Option<Client> {
+    let url = format!("{url}?target_session_attrs=read-write");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
+    tokio::spawn(connection);
+    Some(client)
+}
+
+/// The bodies that are inside, and until when their lease lasts.
+#[derive(Debug, Default)]
+struct Bodies(std::sync::Mutex<(Vec<(u64, Instant)>, usize)>);
+
+impl Bodies {
+    fn enter(&self, key: u64, guard: &LockGuard) -> Instant {
+        let now = Instant::now();
+        let until = now + guard.remaining();
+        let mut bodies = self.0.lock().expect("no panic");
+        let (inside, together) = &mut *bodies;
+        *together += usize::from(inside.iter().any(|(held, end)| *held == key && now < *end));
+        inside.push((key, until));
+        until
+    }
+
+    fn leave(&self, key: u64, until: Instant) {
+        let mut bodies = self.0.lock().expect("no panic");
+        bodies.0.retain(|body| *body != (key, until));
+    }
+
+    fn together(&self) -> usize {
+        self.0.lock().expect("no panic").1
+    }
+}
+
+struct Task {
+    pool: LockPool,
+    url: String,
+    bodies: Arc<Bodies>,
+    random: Random,
+    verifies: bool,
+}
+
+impl Task {
+    async fn run(mut self, over: Arc<AtomicBool>) {
+        let mut client = None;
+        while !over.load(Ordering::Relaxed) {
+            let key = self.random.below(KEYS);
+            let request = self.pool.lock(format!("counter:{key}")).ttl(LEASE);
+            // A call that gets none, or has no server, makes room for another.
+            let Ok(guard) = request.wait(Duration::from_millis(500)).acquire().await else {
+                continue;
+            };
+            let lease = self.bodies.enter(key, &guard);
+            let takes = self.random.duration(SECTION);
+            let section = self.section(&mut client, &guard, key, takes);
+            // No body outlives its lease here: what is shown is what a fail-over does.
+            if tokio::time::timeout(guard.remaining(), section)
+                .await
+                .is_err()
+            {
+                client = None;
+            }
+            self.bodies.leave(key, lease);
+            // It may be gone with the primary.
+            let _ = guard.release().await;
+        }
+    }
+
+    /// A failure leaves no client, and may leave the write done or not: the table says which.
+    async fn section(
+        &self,
+        client: &mut Option<Client>,
+        guard: &LockGuard,
+        key: u64,
+        takes: Duration,
+    ) {
+        let number = i64::try_from(key).expect("a small number");
+        let Some(seen) = self.read(client, number).await else {
+            *client = None;
+            return;
+        };
+        tokio::time::sleep(takes).await;
+        // The primary may be another one by now, or none yet.
+        while guard.check().is_ok() {
+            if self.write(client, guard, number, seen).await {
+                return;
+            }
+            *client = None;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn read(&self, client: &mut Option<Client>, key: i64) -> Option<i64> {
+        let client = self.client(client).await?;
+        let read = "SELECT value FROM counters WHERE key = $1::bigint";
+        Some(client.query_one(read, &[&key]).await.ok()?.get(0))
+    }
+
+    async fn client<'a>(&self, client: &'a mut Option<Client>) -> Option<&'a mut Client> {
+        if client.is_none() {
+            *client = connected(&self.url).await;
+        }
+        client.as_mut()
+    }
+
+    /// Whether the transaction has ended one way or the other; false if another try makes sense.
+    async fn write(
+        &self,
+        client: &mut Option<Client>,
+        guard: &LockGuard,
+        key: i64,
+        seen: i64,
+    ) -> bool {
+        let fence = guard.fence().expect("PostgreSQL gives fences").as_i64();
+        let Some(client) = self.client(client).await else {
+            return false;
+        };
+        let Ok(transaction) = client.transaction().await else {
+            return false;
+        };
+        if self.verifies {
+            let verify = "SELECT leasehold.verify($1, $2)";
+            let lock = guard.full_key();
+            if let Err(error) = transaction.query(verify, &[&lock, &fence]).await {
+                return error.code().is_some();
+            }
+        }
+        let write = "UPDATE counters SET value = $2 WHERE key = $1::bigint";
+        let note = "INSERT INTO commits (key, seen, fence) VALUES ($1, $2, $3)";
+        let written = transaction.execute(write, &[&key, &(seen + 1)]).await;
+        if written.is_err() {
+            return false;
+        }
+        let noted = transaction.execute(note, &[&key, &seen, &fence]).await;
+        if noted.is_err() {
+            return false;
+        }
+        // A commit without an answer may be one or none; a second could be one too many.
+        let _ = transaction.commit().await;
+        true
+    }
+}

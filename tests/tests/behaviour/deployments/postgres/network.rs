@@ -1,0 +1,110 @@
+//! Networks with faults between a pool and PostgreSQL: lost answers, black holes, other bytes.
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockPool;
+use leasehold_tests::holder::Holder;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::{Database, Postgres};
+use leasehold_tests::probe::Probe;
+use leasehold_tests::proxy::{After, Mode, Proxy};
+use leasehold_tests::wait;
+
+use super::{LONG, TTL, works};
+
+async fn behind_a_proxy() -> (Database, Proxy, LockPool) {
+    let database = Postgres::shared().migrated();
+    let proxy = Proxy::start_postgres(database.address());
+    let url = database.url_over(proxy.address());
+    let pool = wait::connected(LockPool::builder().url(url)).await;
+    (database, proxy, pool)
+}
+
+/// Fails if a call whose answer was lost is refused because of its own lock, or leaves that behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_asked_for_again() {
+    for after in [After::Cut, After::Silence, After::Error("40P01 deadlock")] {
+        let (database, proxy, pool) = behind_a_proxy().await;
+        let probe = database.probe("lock:");
+        for verb in ["acquire", "release", "join"] {
+            let key = format!("lost-{verb}");
+            let lost = proxy.counts().lost;
+            proxy.lose_replies(verb, 1, after);
+            let request = pool.lock(&*key).ttl(TTL).wait(LONG);
+            let request = if verb == "join" {
+                request.shared()
+            } else {
+                request
+            };
+            let guard = request.acquire().await;
+            let guard = guard.unwrap_or_else(|error| panic!("{after:?}, {verb}: {error}"));
+            // A release whose answer was lost may say that it found nothing.
+            let _ = guard.release().await;
+            assert_eq!(proxy.counts().lost, lost + 1, "{after:?}, {verb}");
+            let gone = || !probe.exists(&key);
+            wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
+        }
+    }
+}
+
+/// Fails if a call blocks beyond its budget in a black hole, or if what it gave up stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_black_hole_costs_the_budget_and_no_more() {
+    for mode in [Mode::BlackHole, Mode::SwallowReplies, Mode::SwallowRequests] {
+        let (database, proxy, pool) = behind_a_proxy().await;
+        works(&pool, "before").await;
+        proxy.set(mode);
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let request = pool.lock("gone").ttl(LONG);
+        let request = request.wait(Duration::from_millis(600)).acquire();
+        let error = request.await.map(drop).expect_err("no answer comes");
+        let took = started.elapsed();
+        assert!(error.is_unavailable(), "{mode:?}: {error}");
+        let most = Duration::from_millis(850) + excuse.so_far();
+        assert!(took < most, "{mode:?}: {took:?}");
+        proxy.pass();
+        works(&pool, "after").await;
+        let probe = database.probe("lock:");
+        let gone = || !probe.exists("gone");
+        wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
+    }
+}
+
+/// Fails if a lease is given up by a short fault of the network, or believed in after a long one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_and_faults() {
+    let (_database, proxy, pool) = behind_a_proxy().await;
+    for mode in [Mode::Stall, Mode::BlackHole, Mode::Garble] {
+        let holder = Holder::enter(&pool, &format!("short-{mode:?}")).await;
+        let excuse = Excuse::begin();
+        proxy.set(mode);
+        tokio::time::sleep(Holder::TTL / 5).await;
+        proxy.pass();
+        tokio::time::sleep(Holder::TTL * 2).await;
+        if excuse.longest() < Holder::TTL / 10 {
+            holder.leave("a short fault").await;
+        }
+    }
+    let holder = Holder::enter(&pool, "long").await;
+    proxy.set(Mode::BlackHole);
+    let ended = wait::within("the loss is told", Holder::TTL * 3, holder.task).await;
+    proxy.pass();
+    let ended = ended.expect("no panic").map_err(|error| error.is_lost());
+    assert_eq!(ended, Err(true));
+    works(&pool, "long").await;
+}
+
+/// Fails if a lost message costs more than a look, or is waited for in vain.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_messages_cost_a_look() {
+    let (database, proxy, pool) = behind_a_proxy().await;
+    let other = super::connect(&database).await;
+    let held = super::take(&other, "untold").await;
+    proxy.set(Mode::LoseMessages);
+    let next = pool.lock("untold").ttl(TTL).wait(LONG).acquire();
+    let next = wait::started(next).await;
+    works(&pool, "settled").await;
+    held.release().await.expect("still held");
+    let guard = wait::within("it looks", Duration::from_secs(10), next).await;
+    drop(guard.expect("its turn comes"));
+}

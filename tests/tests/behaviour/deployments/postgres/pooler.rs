@@ -1,0 +1,175 @@
+//! Pools behind pgbouncer, which gives each transaction to another session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::postgres::{Database, PgBouncer, Postgres};
+use leasehold_tests::wait;
+use tokio::task::JoinSet;
+
+use super::{LONG, TTL, fresh, lit, take, works};
+
+async fn pooled(pooler: &PgBouncer, database: &Database, more: &str) -> LockPool {
+    let url = format!("{}?pooler=1{more}", pooler.url(database));
+    wait::connected(LockPool::builder().url(url)).await
+}
+
+/// `&listen=` with the server's own URL.
+fn listening(database: &Database) -> String {
+    let url = database.url().replace(':', "%3A").replace('/', "%2F");
+    format!("&listen={url}")
+}
+
+/// Fails if a pooler is found out by the first lock, or by one that two calls have.
+#[tokio::test]
+async fn a_pooler_that_is_not_told_of_is_refused() {
+    let (database, _pool) = fresh().await;
+    for more in [&[][..], &["ignore_startup_parameters = options"]] {
+        let pooler = PgBouncer::start(Postgres::shared(), more);
+        let error = LockPool::connect(&pooler.url(&database)).await;
+        let error = error.map(drop).expect_err("its sessions change");
+        assert!(error.to_string().contains("`pooler=1`"), "{error}");
+    }
+}
+
+/// Fails if calls overlap, or if one fails, where ten pools share two sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_lock() {
+    const POOLS: u32 = 10;
+    const TIMES: u32 = 12;
+    let (database, direct) = fresh().await;
+    let pooler = PgBouncer::start(Postgres::shared(), &[]);
+    let inside = Arc::new(AtomicU32::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..POOLS {
+        let pool = pooled(&pooler, &database, "").await;
+        let inside = Arc::clone(&inside);
+        tasks.spawn(async move {
+            for _ in 0..TIMES {
+                let request = pool.lock("shared").ttl(TTL).wait(LONG);
+                let counted = async {
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                };
+                request.run(counted).await.expect("its turn comes");
+                works(&pool, &format!("own-{number}")).await;
+            }
+            let read = pool.lock("read").ttl(TTL).wait(LONG).shared();
+            drop(read.acquire().await.expect("readers stand side by side"));
+            let all = pool.lock_all(["a", "b", "c"]).ttl(TTL).wait(LONG);
+            drop(all.acquire().await.expect("its turn comes"));
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("every call is served");
+    }
+    let pool = pooled(&pooler, &database, "").await;
+    let kept = pool.lock("kept").ttl(Duration::from_secs(3)).watchdog();
+    let kept = kept.acquire().await.expect("it is free");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    kept.check().expect("its lease was renewed");
+    let refused = direct.lock("kept").ttl(TTL).acquire().await;
+    assert!(matches!(
+        refused.map(drop),
+        Err(LockError::Contended { .. })
+    ));
+    kept.release().await.expect("still held");
+    let leaked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    assert_eq!(database.probe("lock:").value(leaked), "0");
+}
+
+/// Fails if a pool that does not listen is served out of order, or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_messages_processes_are_served_in_order() {
+    let (database, direct) = fresh().await;
+    let pooler = PgBouncer::start(Postgres::shared(), &[]);
+    let held = take(&direct, "order").await;
+    let mut pools = Vec::new();
+    for number in 0..3 {
+        // Each of them is another way not to hear.
+        pools.push(match number {
+            0 => pooled(&pooler, &database, "").await,
+            1 => pooled(&pooler, &database, "&listen=off").await,
+            _ => {
+                let url = format!("{}?listen=off", database.url());
+                wait::connected(LockPool::builder().url(url)).await
+            }
+        });
+    }
+    let mut calls = JoinSet::new();
+    let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for (number, pool) in pools.iter().enumerate() {
+        let acquire = pool.lock("order").ttl(TTL).wait(LONG).acquire();
+        let acquire = wait::started(acquire).await;
+        // The answer to this comes behind that to the acquire.
+        works(pool, &format!("settled-{number}")).await;
+        let served = served.clone();
+        calls.spawn(async move {
+            let guard = acquire.await.expect("its turn comes");
+            served.send(number).expect("the test reads");
+            guard.release().await.expect("still held");
+        });
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    held.release().await.expect("still held");
+    while let Some(call) = wait::within("all are served", LONG, calls.join_next()).await {
+        call.expect("no panic");
+    }
+    drop(served);
+    let mut names = Vec::new();
+    while let Some(name) = order.recv().await {
+        names.push(name);
+    }
+    assert_eq!(names, [0, 1, 2]);
+    let report = pools[0].check().await.expect("the server answers");
+    assert!(
+        report.is_ready() && report.find("turns").is_some(),
+        "{report}"
+    );
+}
+
+/// Fails if a pool with a connection of its own to listen on is not told, or if it is not told any
+/// more once that connection was replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_connection_hears_of_turns() {
+    let (database, _direct) = fresh().await;
+    let pooler = PgBouncer::start(Postgres::shared(), &[]);
+    let more = listening(&database);
+    let one = pooled(&pooler, &database, &more).await;
+    let two = pooled(&pooler, &database, &more).await;
+    let report = one.check().await.expect("the server answers");
+    assert_eq!(report.find("turns"), None, "{report}");
+    let probe = database.probe("lock:");
+    // The direct pool of `fresh` has one, too.
+    let all = || lit(&probe) == 3;
+    wait::until_async("both listen", LONG, all).await;
+    for replaced in [false, true] {
+        if replaced {
+            let end = "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE l.locktype = 'advisory' AND l.classid = 1818583924 AND d.datname = current_database()";
+            assert_eq!(probe.value(end), "3");
+            // The direct pool connects when it is asked.
+            let both = || 2 <= lit(&probe);
+            wait::until_async("both listen again", LONG, both).await;
+        }
+        let excuse = Excuse::begin();
+        let mut fastest = Duration::MAX;
+        for _ in 0..5 {
+            let held = take(&one, "told").await;
+            let next = two.lock("told").ttl(TTL).wait(LONG).acquire();
+            let next = wait::started(next).await;
+            // Longer than the pauses between its first looks.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let released = Instant::now();
+            held.release().await.expect("still held");
+            let next = next.await.expect("its turn comes");
+            fastest = fastest.min(released.elapsed());
+            next.release().await.expect("still held");
+        }
+        let most = Duration::from_millis(100) + excuse.so_far();
+        assert!(fastest < most, "{replaced}: {fastest:?}");
+    }
+}
