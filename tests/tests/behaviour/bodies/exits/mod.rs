@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 mod endings;
+mod etcd;
 mod memory;
 mod postgres;
 mod redis;

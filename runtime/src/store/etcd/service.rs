@@ -1,0 +1,460 @@
+//! What the session store asks of etcd.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::address::Address;
+use super::client::Client;
+use super::entering::{Session, fence, first, get, put, revision, revision_of};
+use super::messages::{
+    BY_CREATION, CREATION, DESCENDING, DeleteRequest, GrantRequest, Header, NO_PUT, Operation,
+    RangeRequest, TxnRequest, WatchCreate,
+};
+use super::names::{Names, end_of};
+use super::{check, failure};
+use crate::base::host::host;
+use crate::base::seeded::seeded;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::store::options::Options;
+use crate::store::session::service::{
+    Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
+};
+use crate::store::session::store::SessionStore;
+use crate::store::{Failure, Retry, StoreEvent};
+
+/// The ttls that leases are made for, in seconds. Each lease lasts little longer, so that a lock
+/// outlives its dead holder for little longer than its ttl.
+const TTLS: [u64; 17] = [
+    1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
+];
+
+/// How many nodes are looked at in one transaction.
+const LOOKS: usize = 100;
+
+/// The longest record of an owner, in bytes.
+const OWNER: usize = 160;
+
+/// A cluster of etcd.
+pub(crate) struct Etcd {
+    pub(super) client: Client,
+    pub(super) names: Names,
+    /// This process, for a person that reads a node.
+    owner: String,
+}
+
+impl Etcd {
+    pub(super) fn new(
+        address: Address,
+        options: &Options,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Self {
+        Self {
+            names: Names::new(address.prefix()),
+            client: Client::new(address, options.io_timeout, events),
+            owner: format!("{} {}", host(), std::process::id()),
+        }
+    }
+
+    /// Connects a store.
+    pub(crate) async fn connect(
+        address: Address,
+        options: &Options,
+    ) -> Result<SessionStore<Self>, LockError> {
+        let (sender, events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender.clone());
+        etcd.client
+            .connection()
+            .await
+            .map_err(|failure| failure.error)?;
+        // Without an answer there is nothing to log: the first call will report it.
+        if let Ok(report) = check::examine(&etcd, options).await {
+            report.log();
+        }
+        Ok(SessionStore::new(etcd, options, sender, events))
+    }
+
+    /// Looks at the cluster over connections of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let (sender, _events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender);
+        let examined = check::examine(&etcd, options).await;
+        examined.map_err(|failure| failure.error)
+    }
+
+    /// A request that makes a node arrives after the node was removed.
+    ///
+    /// # Panics
+    ///
+    /// Where the request makes the node, or the cluster does not answer.
+    #[cfg(feature = "__test")]
+    pub(crate) async fn seals(address: Address, options: &Options) {
+        let (sender, _events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender);
+        super::entering::a_late_request_makes_nothing(&etcd).await;
+    }
+
+    /// The holder of a lock, for a person that reads its node.
+    fn holder(&self, function: &str) -> String {
+        let mut holder = format!("{} {function}", self.owner);
+        holder.truncate(holder.floor_char_boundary_of(OWNER));
+        holder
+    }
+
+    /// The transaction that removes the node with this key.
+    pub(super) fn removal(
+        &self,
+        key: &str,
+        node: &Node,
+        fence: Option<Fence>,
+    ) -> Result<TxnRequest, Failure> {
+        let mut compare = Vec::new();
+        let mut delete = DeleteRequest {
+            key: key.into(),
+            range_end: Vec::new(),
+        };
+        if seeded!(DeleteWithoutCompare) {
+            let directory = self.names.directory(&node.key);
+            delete.range_end = end_of(&directory);
+            delete.key = directory.into();
+        } else if let Some(fence) = fence {
+            compare.push(revision(CREATION, key, revision_of(fence)?));
+        }
+        Ok(TxnRequest {
+            compare,
+            success: vec![delete.into()],
+            failure: Vec::new(),
+        })
+    }
+
+    /// The node that was made last before `revision`, and the revision at which that was seen.
+    async fn before(
+        &self,
+        node: &Node,
+        revision: i64,
+        patience: Duration,
+    ) -> Answer<Option<(Vec<u8>, i64)>> {
+        let directory = self.names.directory(&node.key);
+        let request = RangeRequest {
+            range_end: end_of(&directory),
+            key: directory.into(),
+            limit: 1,
+            sort_order: DESCENDING,
+            sort_target: BY_CREATION,
+            keys_only: true,
+            max_create_revision: revision - 1,
+        };
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.range(request, patience).await });
+        let answer = asking.await?;
+        let seen = answer.header.ok_or_else(failure::garbled)?.revision;
+        let found = answer.kvs.into_iter().next();
+        Ok(found.map(|found| (found.key, seen)))
+    }
+}
+
+/// Cutting a text at a number of bytes.
+trait Cut {
+    /// The last boundary of a character at `most` or before.
+    fn floor_char_boundary_of(&self, most: usize) -> usize;
+}
+
+impl Cut for String {
+    fn floor_char_boundary_of(&self, most: usize) -> usize {
+        let most = most.min(self.len());
+        let mut boundaries = (0..=most).rev();
+        boundaries
+            .find(|at| self.is_char_boundary(*at))
+            .unwrap_or_default()
+    }
+}
+
+impl Service for Etcd {
+    type Session = Session;
+
+    const NAME: &'static str = "etcd";
+
+    fn classes(&self) -> Vec<Timeout> {
+        TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
+    }
+
+    fn is_away(&self) -> bool {
+        self.client.is_away()
+    }
+
+    async fn open(
+        &self,
+        timeout: Timeout,
+        patience: Duration,
+    ) -> Result<(Session, Timeout), Failure> {
+        let ttl = i64::try_from(timeout.0.as_secs()).unwrap_or(i64::MAX);
+        let asking = self.client.ask(|connection| async move {
+            let request = GrantRequest { ttl };
+            connection.grant(request, patience).await
+        });
+        let granted = asking.await.map_err(|trouble| not_open(trouble, false))?;
+        let lasts = u64::try_from(granted.ttl).map_err(|_| failure::garbled())?;
+        let key = self.names.session(granted.id);
+        let request = TxnRequest {
+            success: vec![put(&key, &self.owner, granted.id)],
+            ..TxnRequest::default()
+        };
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.txn(request, patience).await });
+        let answer = asking.await.map_err(|trouble| not_open(trouble, false))?;
+        let epoch = answer.header.ok_or_else(failure::garbled)?.revision;
+        let session = Session::new(granted.id, key, epoch);
+        Ok((session, Timeout(Duration::from_secs(lasts))))
+    }
+
+    /// A leader that was stopped may answer a heartbeat before it knows of its successor, which
+    /// counts the lease from earlier. So a heartbeat counts once the same member has then answered
+    /// a read by quorum in the same term: there was no successor yet.
+    async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
+        let (lease, key) = (session.lease, session.key.clone());
+        let asking = self.client.ask(|connection| async move {
+            let kept = connection.keep_alive(lease, patience).await?;
+            let request = RangeRequest {
+                key: key.into(),
+                keys_only: true,
+                ..RangeRequest::default()
+            };
+            let read = connection.range(request, patience).await?;
+            Ok((kept, read))
+        });
+        let (kept, read) = asking.await?;
+        if kept.ttl <= 0 || read.kvs.is_empty() {
+            return Err(Trouble::Ended);
+        }
+        match (kept.header, read.header) {
+            (Some(kept), Some(read)) if is_one_term(kept, read) => Ok(()),
+            (Some(_), Some(_)) => Err(Trouble::Failed(new_leader())),
+            _ => Err(failure::garbled().into()),
+        }
+    }
+
+    async fn close(&self, session: &Session, patience: Duration) -> Answer<()> {
+        let lease = session.lease;
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.revoke(lease, patience).await });
+        asking.await.map(drop)
+    }
+
+    async fn enter(
+        &self,
+        session: &Session,
+        node: &Node,
+        queue: bool,
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<Entered> {
+        let holder = self.holder(function);
+        self.make(session, node, queue, &holder, patience).await
+    }
+
+    async fn enter_all(
+        &self,
+        session: &Session,
+        nodes: &[Node],
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
+        let holder = self.holder(function);
+        self.make_all(session, nodes, &holder, patience).await
+    }
+
+    async fn present(
+        &self,
+        session: &Session,
+        nodes: &[(Node, Fence)],
+        patience: Duration,
+    ) -> Answer<Vec<bool>> {
+        let mut present = Vec::with_capacity(nodes.len());
+        for nodes in nodes.chunks(LOOKS) {
+            let names = nodes
+                .iter()
+                .map(|(node, _)| self.names.node(session.lease, node));
+            let looks = names.map(|name| get(&name));
+            let request = TxnRequest {
+                success: looks.collect::<Vec<Operation>>(),
+                ..TxnRequest::default()
+            };
+            let asking = self
+                .client
+                .ask(|connection| async move { connection.txn(request, patience).await });
+            let answer = asking.await?;
+            for (at, (_, made)) in nodes.iter().enumerate() {
+                let found = answer.range(at).ok_or_else(failure::garbled)?.kvs.first();
+                present.push(match found {
+                    Some(found) => {
+                        found.lease == session.lease && fence(found.create_revision)? == *made
+                    }
+                    None => false,
+                });
+            }
+        }
+        Ok(present)
+    }
+
+    async fn remove(
+        &self,
+        session: &Session,
+        node: &Node,
+        fence: Option<Fence>,
+        patience: Duration,
+    ) -> Answer<bool> {
+        self.unmake(session, node, fence, patience).await
+    }
+
+    /// Gives the node a lease of its own.
+    async fn keep(
+        &self,
+        session: &Session,
+        node: &Node,
+        fence: Fence,
+        keep: Duration,
+        patience: Duration,
+    ) -> Answer<bool> {
+        let ttl = i64::try_from(keep.as_secs() + 1).unwrap_or(i64::MAX);
+        let asking = self.client.ask(|connection| async move {
+            let request = GrantRequest { ttl };
+            connection.grant(request, patience).await
+        });
+        let lease = asking.await?.id;
+        let key = self.names.node(session.lease, node);
+        let request = TxnRequest {
+            compare: vec![revision(CREATION, &key, revision_of(fence)?)],
+            success: vec![put(&key, &self.holder("(kept)"), lease)],
+            failure: Vec::new(),
+        };
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.txn(request, patience).await });
+        let found = asking.await?.succeeded;
+        if !found {
+            let asking = self
+                .client
+                .ask(|connection| async move { connection.revoke(lease, patience).await });
+            // A lease without a key ends by itself.
+            let _ = asking.await;
+        }
+        Ok(found)
+    }
+
+    async fn turn(&self, session: &Session, node: &Node) -> Answer<Turn> {
+        let patience = self.client.attempt();
+        let key = self.names.node(session.lease, node);
+        let directory = self.names.directory(&node.key);
+        loop {
+            let request = TxnRequest {
+                success: vec![get(&key), first(&directory)],
+                ..TxnRequest::default()
+            };
+            let asking = self
+                .client
+                .ask(|connection| async move { connection.txn(request, patience).await });
+            let answer = asking.await?;
+            let (own, all) = (answer.range(0), answer.range(1));
+            let own = own.and_then(|own| own.kvs.first());
+            let Some(own) = own.filter(|own| own.lease == session.lease) else {
+                return Ok(Turn::Gone);
+            };
+            if all
+                .and_then(|all| all.kvs.first())
+                .is_some_and(|first| first.key == own.key)
+            {
+                return Ok(Turn::First);
+            }
+            let before = self.before(node, own.create_revision, patience).await?;
+            let Some((key, seen)) = before else {
+                continue;
+            };
+            let watch = WatchCreate {
+                key,
+                start_revision: seen + 1,
+                filters: vec![NO_PUT],
+            };
+            self.client
+                .ask(|connection| async move { connection.deleted(watch).await })
+                .await?;
+        }
+    }
+}
+
+/// How long a session for leases of so many seconds is to last: longer by one hundredth, because
+/// the server's clock may be fast, and by half a second, so that one heartbeat serves many.
+fn lasts(ttl: u64) -> Duration {
+    Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
+}
+
+/// Whether one member has answered both in the term of one leader.
+fn is_one_term(one: Header, other: Header) -> bool {
+    (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
+}
+
+/// Why a session was not opened.
+fn not_open(trouble: Trouble, executed: bool) -> Failure {
+    match trouble {
+        // The request for a lock did not leave.
+        Trouble::Failed(failure) => Failure {
+            executed,
+            ..failure
+        },
+        Trouble::Ended => Failure::unavailable(
+            "session",
+            "the lease ended while the session was opened".to_owned(),
+            Retry::Now,
+            executed,
+        ),
+    }
+}
+
+fn new_leader() -> Failure {
+    Failure::unavailable(
+        "no-leader",
+        "the cluster has changed its leader; the heartbeat is repeated".to_owned(),
+        Retry::Now,
+        true,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A heartbeat that a replaced leader has answered does not count.
+    #[test]
+    fn a_heartbeat_is_of_one_term() {
+        let header = |member_id, raft_term| Header {
+            member_id,
+            revision: 0,
+            raft_term,
+        };
+        assert!(is_one_term(header(1, 7), header(1, 7)));
+        assert!(!is_one_term(header(1, 7), header(1, 8)));
+        assert!(!is_one_term(header(1, 7), header(2, 7)));
+    }
+
+    #[test]
+    fn each_ttl_fits_into_its_class() {
+        let mut shortest = Duration::ZERO;
+        for ttl in TTLS.map(Duration::from_secs) {
+            let lasts = lasts(ttl.as_secs());
+            assert!(ttl <= Timeout(lasts).usable(), "{ttl:?} in {lasts:?}");
+            assert!(
+                lasts <= ttl * 11 / 10 + Duration::from_secs(1),
+                "{ttl:?} in {lasts:?}"
+            );
+            assert!(shortest < lasts, "{ttl:?} in {lasts:?}");
+            shortest = lasts;
+        }
+    }
+}
