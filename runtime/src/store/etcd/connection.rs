@@ -23,12 +23,16 @@ use super::messages::{
 };
 use crate::store::Failure;
 
-/// The server gets this much for an answer, however impatient a request is: it writes to its disk.
-const LEAST_PATIENCE: Duration = Duration::from_millis(500);
+/// The server gets this much for an answer, however impatient a request is: it writes to its disk,
+/// and a busy disk takes long.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the connection is tried while nothing else is asked on it, so that a watch notices a
-/// server that is gone.
-const PING: Duration = Duration::from_secs(2);
+/// How often the connection itself is tried, and how long it gets to answer that. A server answers
+/// this while its disk is busy, so a slow server is not taken for one that is gone.
+const PING: Duration = Duration::from_secs(1);
+
+/// A member that has answered no request for so long may have lost its cluster. Another may serve.
+const DEAD: Duration = Duration::from_secs(3);
 
 /// One connection to one member.
 pub(super) struct Connection {
@@ -36,14 +40,64 @@ pub(super) struct Connection {
     pub(super) at: usize,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    last_answer: Mutex<Instant>,
+    unanswered: Mutex<Unanswered>,
+}
+
+/// The requests that have no answer yet.
+#[derive(Default)]
+struct Unanswered {
+    count: u32,
+    /// Since when there are some and none was answered.
+    since: Option<Instant>,
+}
+
+/// Counts a request until it is dropped.
+struct Waiting<'a>(&'a Mutex<Unanswered>);
+
+impl<'a> Waiting<'a> {
+    fn begin(unanswered: &'a Mutex<Unanswered>) -> Self {
+        let mut waiting = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count += 1;
+        waiting.since.get_or_insert_with(Instant::now);
+        Self(unanswered)
+    }
+
+    fn answered(&self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.since = Some(Instant::now());
+    }
+
+    /// For how long no request was answered.
+    fn silence(&self) -> Duration {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting
+            .since
+            .map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// No answer has come in time. The silence goes on with the next request.
+    fn given_up(self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count -= 1;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count -= 1;
+        if waiting.count == 0 {
+            waiting.since = None;
+        }
+    }
 }
 
 /// Why a call has no answer.
 pub(super) enum Problem {
     /// The server answered with an error, or the connection broke.
     Status(Status),
-    /// No answer came in time. `dead`: nothing else was answered meanwhile.
+    /// No answer came in time. `dead`: nothing was answered for long.
     Silent { dead: bool },
 }
 
@@ -69,7 +123,7 @@ impl Connection {
                 at,
                 channel: channel.map_err(|error| failure::of_transport(&error))?,
                 token: None,
-                last_answer: Mutex::new(Instant::now()),
+                unanswered: Mutex::default(),
             };
             if let Some((name, password)) = address.user() {
                 let (name, password) = (name.to_owned(), password.to_owned());
@@ -229,19 +283,15 @@ impl Connection {
         asking: impl Future<Output = Result<A, Status>>,
         patience: Duration,
     ) -> Result<A, Problem> {
-        let began = Instant::now();
-        let answer = timeout(patience.max(LEAST_PATIENCE), asking).await;
-        let mut last_answer = self
-            .last_answer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match answer {
+        let waiting = Waiting::begin(&self.unanswered);
+        match timeout(patience.max(LEAST_PATIENCE), asking).await {
             Ok(answer) => {
-                *last_answer = Instant::now();
+                waiting.answered();
                 answer.map_err(Problem::Status)
             }
             Err(_) => {
-                let dead = *last_answer < began;
+                let dead = DEAD <= waiting.silence();
+                waiting.given_up();
                 Err(Problem::Silent { dead })
             }
         }

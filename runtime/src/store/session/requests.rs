@@ -16,7 +16,7 @@ use crate::fence::Fence;
 use crate::store::{Failure, Op, Renewal, Reply, Request, Retry, StoreEvent};
 
 /// A session gets this much to be confirmed, however impatient a request is.
-const LEAST_PATIENCE: Duration = Duration::from_millis(500);
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A lease of a batch of renewals whose token has a node: which it is, and what it is asked for.
 struct Due<S: Service> {
