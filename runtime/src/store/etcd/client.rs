@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::address::Address;
 use super::connection::{Connection, Problem};
 use super::failure;
+use super::messages::{TxnRequest, TxnResponse};
 use crate::base::reporter;
 use crate::store::session::service::{Answer, Trouble};
 use crate::store::{Failure, StoreEvent};
@@ -126,6 +127,12 @@ impl Client {
             Ok(answer) => Ok(answer),
             Err(problem) => Err(self.failed(&connection, &problem).await),
         }
+    }
+
+    /// Asks for a transaction.
+    pub(super) async fn txn(&self, request: TxnRequest, patience: Duration) -> Answer<TxnResponse> {
+        self.ask(|connection| async move { connection.txn(request, patience).await })
+            .await
     }
 
     async fn failed(&self, connection: &Arc<Connection>, problem: &Problem) -> Trouble {

@@ -110,9 +110,7 @@ impl Etcd {
         };
         for _ in 0..TRIES {
             let request = making(session, &condition, &key, &directory, value);
-            let asking = self
-                .client
-                .ask(|connection| async move { connection.txn(request, patience).await });
+            let asking = self.client.txn(request, patience);
             let nodes = std::slice::from_ref(node);
             let answer = session.doubt(nodes, asking.await)?;
             if !answer.succeeded && session.is_sealed(one(&answer, 0)?)? {
@@ -159,9 +157,7 @@ impl Etcd {
         let mut known: Vec<Option<i64>> = vec![None; nodes.len()];
         for _ in 0..TRIES {
             let request = all_or_none(session, &keys, &known, value);
-            let asking = self
-                .client
-                .ask(|connection| async move { connection.txn(request, patience).await });
+            let asking = self.client.txn(request, patience);
             let answer = session.doubt(nodes, asking.await)?;
             if answer.succeeded {
                 let header = answer.header.ok_or_else(failure::garbled)?;
@@ -196,9 +192,7 @@ impl Etcd {
         }
         let key = self.names.node(session.lease, node);
         let request = self.removal(&key, node, fence)?;
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.txn(request, patience).await });
+        let asking = self.client.txn(request, patience);
         let answer = asking.await?;
         if !answer.succeeded {
             return Ok(false);
@@ -213,9 +207,7 @@ impl Etcd {
             success: vec![put(&session.key, "", session.lease)],
             ..TxnRequest::default()
         };
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.txn(request, patience).await });
+        let asking = self.client.txn(request, patience);
         let header = asking.await?.header.ok_or_else(failure::garbled)?;
         let mut state = session.state();
         state.epoch = header.revision.max(state.epoch);
@@ -265,9 +257,7 @@ pub(super) async fn a_late_request_makes_nothing(etcd: &Etcd) {
     session.state().doubts.insert(node.name);
     let removed = etcd.unmake(&session, &node, None, patience).await;
     assert!(!removed.expect("the server answers"), "there was no node");
-    let asking = etcd
-        .client
-        .ask(|connection| async move { connection.txn(late, patience).await });
+    let asking = etcd.client.txn(late, patience);
     let answer = asking.await.expect("the server answers");
     assert!(!answer.succeeded, "the late request has made a node");
     let next = etcd.make(&session, &node, false, "next", patience).await;

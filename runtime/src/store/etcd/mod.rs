@@ -4,6 +4,7 @@
 //! lock's key is a range of keys, and the order in it is that of their creation.
 //!
 //! - [`service`] is what the session store asks of etcd, and [`entering`] how a node is made.
+//! - [`classes`] says which ttls have a lease in common.
 //! - [`names`] says which key is which node.
 //! - [`client`] has the connection in use, and replaces it; [`connection`] is one connection to one
 //!   member; [`messages`] has the messages of the server's API.
@@ -12,6 +13,7 @@
 
 pub(crate) mod address;
 mod check;
+mod classes;
 mod client;
 mod connection;
 mod entering;

@@ -12,7 +12,7 @@ use super::messages::{
     RangeRequest, TxnRequest, WatchCreate,
 };
 use super::names::{Names, end_of};
-use super::{check, failure};
+use super::{check, classes, failure};
 use crate::base::host::host;
 use crate::base::seeded::seeded;
 use crate::check_report::CheckReport;
@@ -24,12 +24,6 @@ use crate::store::session::service::{
 };
 use crate::store::session::store::SessionStore;
 use crate::store::{Failure, Retry, StoreEvent};
-
-/// The ttls that leases are made for, in seconds. Each lease lasts little longer, so that a lock
-/// outlives its dead holder for little longer than its ttl.
-const TTLS: [u64; 17] = [
-    1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
-];
 
 /// How many nodes are looked at in one transaction.
 const LOOKS: usize = 100;
@@ -181,7 +175,7 @@ impl Service for Etcd {
     const NAME: &'static str = "etcd";
 
     fn classes(&self) -> Vec<Timeout> {
-        TTLS.iter().map(|ttl| Timeout(lasts(*ttl))).collect()
+        classes::all()
     }
 
     fn is_away(&self) -> bool {
@@ -205,9 +199,7 @@ impl Service for Etcd {
             success: vec![put(&key, &self.owner, granted.id)],
             ..TxnRequest::default()
         };
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.txn(request, patience).await });
+        let asking = self.client.txn(request, patience);
         let answer = asking.await.map_err(|trouble| not_open(trouble, false))?;
         let epoch = answer.header.ok_or_else(failure::garbled)?.revision;
         let session = Session::new(granted.id, key, epoch);
@@ -287,9 +279,7 @@ impl Service for Etcd {
                 success: looks.collect::<Vec<Operation>>(),
                 ..TxnRequest::default()
             };
-            let asking = self
-                .client
-                .ask(|connection| async move { connection.txn(request, patience).await });
+            let asking = self.client.txn(request, patience);
             let answer = asking.await?;
             for (at, (_, made)) in nodes.iter().enumerate() {
                 let found = answer.range(at).ok_or_else(failure::garbled)?.kvs.first();
@@ -335,9 +325,7 @@ impl Service for Etcd {
             success: vec![put(&key, &self.holder("(kept)"), lease)],
             failure: Vec::new(),
         };
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.txn(request, patience).await });
+        let asking = self.client.txn(request, patience);
         let found = asking.await?.succeeded;
         if !found {
             let asking = self
@@ -358,9 +346,7 @@ impl Service for Etcd {
                 success: vec![get(&key), first(&directory)],
                 ..TxnRequest::default()
             };
-            let asking = self
-                .client
-                .ask(|connection| async move { connection.txn(request, patience).await });
+            let asking = self.client.txn(request, patience);
             let answer = asking.await?;
             let (own, all) = (answer.range(0), answer.range(1));
             let own = own.and_then(|own| own.kvs.first());
@@ -387,12 +373,6 @@ impl Service for Etcd {
                 .await?;
         }
     }
-}
-
-/// How long a session for leases of so many seconds is to last: longer by one hundredth, because
-/// the server's clock may be fast, and by half a second, so that one heartbeat serves many.
-fn lasts(ttl: u64) -> Duration {
-    Duration::from_secs((ttl * 10_102 + 5_000).div_ceil(10_000))
 }
 
 /// Whether one member has answered both in the term of one leader.
@@ -441,20 +421,5 @@ mod tests {
         assert!(is_one_term(header(1, 7), header(1, 7)));
         assert!(!is_one_term(header(1, 7), header(1, 8)));
         assert!(!is_one_term(header(1, 7), header(2, 7)));
-    }
-
-    #[test]
-    fn each_ttl_fits_into_its_class() {
-        let mut shortest = Duration::ZERO;
-        for ttl in TTLS.map(Duration::from_secs) {
-            let lasts = lasts(ttl.as_secs());
-            assert!(ttl <= Timeout(lasts).usable(), "{ttl:?} in {lasts:?}");
-            assert!(
-                lasts <= ttl * 11 / 10 + Duration::from_secs(1),
-                "{ttl:?} in {lasts:?}"
-            );
-            assert!(shortest < lasts, "{ttl:?} in {lasts:?}");
-            shortest = lasts;
-        }
     }
 }
