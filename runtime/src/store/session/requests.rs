@@ -66,6 +66,8 @@ impl<S: Service> Shared<S> {
                 key, token, keep, ..
             } => self.release((key, token), keep, patience).await,
             Op::Join { .. } => Err(no_shares(S::NAME)),
+            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } => Err(no_results(S::NAME)),
+            Op::Adopt { .. } => Err(no_adoption(S::NAME)),
             Op::Leave { key } => self.leave_queue(&key, patience).await,
         }
     }
@@ -208,6 +210,19 @@ impl<S: Service> Shared<S> {
 fn no_shares(name: &str) -> Failure {
     refused(format!(
         "`{name}://` has no shared locks and no permits; take the lock alone, or use `redis://…` or `postgres://…`"
+    ))
+}
+
+fn no_results(name: &str) -> Failure {
+    refused(format!(
+        "`replay` is not possible with `{name}://`, which keeps no results; use it on a pool with `redis://` or `postgres://`"
+    ))
+}
+
+fn no_adoption(name: &str) -> Failure {
+    refused(format!(
+        "a lock of `{name}://` cannot be adopted, because it ends with a session of its process; hand locks over on a pool with \
+         `redis://` or `postgres://`"
     ))
 }
 

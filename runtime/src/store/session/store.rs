@@ -75,6 +75,10 @@ fn keys(op: &Op) -> Vec<FullKey> {
         | Op::Release { key, .. }
         | Op::Join { key, .. }
         | Op::Part { key, .. }
+        | Op::Recall { key, .. }
+        | Op::Record { key, .. }
+        | Op::Forget { key }
+        | Op::Adopt { key, .. }
         | Op::Leave { key } => vec![key.clone()],
         Op::AcquireAll { keys, .. } => keys.iter().map(|(key, _)| key.clone()).collect(),
         Op::Renew(_) | Op::Stay(_) => Vec::new(),
