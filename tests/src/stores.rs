@@ -13,7 +13,7 @@ use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
 
 /// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
-const NO_OUTAGE: Duration = Duration::from_secs(10);
+pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
@@ -124,14 +124,22 @@ impl fmt::Debug for Store {
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
         $crate::on_every_store_of_leases!($($name),+);
+        $crate::on_etcd!($($name),+);
+    };
+}
 
+/// The same for etcd, where locks belong to sessions.
+#[macro_export]
+macro_rules! on_etcd {
+    ($($name:ident),+ $(,)?) => {
         mod etcd {
             $($crate::on_every_store_of_leases!(@test $name etcd);)+
         }
     };
 }
 
-/// The same for stores that keep a lease for each key: such a lock can be shared, and looked at.
+/// The same for stores that keep a lease for each key: such a lock can be shared
+/// and looked at, and its end is known.
 #[macro_export]
 macro_rules! on_every_store_of_leases {
     ($($name:ident),+ $(,)?) => {

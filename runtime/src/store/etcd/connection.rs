@@ -30,6 +30,7 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How often the connection itself is tried, and how long it gets to answer that. A server answers
 /// this while its disk is busy, so a slow server is not taken for one that is gone.
 const PING: Duration = Duration::from_secs(1);
+const PONG: Duration = Duration::from_secs(2);
 
 /// A member that has answered no request for so long may have lost its cluster. Another may serve.
 const DEAD: Duration = Duration::from_secs(3);
@@ -116,7 +117,7 @@ impl Connection {
                 .connect_timeout(limit)
                 .tcp_nodelay(true)
                 .http2_keep_alive_interval(PING)
-                .keep_alive_timeout(PING)
+                .keep_alive_timeout(PONG)
                 .keep_alive_while_idle(true);
             let channel = endpoint.connect().await;
             let mut connection = Self {

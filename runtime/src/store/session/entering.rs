@@ -181,16 +181,19 @@ impl<S: Service> Shared<S> {
     }
 
     /// No call has asked for the place whose turn it is: the next process gets the lock.
-    pub(super) fn unclaim(self: &Arc<Self>, key: &FullKey, name: Token) {
-        let mut state = self.state();
-        let place = state.places.get_mut(key);
-        if place.is_none_or(|place| place.node.node.name != name) {
-            return;
-        }
-        let place = state.places.remove(key);
-        drop(state);
-        if let Some(place) = place {
-            self.remove_for_good(place.node.clone(), None);
+    pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, name: Token) {
+        let own = {
+            let mut state = self.state();
+            let place = state.places.get_mut(key);
+            let own = place.map(|place| place.node.clone());
+            let own = own.filter(|own| own.node.name == name);
+            if own.is_some() {
+                state.places.remove(key);
+            }
+            own
+        };
+        if let Some(own) = own {
+            self.removed_or_later(own, None).await;
         }
     }
 

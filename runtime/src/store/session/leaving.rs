@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::live_session::OwnNode;
 use super::locks::LockId;
 use super::service::{Service, Trouble};
 use super::shared::{Shared, pause_until};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
+use crate::fence::Fence;
 use crate::store::{Failure, Reply};
+
+/// How long the requests for a key wait for the removal of a node that is over.
+const FIRST_REMOVAL: Duration = Duration::from_secs(1);
 
 impl<S: Service> Shared<S> {
     pub(super) async fn release(
@@ -60,20 +65,35 @@ impl<S: Service> Shared<S> {
     }
 
     /// A lease was not renewed: its node is removed.
-    pub(super) fn expire(self: &Arc<Self>, id: &LockId) {
+    pub(super) async fn expire(self: &Arc<Self>, id: &LockId) {
         let now = self.clock.now();
-        let mut state = self.state();
-        // It was renewed meanwhile, or released.
-        if state.locks.get(id).is_none_or(|lock| now < lock.until) {
-            return;
-        }
-        let Some(lock) = state.locks.remove(id) else {
-            return;
+        let over = {
+            let mut state = self.state();
+            // It may have been renewed meanwhile, or released.
+            let lock = state.locks.get(id);
+            let over = lock.is_some_and(|lock| lock.until <= now);
+            let lock = over.then(|| state.locks.remove(id)).flatten();
+            if let Some(lock) = &lock {
+                state.places.remove_node(&id.0, &lock.node);
+            }
+            lock
         };
-        state.places.remove_node(&id.0, &lock.node);
-        drop(state);
-        if !seeded!(LeaseNeverEnds) {
-            self.remove_for_good(lock.node, lock.fence);
+        if let Some(lock) = over
+            && !seeded!(LeaseNeverEnds)
+        {
+            self.removed_or_later(lock.node, lock.fence).await;
+        }
+    }
+
+    /// Removes a node, so that the next request for its key does not meet it. Without an answer the
+    /// removal goes on beside the requests.
+    pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>, fence: Option<Fence>) {
+        let (session, node) = (&own.session, &own.node);
+        let removing = self
+            .service
+            .remove(&session.server, node, fence, FIRST_REMOVAL);
+        if let Err(Trouble::Failed(_)) = removing.await {
+            self.remove_for_good(own, fence);
         }
     }
 

@@ -34,8 +34,8 @@ impl<S: Service> Shared<S> {
                 let result = self.answer(op, patience).await;
                 self.tell(StoreEvent::Reply(id, result));
             }
-            Job::Expire(id) => self.expire(&id),
-            Job::Unclaim(key, name) => self.unclaim(&key, name),
+            Job::Expire(id) => self.expire(&id).await,
+            Job::Unclaim(key, name) => self.unclaim(&key, name).await,
         }
     }
 
