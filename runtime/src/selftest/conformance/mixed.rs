@@ -190,12 +190,12 @@ async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[
                 let Had::Fence(had) = had else {
                     panic!("{} was taken away", lock.key);
                 };
-                let reserves = if two.promises.sessions {
+                let kept = if two.promises.sessions {
                     0
                 } else {
                     lock.reserved_fences
                 };
-                let reserved = had.map(|had| Fence::new(had.get() + u64::from(reserves)));
+                let reserved = had.map(|had| Fence::new(had.get() + u64::from(kept)));
                 assert!(reserved < fence || fence.is_none(), "{fence:?}");
             }
             Reply::Held { left, .. } => {

@@ -285,16 +285,12 @@ impl Connection {
         patience: Duration,
     ) -> Result<A, Problem> {
         let waiting = Waiting::begin(&self.unanswered);
-        match timeout(patience.max(LEAST_PATIENCE), asking).await {
-            Ok(answer) => {
-                waiting.answered();
-                answer.map_err(Problem::Status)
-            }
-            Err(_) => {
-                let dead = DEAD <= waiting.silence();
-                waiting.given_up();
-                Err(Problem::Silent { dead })
-            }
+        if let Ok(answer) = timeout(patience.max(LEAST_PATIENCE), asking).await {
+            waiting.answered();
+            return answer.map_err(Problem::Status);
         }
+        let dead = DEAD <= waiting.silence();
+        waiting.given_up();
+        Err(Problem::Silent { dead })
     }
 }

@@ -48,12 +48,16 @@ impl<J> Default for Lanes<J> {
 
 impl<J> Lanes<J> {
     /// Puts `job` into the lane of each of its keys. Returns it if it may run now.
-    pub(super) fn enter(&mut self, job: J, mut keys: Vec<FullKey>) -> Option<Running<J>> {
+    pub(super) fn enter(&mut self, job: J, asked: Vec<FullKey>) -> Option<Running<J>> {
         self.last += 1;
         let id = JobId(self.last);
         // A lane that has the job twice would wait for itself.
-        keys.sort_unstable_by(|one, other| (**one).cmp(&**other));
-        keys.dedup();
+        let mut keys = Vec::with_capacity(asked.len());
+        for key in asked {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
         let mut behind = 0;
         for key in &keys {
             let lane = self.by_key.entry(key.clone()).or_default();

@@ -1,4 +1,4 @@
-//! Locks that belong to a session: what stores on etcd and on ZooKeeper have in common.
+//! Locks that belong to a session: what stores have in common whose servers know sessions.
 //!
 //! Such a server knows no lease of a key. It knows *sessions*: a client keeps its session alive
 //! with heartbeats, and all of its *nodes* end with the session. A key is a directory of nodes. The

@@ -107,8 +107,8 @@ async fn a_stopped_holder_is_passed_over_and_stops() {
 /// Fails if processes race for a lock that comes free, or if one that asks again loses its place.
 #[tokio::test]
 async fn first_come_first_served() {
-    let server = Etcd::shared();
-    let (url, probe) = (server.url("order"), server.probe("order", "lock:"));
+    let etcd = Etcd::shared();
+    let (url, probe) = (etcd.url("order"), etcd.probe("order", "lock:"));
     let pool = connect(&url).await;
     let held = take(&pool, "order").await;
     let served = Arc::new(Mutex::new(Vec::new()));
