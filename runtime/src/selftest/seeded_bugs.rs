@@ -206,6 +206,8 @@ bugs! {
     LostSessionUntold,
     /// A lock is granted or renewed although no heartbeat confirms its session for so long.
     SessionUnconfirmed,
+    /// A heartbeat counts at once, although a replaced leader may have answered it.
+    HeartbeatBelieved,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

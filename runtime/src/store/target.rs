@@ -346,6 +346,10 @@ impl Target {
         not(feature = "testing"),
         expect(clippy::needless_pass_by_value, reason = "a test kit takes them")
     )]
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "postgres", feature = "testing")),
+        expect(unused_variables, reason = "other stores cannot be looked at")
+    )]
     pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
         match self {
             #[cfg(feature = "redis")]

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::pipe::Pipe;
 use crate::process::Leashed;
 use crate::server::{Folder, free_port};
 use crate::wait;
@@ -30,6 +31,8 @@ pub struct Etcd {
     name: String,
     port: u16,
     peer_port: u16,
+    /// What the other members reach it by, unless they reach it directly.
+    network: Option<Pipe>,
     /// The members of its cluster, as the server is told of them.
     cluster: String,
     folder: Folder,
@@ -57,16 +60,36 @@ impl Etcd {
     ///
     /// As [`start`](Self::start).
     pub fn cluster(members: usize) -> Vec<Self> {
-        let mut servers: Vec<_> = (0..members)
-            .map(|number| Self {
-                process: None,
-                name: format!("member{number}"),
-                port: free_port(),
-                peer_port: free_port(),
-                cluster: String::new(),
-                folder: Folder::in_memory(),
-            })
-            .collect();
+        Self::started((0..members).map(Self::member).collect())
+    }
+
+    /// The same, with a network in front of each server, by which the others reach it.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn cluster_with_networks(members: usize) -> Vec<Self> {
+        let mut servers: Vec<_> = (0..members).map(Self::member).collect();
+        for server in &mut servers {
+            let port = SocketAddr::from((Ipv4Addr::LOCALHOST, server.peer_port));
+            server.network = Some(Pipe::start(port));
+        }
+        Self::started(servers)
+    }
+
+    fn member(number: usize) -> Self {
+        Self {
+            process: None,
+            name: format!("member{number}"),
+            port: free_port(),
+            peer_port: free_port(),
+            network: None,
+            cluster: String::new(),
+            folder: Folder::in_memory(),
+        }
+    }
+
+    fn started(mut servers: Vec<Self>) -> Vec<Self> {
         let peers = servers.iter();
         let peers = peers.map(|server| format!("{}={}", server.name, server.peer_url()));
         let cluster = peers.collect::<Vec<_>>().join(",");
@@ -88,6 +111,15 @@ impl Etcd {
     /// Its address for clients.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The network by which the other members reach it.
+    ///
+    /// # Panics
+    ///
+    /// When its cluster has none.
+    pub fn network(&self) -> &Pipe {
+        self.network.as_ref().expect("its cluster has networks")
     }
 
     /// Its API, as another client.
@@ -131,8 +163,13 @@ impl Etcd {
         self.answers();
     }
 
+    /// Where the other members reach it.
     fn peer_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer_port)
+        let port = self
+            .network
+            .as_ref()
+            .map(|network| network.address().port());
+        format!("http://127.0.0.1:{}", port.unwrap_or(self.peer_port))
     }
 
     fn spawn(&mut self) {
@@ -140,14 +177,15 @@ impl Etcd {
         let log = fs::File::options().create(true).append(true).open(log);
         let log = log.expect("a log can be made");
         let client_url = format!("http://{}", self.address());
-        let peer_url = self.peer_url();
+        let (peer_url, peer_port) = (self.peer_url(), self.peer_port);
         let child = Command::new(program())
             .args(["--name", &self.name])
             .arg("--data-dir")
             .arg(self.folder.path().join("data"))
             .args(["--listen-client-urls", &client_url])
             .args(["--advertise-client-urls", &client_url])
-            .args(["--listen-peer-urls", &peer_url])
+            .arg("--listen-peer-urls")
+            .arg(format!("http://127.0.0.1:{peer_port}"))
             .args(["--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &self.cluster])
             .args(["--initial-cluster-state", "new"])
@@ -173,7 +211,12 @@ impl Etcd {
 
 /// The URL of locks under `prefix` on a whole cluster.
 pub fn url_of(servers: &[Etcd], prefix: &str) -> String {
-    let members = servers.iter().map(|server| server.address().to_string());
+    url_of_all(servers.iter().map(Etcd::address), prefix)
+}
+
+/// The URL of locks under `prefix` on members with these addresses.
+pub fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, prefix: &str) -> String {
+    let members = members.into_iter().map(|member| member.to_string());
     let members = members.collect::<Vec<_>>().join(",");
     format!("etcd://{members}/{prefix}")
 }

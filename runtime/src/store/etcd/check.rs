@@ -22,6 +22,10 @@ const TRIAL: Timeout = Timeout(Duration::from_secs(2));
 /// The oldest version that was tried.
 const OLDEST: (u32, u32) = (3, 4);
 
+/// The first releases in which a leader that stood still ends no lease that its successor keeps
+/// alive (etcd#15247), of the lines that had others before.
+const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
+
 /// With fewer members the loss of one is the loss of all.
 const FEWEST: usize = 3;
 
@@ -70,7 +74,7 @@ async fn try_out(etcd: &Etcd, options: &Options) -> Answer<()> {
         let made = [(mine.clone(), fence)];
         let there = etcd.present(&session, &made, limit).await?;
         let removed = etcd.remove(&session, &mine, Some(fence), limit).await?;
-        if second == Entered::Held && there == [true] && removed {
+        if matches!(second, Entered::Held(_)) && there == [true] && removed {
             return Ok(());
         }
         Err(Trouble::Failed(failure::garbled()))
@@ -109,15 +113,7 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    if numbers(&status.version).is_some_and(|version| version < OLDEST) {
-        findings.push(Finding::error(
-            "version",
-            format!(
-                "{name} has the version {}; locks need etcd 3.4 or later",
-                status.version
-            ),
-        ));
-    }
+    findings.extend(old(name, &status.version));
     if status.leader == 0 {
         findings.push(Finding::warning(
             "node",
@@ -131,9 +127,33 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration) -> Vec<Finding> {
     findings
 }
 
-fn numbers(version: &str) -> Option<(u32, u32)> {
-    let mut numbers = version.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+fn old(name: &str, version: &str) -> Option<Finding> {
+    let (major, minor, patch) = numbers(version)?;
+    if (major, minor) < OLDEST {
+        let text = format!("{name} has the version {version}; locks need etcd 3.4 or later");
+        return Some(Finding::error("version", text));
+    }
+    let mut lines = CAREFUL.iter();
+    let first = lines.find(|(first, line, _)| (*first, *line) == (major, minor));
+    let (.., careful) = first.filter(|(.., careful)| patch < *careful)?;
+    Some(Finding::warning(
+        "version",
+        format!(
+            "{name} has the version {version}, in which a leader that stood still may end sessions that live; upgrade to \
+             {major}.{minor}.{careful} or later"
+        ),
+    ))
+}
+
+/// The numbers of a version, such as `3.4.23` or `3.6.0-rc.1`.
+fn numbers(version: &str) -> Option<(u32, u32, u32)> {
+    let release = version.split(['-', '+']).next()?;
+    let mut numbers = release.split('.').map(str::parse);
+    Some((
+        numbers.next()?.ok()?,
+        numbers.next()?.ok()?,
+        numbers.next()?.ok()?,
+    ))
 }
 
 fn few(voters: usize) -> Option<Finding> {
@@ -156,4 +176,22 @@ fn plain_text(etcd: &Etcd) -> Option<Finding> {
             "what is sent to {member} is not encrypted; keep the cluster on a network that no other party can read"
         ),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check_report::Severity;
+
+    #[test]
+    fn old_versions_are_told() {
+        let severity = |version| old("m", version).map(|finding| finding.severity);
+        assert_eq!(severity("3.3.27"), Some(Severity::Error));
+        for version in ["3.4.0", "3.4.23", "3.5.12"] {
+            assert_eq!(severity(version), Some(Severity::Warning), "{version}");
+        }
+        for version in ["3.4.31", "3.5.13", "3.6.0-rc.1", "4.0.0", "unknown"] {
+            assert_eq!(severity(version), None, "{version}");
+        }
+    }
 }

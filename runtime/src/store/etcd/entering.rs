@@ -19,6 +19,7 @@ use super::service::Etcd;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::session::service::{Answer, Entered, EnteredAll, Node, Trouble};
 use crate::store::{Failure, Retry};
 
@@ -39,6 +40,8 @@ pub(crate) struct Session {
 struct State {
     /// The revision of the session's key.
     epoch: i64,
+    /// The revision at which the key was seen last.
+    seen: i64,
     /// Nodes that a transaction without an answer may make yet.
     doubts: HashSet<Token>,
 }
@@ -49,8 +52,23 @@ impl Session {
         Self {
             lease,
             key,
-            state: Mutex::new(State { epoch, doubts }),
+            state: Mutex::new(State {
+                epoch,
+                seen: epoch,
+                doubts,
+            }),
         }
+    }
+
+    /// The session's key was there at `revision`.
+    pub(super) fn saw(&self, revision: i64) {
+        let mut state = self.state();
+        state.seen = revision.max(state.seen);
+    }
+
+    /// The revision at which the session's key was seen last.
+    pub(super) fn seen(&self) -> i64 {
+        self.state().seen
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -124,8 +142,8 @@ impl Etcd {
                     fence: fence(first.create_revision)?,
                     others: 1 < all.count,
                 },
-                Some(_) if is_there => Entered::Behind,
-                Some(_) => Entered::Held,
+                Some(first) if is_there => Entered::Behind(owner(first)),
+                Some(first) => Entered::Held(owner(first)),
                 // It has become free since the comparison, which only a change of the epoch does.
                 None => continue,
             });
@@ -171,7 +189,7 @@ impl Etcd {
                 known[at] = match one(&answer, at + 1)? {
                     None => None,
                     Some(first) if session.is_mine(key, first) => Some(first.create_revision),
-                    Some(_) => return Ok(EnteredAll::Held(at)),
+                    Some(first) => return Ok(EnteredAll::Held(at, owner(first))),
                 };
             }
         }
@@ -290,6 +308,11 @@ fn all_or_none(
     request
 }
 
+/// The holder, as its node names it.
+fn owner(first: &KeyValue) -> Option<Owner> {
+    Owner::read(std::str::from_utf8(&first.value).ok()?)
+}
+
 /// The first key that the operation at `at` found.
 fn one(answer: &TxnResponse, at: usize) -> Result<Option<&KeyValue>, Failure> {
     let range = answer.range(at).ok_or_else(failure::garbled)?;
@@ -342,7 +365,7 @@ pub(super) fn get(key: &str) -> Operation {
     .into()
 }
 
-/// The node that was made first.
+/// The node that was made first, with its owner.
 pub(super) fn first(directory: &str) -> Operation {
     RangeRequest {
         key: directory.into(),
@@ -350,7 +373,6 @@ pub(super) fn first(directory: &str) -> Operation {
         limit: 1,
         sort_order: ASCENDING,
         sort_target: BY_CREATION,
-        keys_only: true,
         ..RangeRequest::default()
     }
     .into()

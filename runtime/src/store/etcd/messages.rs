@@ -2,6 +2,9 @@
 //!
 //! The field numbers are those of the server's `rpc.proto` and `kv.proto`. What a message has
 //! beside these fields is not sent, and is skipped in answers.
+//!
+//! They are written here and not generated, because a generator needs `protoc` wherever a service is
+//! built (the crate `etcd-client` does). `docs/stores/etcd.md` has the other reasons.
 
 use prost::{Message, Oneof};
 
@@ -24,6 +27,8 @@ pub(super) struct KeyValue {
     pub(super) create_revision: i64,
     #[prost(int64, tag = "3")]
     pub(super) mod_revision: i64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(super) value: Vec<u8>,
     #[prost(int64, tag = "6")]
     pub(super) lease: i64,
 }

@@ -12,6 +12,7 @@ use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::{CLAIM, Failure, Reply, StoreEvent};
 
 /// The pause before a turn is waited for again, after an error.
@@ -44,12 +45,12 @@ impl<S: Service> Shared<S> {
                 self.has_it_still(&id, &own)?;
                 Ok(acquired(fence, others))
             }
-            Ok(Entered::Behind) => {
+            Ok(Entered::Behind(owner)) => {
                 self.state().locks.remove(&id);
                 self.waits_for_its_turn(&id.0, &own);
-                Ok(held(queue))
+                Ok(held(queue, owner))
             }
-            Ok(Entered::Held) => {
+            Ok(Entered::Held(owner)) => {
                 let mut state = self.state();
                 state.locks.remove(&id);
                 state.places.remove_node(&id.0, &own);
@@ -58,7 +59,7 @@ impl<S: Service> Shared<S> {
                     // An earlier request may make the node yet.
                     self.remove_for_good(own, None);
                 }
-                Ok(held(false))
+                Ok(held(false, owner))
             }
             Err(failure) => {
                 if !failure.executed && !again {
@@ -219,7 +220,7 @@ impl<S: Service> Shared<S> {
         let entered = self.or_ended(&session, entering.await);
         let nothing = match &entered {
             Ok(EnteredAll::First(_)) => false,
-            Ok(EnteredAll::Held(_) | EnteredAll::Apart) => true,
+            Ok(EnteredAll::Held(..) | EnteredAll::Apart) => true,
             Err(failure) => !failure.executed,
         };
         if nothing {
@@ -230,10 +231,10 @@ impl<S: Service> Shared<S> {
         }
         match entered? {
             EnteredAll::Apart => Ok(Reply::Apart),
-            EnteredAll::Held(at) => Ok(Reply::HeldAmong {
+            EnteredAll::Held(at, owner) => Ok(Reply::HeldAmong {
                 at,
                 left: None,
-                owner: None,
+                owner: owner.map(Arc::new),
             }),
             EnteredAll::First(fences) => {
                 for ((id, own), fence) in keys.iter().zip(&nodes).zip(&fences) {
@@ -260,10 +261,10 @@ fn acquired(fence: Fence, others: bool) -> Reply {
 }
 
 /// A node lasts as long as its holder wants, so nothing is known of its end.
-fn held(queued: bool) -> Reply {
+fn held(queued: bool, owner: Option<Owner>) -> Reply {
     Reply::Held {
         left: None,
         queued,
-        owner: None,
+        owner: owner.map(Arc::new),
     }
 }

@@ -1,8 +1,10 @@
 //! One session: until when it is confirmed, and its heartbeats.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -12,7 +14,7 @@ use crate::base::clock::{Clock, Instant};
 use crate::base::reporter;
 use crate::store::{Failure, Retry};
 
-/// The pause after a heartbeat without an answer.
+/// The pause after a heartbeat without an answer, and before the server is asked to tell an end.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The least and the most that a heartbeat may take before it is tried again.
@@ -166,12 +168,16 @@ impl<S: Service> LiveSession<S> {
 /// Sends the heartbeats of a session until it is over.
 pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
     let (mut failed, clock) = (false, shared.clock);
+    let mut end = pin!(may_be_told_over(&shared, &session));
     loop {
         let next = session.next(failed, clock.now());
         if failed {
             tokio::time::sleep(pause_until(clock, next)).await;
-        } else {
-            session.waits(clock, next).await;
+        } else if let Either::Right(_) =
+            select(pin!(session.waits(clock, next)), end.as_mut()).await
+        {
+            // The heartbeat says whether it is.
+            end.set(may_be_told_over(&shared, &session));
         }
         if session.is_over() || shared.closes_if_idle(&session).await {
             return;
@@ -191,6 +197,16 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
             });
             shared.session_ended(&session);
             return shared.close(&session).await;
+        }
+    }
+}
+
+/// Returns when the server tells that the session may be over.
+async fn may_be_told_over<S: Service>(shared: &Shared<S>, session: &LiveSession<S>) {
+    loop {
+        tokio::time::sleep(RETRY).await;
+        if shared.service.ended(&session.server).await.is_ok() {
+            return;
         }
     }
 }

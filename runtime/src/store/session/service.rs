@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::full_key::FullKey;
 use crate::base::token::Token;
 use crate::fence::Fence;
+use crate::inspect::owner::Owner;
 use crate::store::Failure;
 
 /// A node in the directory of a key. Its name is random, and no other node ever has it.
@@ -33,14 +34,14 @@ impl From<Failure> for Trouble {
 pub(crate) type Answer<T> = Result<T, Trouble>;
 
 /// What came of entering a key's directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// The node is the first. `others`: whether further nodes wait behind it.
     First { fence: Fence, others: bool },
-    /// The node is there, behind another.
-    Behind,
+    /// The node is there, behind another, which has this owner if that is known.
+    Behind(Option<Owner>),
     /// There is no such node, because another is there and this one was not to queue.
-    Held,
+    Held(Option<Owner>),
 }
 
 /// What came of entering several directories in one step.
@@ -48,8 +49,9 @@ pub(crate) enum Entered {
 pub(crate) enum EnteredAll {
     /// Each node is the first of its directory. Their fences, in the order of the nodes.
     First(Vec<Fence>),
-    /// Nothing was made. The directory at this index has another node.
-    Held(usize),
+    /// Nothing was made. The directory at this index has another node, with this owner if that is
+    /// known.
+    Held(usize, Option<Owner>),
     /// The server cannot take so many in one step.
     Apart,
 }
@@ -102,6 +104,9 @@ pub(crate) trait Service: Send + Sync + 'static {
         session: &Self::Session,
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Waits until the session may be over, which the next heartbeat finds out.
+    fn ended(&self, session: &Self::Session) -> impl Future<Output = Answer<()>> + Send;
 
     /// Ends the session with all of its nodes.
     fn close(

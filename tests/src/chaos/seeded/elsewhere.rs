@@ -106,6 +106,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a request that makes a node arrives after the node was removed",
     },
     Elsewhere {
+        bug: "HeartbeatBelieved",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_replaced_leader_confirms_nothing",
+        what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::__test::etcd_seals;
 use leasehold::{LockError, LockGuard};
 use leasehold_tests::etcd::Etcd;
+use leasehold_tests::pipe::Flow;
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::wait;
@@ -16,14 +17,17 @@ fn of(test: &str) -> String {
     format!("deployments::etcd::sessions::{test}")
 }
 
-/// How long a guard may take to notice that its session is over: a heartbeat is due after a third.
-const HEARTBEAT: Duration = Duration::from_secs(8);
+/// The ttl of locks whose session lasts 607 s, so that its next heartbeat is due after 200 s.
+const LASTING: Duration = Duration::from_secs(600);
+
+/// How soon the holders are told of the end of such a session.
+const TOLD: Duration = Duration::from_secs(10);
 
 fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
 }
 
-/// Fails if the holders are not told that their session is over, or only when their leases are.
+/// Fails if the holders are not told that their session is over, or only by its next heartbeat.
 #[tokio::test]
 async fn a_lost_session_is_told_to_all() {
     let server = Etcd::shared();
@@ -31,7 +35,8 @@ async fn a_lost_session_is_told_to_all() {
     let probe = server.probe("lost-session", "lock:");
     let mut guards = Vec::new();
     for number in 0..5 {
-        guards.push(take(&pool, &format!("k{number}")).await);
+        let request = pool.lock(format!("k{number}")).ttl(LASTING);
+        guards.push(request.acquire().await.expect("it is free"));
     }
     let short = pool.lock("short").ttl(TTL / 4).watchdog();
     let short = short.acquire().await.expect("it is free");
@@ -39,7 +44,7 @@ async fn a_lost_session_is_told_to_all() {
     assert_eq!(probe.nodes("k4")[0].lease, lease, "one session for all");
     assert_ne!(probe.nodes("short")[0].lease, lease, "another for its ttl");
     server.gateway().revoke(lease);
-    wait::until_async("all are told", HEARTBEAT, || guards.iter().all(is_lost)).await;
+    wait::until_async("all are told", TOLD, || guards.iter().all(is_lost)).await;
     assert!(short.check().is_ok(), "its session is another");
     works(&pool, "k0").await;
     short.release().await.expect("held");
@@ -77,6 +82,76 @@ fn a_session_that_does_not_cover_a_lease_is_found() {
     fails_with("SessionUnconfirmed", &of("a_session_outlasts_its_leases"));
 }
 
+/// Fails if a heartbeat counts that a replaced leader has answered: the new leader counts the lease
+/// from its own election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replaced_leader_confirms_nothing() {
+    const ROUNDS: u32 = 3;
+    // Short of what its session could cover, so that a lock needs no heartbeat of its own.
+    let ttl = Duration::from_secs(16);
+    for round in 0..ROUNDS {
+        let cluster = Etcd::cluster_with_networks(3);
+        let old = leader(&cluster).await;
+        let pool = connect(&cluster[old].url("replaced")).await;
+        let works = pool.lock("before").ttl(ttl).acquire().await;
+        works.expect("it is free").release().await.expect("held");
+        replace(&cluster, old).await;
+        // The new leader has counted the lease for so long when the old one answers.
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        cluster[old].resume();
+        let asked = Instant::now();
+        let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
+        let guard = guard.expect("the old leader has learned of the new one, or serves again");
+        let new = leader(&cluster).await;
+        let lease = cluster[new].probe("replaced", "lock:").nodes("k")[0].lease;
+        // In whole seconds, rounded down.
+        let left = Duration::from_secs(cluster[new].gateway().left(lease) + 1) + asked.elapsed();
+        println!(
+            "round {round}: {left:?} are left after {:?}",
+            asked.elapsed()
+        );
+        assert!(ttl <= left, "{left:?} were left of a session for {ttl:?}");
+        guard.release().await.expect("held");
+    }
+}
+
+#[test]
+fn a_heartbeat_that_is_believed_is_found() {
+    fails_with(
+        "HeartbeatBelieved",
+        &of("a_replaced_leader_confirms_nothing"),
+    );
+}
+
+/// Which server leads the cluster.
+async fn leader(cluster: &[Etcd]) -> usize {
+    let mut leader = None;
+    wait::until_async("there is a leader", LONG, || {
+        leader = cluster.iter().position(Etcd::leads);
+        leader.is_some()
+    })
+    .await;
+    leader.expect("one leads")
+}
+
+/// Stops the leader until another server leads, of which it hears nothing at first when it goes on.
+async fn replace(cluster: &[Etcd], old: usize) {
+    cluster[old].pause();
+    cluster[old].network().set(Flow::BlackHole);
+    let others = || {
+        let servers = cluster.iter().enumerate();
+        servers
+            .filter(|(at, _)| *at != old)
+            .map(|(_, server)| server)
+    };
+    // What they have sent to it lies in its sockets, and they are all that it would read.
+    for server in others() {
+        server.network().cut();
+    }
+    let another = || others().any(Etcd::leads);
+    wait::until_async("another leads", LONG, another).await;
+}
+
 /// Fails if a request that was overtaken makes a node after all.
 #[tokio::test]
 async fn a_sealed_session_makes_nothing() {
@@ -108,7 +183,7 @@ async fn a_removed_node_is_a_lost_lock() {
     works(&pool, "k").await;
 }
 
-/// Fails if sessions of which nothing is left are kept for longer than their pool.
+/// Fails if a lease goes on as long as its session.
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
     let server = Etcd::shared();
