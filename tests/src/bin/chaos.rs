@@ -66,7 +66,7 @@ struct Full {
     #[arg(long)]
     store: Option<Only>,
     /// The requirements of a deployment of several servers, and nothing else: `sentinel`,
-    /// `redlock`, `replicas`, `cluster`.
+    /// `redlock`, `replicas`, `cluster`, `etcd`.
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// How many requirements run at a time; most of them wait most of the time.

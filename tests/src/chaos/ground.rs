@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
+use crate::etcd::Etcd;
 use crate::lateness;
 use crate::oracle::Note;
 use crate::probe::{MemoryProbe, Probe};
@@ -33,14 +34,17 @@ pub enum Store {
     Replicas,
     /// A cluster of three masters and three replicas.
     Cluster,
+    /// A cluster of three members of etcd; one where a requirement needs one server.
+    Etcd,
 }
 
 /// The deployments of several servers. Each one's name is its variant in small letters.
-pub const DEPLOYMENTS: [Store; 4] = [
+pub const DEPLOYMENTS: [Store; 5] = [
     Store::Redlock,
     Store::Sentinel,
     Store::Replicas,
     Store::Cluster,
+    Store::Etcd,
 ];
 
 impl Store {
@@ -93,6 +97,8 @@ pub struct Requirement {
 
 /// Both stores.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
+/// For those that hold in sessions as well.
+pub(super) const WITH_SESSIONS: &[Store] = &[Store::Redis, Store::Memory, Store::Etcd];
 /// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 
@@ -144,6 +150,16 @@ impl Ground {
                 probe: Arc::new(MemoryProbe::new(&url)),
                 url,
                 _server: None,
+                _etcd: None,
+            };
+        }
+        if self.store == Store::Etcd {
+            let server = Etcd::start();
+            return Place {
+                url: server.url(name),
+                probe: Arc::new(server.probe(name, "lock:")),
+                _server: None,
+                _etcd: Some(server),
             };
         }
         let server = Server::start();
@@ -151,6 +167,7 @@ impl Ground {
             url: server.url(),
             probe: Arc::new(server.probe().namespace("lock:")),
             _server: Some(server),
+            _etcd: None,
         }
     }
 }
@@ -160,6 +177,7 @@ pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
     _server: Option<Server>,
+    _etcd: Option<Etcd>,
 }
 
 pub(super) fn runtime(workers: usize) -> Runtime {
