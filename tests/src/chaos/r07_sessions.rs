@@ -35,7 +35,7 @@ async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
 }
 
 fn run(ground: &Ground, sheet: &Sheet) {
-    let total = ground.count(2_000, 80);
+    let total = ground.count(800, 80);
     let server = Etcd::start();
     let (reachable, slow) = (AtomicU64::new(0), AtomicU64::new(0));
     on_threads(8, total, &mut ground.random(42), |_, mut random, next| {
@@ -83,7 +83,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     });
     let (reachable, slow) = (reachable.into_inner(), slow.into_inner());
     sheet.sections(total);
-    sheet.reached("dropped acquisitions", total, 2_000);
+    sheet.reached("dropped acquisitions", total, 800);
     sheet.remark(format!(
         "{slow} of {reachable} with a reachable store lived longer than {SOON:?}"
     ));
