@@ -41,6 +41,7 @@ pages! {
     cluster: "stores/cluster.md",
     redlock: "stores/redlock.md",
     durations: "durations.md",
+    etcd: "stores/etcd.md",
     postgres: "stores/postgres.md",
     command: "command.md",
     production: "production.md",

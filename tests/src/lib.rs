@@ -6,6 +6,7 @@
 //! | [`server`] | a `redis-server` process of the test's own |
 //! | [`server_clock`] | the clock of such a process, which a test sets |
 //! | [`postgres`] | a PostgreSQL server, a database for each test, and a look into it |
+//! | [`etcd`] | an etcd server, a part of it for each test, a look into it, and a cluster |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
@@ -13,6 +14,7 @@
 //! | [`tls`] | a server with TLS, and certificates for both ends |
 //! | [`stores`] | each lock store in turn, for one test body |
 //! | [`proxy`] | a network that delays, swallows, cuts, and loses replies |
+//! | [`pipe`] | the same for any protocol, without its messages |
 //! | [`worker`] | a process in which annotated functions run, to be stopped and killed |
 //! | [`earlier_version`] | a process of version 0.1.0, which meets the present version |
 //! | [`transfer`] | money that is moved between accounts, for locks on two keys |
@@ -50,10 +52,12 @@ pub mod chaos;
 pub mod clock;
 pub mod cluster;
 pub mod earlier_version;
+pub mod etcd;
 pub mod holder;
 pub mod lateness;
 pub mod load;
 pub mod oracle;
+pub mod pipe;
 pub mod postgres;
 pub mod probe;
 pub mod process;

@@ -303,24 +303,35 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        Self::in_folder(&std::env::temp_dir())
+        Self::inside(&std::env::temp_dir())
     }
 
     /// The same on a disk: the usual place for temporary files may be in memory.
     pub(crate) fn on_disk() -> Self {
         let disk = Path::new("/var/tmp");
         if disk.is_dir() {
-            Self::in_folder(disk)
+            Self::inside(disk)
         } else {
             Self::new()
         }
     }
 
-    fn in_folder(folder: &Path) -> Self {
+    /// In memory where the system has such a folder, for a server that writes each request to disk:
+    /// a busy disk would take a second for some of them.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() {
+            Self::inside(memory)
+        } else {
+            Self::new()
+        }
+    }
+
+    fn inside(parent: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("leasehold-{}-{number}", std::process::id());
-        let path = folder.join(name);
+        let path = parent.join(name);
         fs::create_dir_all(&path).expect("a temporary folder can be made");
         Self(path)
     }

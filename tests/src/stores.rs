@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use leasehold::LockPool;
 
+use crate::etcd::Etcd;
 use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
 
 /// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
-const NO_OUTAGE: Duration = Duration::from_secs(10);
+pub const NO_OUTAGE: Duration = Duration::from_secs(10);
 
 /// One server for all tests of a test program; its leash ends it with the program.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
@@ -81,6 +82,21 @@ impl Store {
         }
     }
 
+    /// A part of a real etcd.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name, or the server does not start.
+    pub fn etcd(test: &str) -> Self {
+        has_its_own_part("etcd", test);
+        let server = Etcd::shared();
+        Self {
+            url: server.url("stores"),
+            probe: Arc::new(server.probe("stores", &format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
     /// A pool of its own, as another process would have.
     ///
     /// # Panics
@@ -107,16 +123,36 @@ impl fmt::Debug for Store {
 #[macro_export]
 macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
+        $crate::on_every_store_of_leases!($($name),+);
+        $crate::on_etcd!($($name),+);
+    };
+}
+
+/// The same for etcd, where locks belong to sessions.
+#[macro_export]
+macro_rules! on_etcd {
+    ($($name:ident),+ $(,)?) => {
+        mod etcd {
+            $($crate::on_every_store_of_leases!(@test $name etcd);)+
+        }
+    };
+}
+
+/// The same for stores that keep a lease for each key: such a lock can be shared
+/// and looked at, and its end is known.
+#[macro_export]
+macro_rules! on_every_store_of_leases {
+    ($($name:ident),+ $(,)?) => {
         mod memory {
-            $($crate::on_every_store!(@test $name memory);)+
+            $($crate::on_every_store_of_leases!(@test $name memory);)+
         }
 
         mod redis {
-            $($crate::on_every_store!(@test $name redis);)+
+            $($crate::on_every_store_of_leases!(@test $name redis);)+
         }
 
         mod postgres {
-            $($crate::on_every_store!(@test $name postgres);)+
+            $($crate::on_every_store_of_leases!(@test $name postgres);)+
         }
     };
     (@test $name:ident $store:ident) => {

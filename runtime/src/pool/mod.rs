@@ -317,6 +317,12 @@ impl LockPool {
 
     /// Refuses to hand locks over where the store cannot give them another token in one step.
     pub(crate) fn can_hand_over(&self) -> Result<(), LockError> {
+        if self.inner.target.has_sessions() {
+            return Err(LockError::config(
+                "a lock of `etcd://` cannot be handed over, because it ends with a session of this process; use a pool with \
+                 `redis://` or `postgres://`",
+            ));
+        }
         if !self.inner.target.is_quorum() {
             return Ok(());
         }

@@ -87,6 +87,8 @@ impl Model {
                 | StoreEvent::Turn(_)
                 | StoreEvent::Wanted(_)
                 | StoreEvent::Revoked { .. } => {}
+                #[cfg(feature = "__session")]
+                StoreEvent::Lost(_) => {}
             }
         }
         for (id, key, client) in order {

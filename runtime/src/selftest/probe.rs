@@ -25,12 +25,19 @@ pub async fn conformance(url: &str) {
     let one = open(url).await;
     let two = open(url).await;
     let mut stores = vec![one, two];
-    let promises = if url.starts_with("redlock://") {
-        Promises::QUORUM
-    } else {
-        Promises::ONE
-    };
-    conformance::run(promises, || stores.pop().expect("the suite asks for two")).await;
+    conformance::run(promises(url), || {
+        stores.pop().expect("the suite asks for two")
+    })
+    .await;
+}
+
+fn promises(url: &str) -> Promises {
+    match url.split("://").next() {
+        Some("redlock") => Promises::QUORUM,
+        #[cfg(feature = "__session")]
+        Some("etcd") => Promises::SESSIONS,
+        _ => Promises::ONE,
+    }
 }
 
 /// Runs the further scenes for stores that have a queue of processes.
@@ -43,7 +50,10 @@ pub async fn conformance_of_queues(url: &str) {
     for _ in 0..3 {
         stores.push(open(url).await);
     }
-    conformance::run_queue(move || stores.pop().expect("the suite asks for three")).await;
+    conformance::run_queue(promises(url), move || {
+        stores.pop().expect("the suite asks for three")
+    })
+    .await;
 }
 
 /// Asks for both `keys`, of which the store knows one node. `moves` moves the second to another.
@@ -73,6 +83,20 @@ pub async fn given_back(
     let store = open(url).await;
     met();
     conformance::given_back(store, key, given, decides).await;
+}
+
+/// A request to the cluster at `url` that makes a node arrives after the node was removed.
+///
+/// # Panics
+///
+/// Where the request makes the node, or the cluster does not answer.
+#[cfg(feature = "etcd")]
+pub async fn etcd_seals(url: &str) {
+    use crate::store::etcd;
+
+    let options = Options::new(Duration::from_secs(5));
+    let address = etcd::address::Address::parse(url).expect("the URL of a cluster");
+    etcd::service::Etcd::seals(address, &options).await;
 }
 
 /// Renews three shares. The store refuses that of `key` once `spoiled` has been called.

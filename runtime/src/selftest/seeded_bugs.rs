@@ -202,6 +202,18 @@ bugs! {
     TokensRepeat,
     /// The grant does not carry its fence.
     FenceUntold,
+    /// The end of a session is not told to the holders of its locks.
+    LostSessionUntold,
+    /// A lock is granted or renewed although no heartbeat confirms its session for so long.
+    SessionUnconfirmed,
+    /// A heartbeat counts at once, although a replaced leader may have answered it.
+    HeartbeatBelieved,
+    /// A lease that is not renewed goes on as long as the process lives.
+    LeaseNeverEnds,
+    /// The node of another session is taken for one's own.
+    NodesOfAnySession,
+    /// A node is removed although an earlier request may make it yet.
+    NeverSealed,
     /// A `:` in a value of a key template is not encoded.
     ColonUnencoded,
     /// A result is stored although its lock is not held any more.

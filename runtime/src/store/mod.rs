@@ -11,6 +11,7 @@
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - [`kept`] is a result that a store keeps beside a lock.
+//! - `session` keeps locks at servers with sessions, and `etcd` is such a server.
 //! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
 //!   own.
 
@@ -33,6 +34,8 @@ use crate::store::memory::space::Space;
 mod background;
 #[cfg(feature = "redis")]
 pub(crate) mod cluster;
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 pub(crate) mod kept;
 pub(crate) mod memory;
 pub(crate) mod options;
@@ -42,6 +45,8 @@ pub(crate) mod postgres;
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod redlock;
+#[cfg(feature = "__session")]
+pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod target;
 #[cfg(feature = "tls")]
@@ -345,7 +350,7 @@ pub(crate) enum Reply {
     /// For each key, whether it still carried its token.
     Renewed(Vec<bool>),
     /// The same. `None` stands for a key of which nothing certain is known.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "__remote")]
     RenewedInPart(Vec<Option<bool>>),
     /// The key does not carry the token now.
     Released {
@@ -437,4 +442,7 @@ pub(crate) enum StoreEvent {
     Wanted(FullKey),
     /// The key was taken away by force from the token with this [half](Token::half).
     Revoked { key: FullKey, lease: u64 },
+    /// The store does not have these locks any more, and nothing was asked: their session is over.
+    #[cfg(feature = "__session")]
+    Lost(Vec<(FullKey, Token)>),
 }

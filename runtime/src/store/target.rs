@@ -5,6 +5,8 @@ use std::fmt;
 use super::Connecting;
 #[cfg(feature = "redis")]
 use super::cluster;
+#[cfg(feature = "etcd")]
+use super::etcd;
 use super::memory::MemoryStore;
 use super::options::Options;
 #[cfg(feature = "postgres")]
@@ -27,7 +29,7 @@ use crate::error::LockError;
 use crate::replicas::Replicas;
 
 /// The forms of URL, for error texts.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
@@ -48,6 +50,8 @@ pub(crate) enum Target {
     Redlock(Box<redlock::address::Address>),
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::address::Address>),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<etcd::address::Address>),
 }
 
 /// `master` with the certificates that the builder was given.
@@ -122,6 +126,7 @@ impl Target {
             "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
             "redlock" => Self::redlock(url),
             "postgres" | "postgresql" => Self::postgres(url),
+            "etcd" | "etcds" => Self::etcd(url),
             _ => Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
             ))),
@@ -185,6 +190,27 @@ impl Target {
         }
     }
 
+    /// Whether locks belong to sessions of the process.
+    pub(crate) fn has_sessions(&self) -> bool {
+        match self {
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => true,
+            _ => false,
+        }
+    }
+
+    #[cfg(feature = "etcd")]
+    fn etcd(url: &str) -> Result<Self, LockError> {
+        etcd::address::Address::parse(url).map(|address| Self::Etcd(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn etcd(_url: &str) -> Result<Self, LockError> {
+        Err(LockError::config(
+            "`etcd://` needs the feature `etcd` of the crate `leasehold`, which is off",
+        ))
+    }
+
     /// Whether clients that know no queue can hold the store's locks.
     pub(crate) fn has_other_clients(&self) -> bool {
         match self {
@@ -193,6 +219,8 @@ impl Target {
             Self::Kit(kit) => kit.has_other_clients(),
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => false,
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => false,
             #[cfg(any(feature = "redis", feature = "__test"))]
             _ => true,
         }
@@ -264,6 +292,12 @@ impl Target {
                 let store = postgres::store::PostgresStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(address) => Box::pin(async move {
+                options.for_etcd()?;
+                let store = etcd::service::Etcd::connect(*address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
         }
     }
 }
@@ -313,6 +347,14 @@ impl Target {
                 })
                 .await
             }
+            #[cfg(feature = "etcd")]
+            Self::Etcd(address) => {
+                options.for_etcd()?;
+                super::background::run(async move {
+                    etcd::service::Etcd::check(*address, &options).await
+                })
+                .await
+            }
         }
     }
 }
@@ -323,6 +365,10 @@ impl Target {
     #[cfg_attr(
         not(feature = "testing"),
         expect(clippy::needless_pass_by_value, reason = "a test kit takes them")
+    )]
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "postgres", feature = "testing")),
+        expect(unused_variables, reason = "other stores cannot be looked at")
     )]
     pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
         match self {
@@ -349,6 +395,10 @@ impl Target {
                     address, &options,
                 )))
             }
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => Err(LockError::config(
+                "the locks at `etcd://` cannot be looked at from here yet; `etcdctl get --prefix` shows them, and the page docs/stores/etcd.md says what their keys mean",
+            )),
             #[cfg(feature = "testing")]
             Self::Kit(seat) => seat.source(options),
             #[cfg(feature = "__test")]
@@ -418,6 +468,8 @@ impl fmt::Display for Target {
             Self::Redlock(address) => address.fmt(f),
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => address.fmt(f),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(address) => address.fmt(f),
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::crew::Crew;
 use super::sheet::{Outcome, Sheet};
 use super::site::Site;
+use crate::etcd::Etcd;
 use crate::lateness;
 use crate::oracle::Note;
 use crate::probe::{MemoryProbe, Probe};
@@ -35,15 +36,18 @@ pub enum Store {
     Cluster,
     /// A PostgreSQL of the run's own.
     Postgres,
+    /// A cluster of three members of etcd; one where a requirement needs one server.
+    Etcd,
 }
 
 /// The deployments beside one Redis. Each one's name is its variant in small letters.
-pub const DEPLOYMENTS: [Store; 5] = [
+pub const DEPLOYMENTS: [Store; 6] = [
     Store::Redlock,
     Store::Sentinel,
     Store::Replicas,
     Store::Cluster,
     Store::Postgres,
+    Store::Etcd,
 ];
 
 impl Store {
@@ -96,6 +100,9 @@ pub struct Requirement {
 
 /// Both stores.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
+/// For those that hold in sessions as well.
+pub(super) const EVERYWHERE: &[Store] =
+    &[Store::Redis, Store::Memory, Store::Postgres, Store::Etcd];
 /// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 /// For those that PostgreSQL has in common with Redis, and memory as well.
@@ -150,6 +157,16 @@ impl Ground {
                 probe: Arc::new(MemoryProbe::new(&url)),
                 url,
                 _server: None,
+                _etcd: None,
+            };
+        }
+        if self.store == Store::Etcd {
+            let server = Etcd::start();
+            return Place {
+                url: server.url(name),
+                probe: Arc::new(server.probe(name, "lock:")),
+                _server: None,
+                _etcd: Some(server),
             };
         }
         let server = Site::start(self.store);
@@ -157,6 +174,7 @@ impl Ground {
             url: server.url(),
             probe: server.probe(),
             _server: Some(server),
+            _etcd: None,
         }
     }
 }
@@ -166,6 +184,7 @@ pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
     _server: Option<Site>,
+    _etcd: Option<Etcd>,
 }
 
 pub(super) fn runtime(workers: usize) -> Runtime {

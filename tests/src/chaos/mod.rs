@@ -5,7 +5,7 @@
 //! | [`job`], [`worker`], `calls`, `answers`, `body`, `ledger`, `shop`, `orders` | a worker; what locks protect |
 //! | [`crew`] | the parent's side: workers to stop and kill, one history |
 //! | `site` | the one server of a requirement |
-//! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `mortals` | faults from a seed |
+//! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
 //! | `witness` | notes about locks of the parent process |
 //! | `ending` | the checks at the end of a run |
 //! | `gauge` | the size of a worker's heap |
@@ -28,22 +28,26 @@ mod gauge;
 pub mod ground;
 pub mod job;
 mod ledger;
+mod members;
 mod mortals;
 mod orders;
 mod r01_exclusion;
 mod r01_fail_overs;
 mod r01_quorum;
+mod r01_sessions;
 mod r02_stops;
 mod r03_sent;
 mod r04_loss;
 mod r05_exits;
 mod r06_idempotence;
 mod r07_orphans;
+mod r07_sessions;
 mod r08_ownership;
 mod r09_fences;
 mod r10_sql;
 mod r11_outages;
 mod r12_kills;
+mod r12_sessions;
 mod r13_minority;
 mod r14_quarantine;
 mod r15_cleaning;
@@ -95,21 +99,24 @@ use ground::Requirement;
 pub const ONLY_BY_NAME: &[u8] = &[28];
 
 /// All requirements that the harness shows.
-pub const REQUIREMENTS: [Requirement; 41] = [
+pub const REQUIREMENTS: [Requirement; 44] = [
     r01_exclusion::REQUIREMENT,
     r01_quorum::REQUIREMENT,
     r01_fail_overs::REQUIREMENT,
+    r01_sessions::REQUIREMENT,
     r02_stops::REQUIREMENT,
     r03_sent::REQUIREMENT,
     r04_loss::REQUIREMENT,
     r05_exits::REQUIREMENT,
     r06_idempotence::REQUIREMENT,
     r07_orphans::REQUIREMENT,
+    r07_sessions::REQUIREMENT,
     r08_ownership::REQUIREMENT,
     r09_fences::REQUIREMENT,
     r10_sql::REQUIREMENT,
     r11_outages::REQUIREMENT,
     r12_kills::REQUIREMENT,
+    r12_sessions::REQUIREMENT,
     r13_minority::REQUIREMENT,
     r14_quarantine::REQUIREMENT,
     r15_cleaning::REQUIREMENT,

@@ -8,13 +8,13 @@ use leasehold::{LockError, LockPool, distributed_lock};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::ground::{ALL, Ground, Requirement, connect, local_runtime, on_threads, runtime};
+use super::ground::{EVERYWHERE, Ground, Requirement, connect, local_runtime, on_threads, runtime};
 use super::sheet::Sheet;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 5,
     what: "released however the function ends",
-    stores: ALL,
+    stores: EVERYWHERE,
     run,
 };
 

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::{ALL, Ground, Requirement, connect, on_threads, runtime};
+use super::ground::{EVERYWHERE, Ground, Requirement, connect, on_threads, runtime};
 use super::sheet::Sheet;
 use crate::blocked::Blocked;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 16,
     what: "the watchdog is independent of the user's runtime",
-    stores: ALL,
+    stores: EVERYWHERE,
     run,
 };
 

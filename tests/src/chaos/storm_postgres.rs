@@ -14,7 +14,7 @@ use super::storm::{Storm, TTL, WORKERS, pause};
 use crate::postgres::{Database, Postgres};
 use crate::proxy::Proxy;
 
-impl Storm {
+impl Storm<'_> {
     pub(super) fn on_postgres(&self, ground: &Ground, sheet: &Sheet, crew: &Crew) {
         let mut random = ground.random(1);
         let mut server = Postgres::durable();

@@ -1,5 +1,7 @@
 //! Renewing a lease, and noticing that it is lost.
 
+#[cfg(feature = "__session")]
+use std::collections::HashSet;
 use std::iter;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::base::codes;
 use crate::base::full_key::FullKey;
 use crate::base::reporter;
 use crate::base::seeded::seeded;
+#[cfg(feature = "__session")]
+use crate::base::token::Token;
 use crate::fence::Fence;
 use crate::store::{Failure, Op, OpId, Renewal, Reply, Retry};
 
@@ -127,7 +131,7 @@ impl Core {
                 let kept = kept.into_iter().map(Some);
                 self.renewals_said(tickets, shares, sent, kept, now);
             }
-            #[cfg(feature = "redis")]
+            #[cfg(feature = "__remote")]
             Ok(Reply::RenewedInPart(kept)) => {
                 self.renewals_said(tickets, shares, sent, kept.into_iter(), now);
             }
@@ -251,6 +255,20 @@ impl Core {
         let mut held: Vec<_> = held.map(|(id, _)| id).collect();
         held.sort_unstable();
         for id in held {
+            self.lose(id, now);
+        }
+    }
+
+    /// The store says that these locks are lost.
+    #[cfg(feature = "__session")]
+    pub(crate) fn lost(&mut self, locks: &[(FullKey, Token)], now: Instant) {
+        let lost: HashSet<&(FullKey, Token)> = locks.iter().collect();
+        let holders = self.tickets.iter().filter(|(_, ticket)| {
+            let acquire = ticket.acquire();
+            ticket.lease().is_some() && lost.contains(&(acquire.key.clone(), acquire.token))
+        });
+        let holders: Vec<_> = holders.map(|(id, _)| id).collect();
+        for id in holders {
             self.lose(id, now);
         }
     }

@@ -328,6 +328,8 @@ impl EngineState {
                 StoreEvent::Turn(key) => self.core.called(&key, now),
                 StoreEvent::Wanted(key) => self.core.key_wanted(&key, now),
                 StoreEvent::Revoked { key, lease } => self.core.revoked(&key, lease, now),
+                #[cfg(feature = "__session")]
+                StoreEvent::Lost(locks) => self.core.lost(&locks, now),
             }
         }
         events.shrink_to(KEPT);

@@ -122,6 +122,8 @@ impl Client {
             StoreEvent::Wanted(key) => drop(self.wanted.insert(key)),
             StoreEvent::Revoked { key, lease } => self.revoked.push((key, lease)),
             StoreEvent::Connected => {}
+            #[cfg(feature = "__session")]
+            StoreEvent::Lost(locks) => panic!("{locks:?} are lost"),
         }
     }
 

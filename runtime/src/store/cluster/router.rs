@@ -356,6 +356,9 @@ impl Router {
             // must not cause that.
             StoreEvent::Connected => self.map.names(node),
             StoreEvent::Reply(..) => true,
+            // A node has no sessions.
+            #[cfg(feature = "__session")]
+            StoreEvent::Lost(_) => true,
         };
         if counts {
             self.events.push_back(event);

@@ -19,7 +19,7 @@ async fn conforms() {
     let space = Space::new(Clock::System);
     let connect = || Box::new(MemoryStore::inside(Arc::clone(&space))) as _;
     conformance::run(Promises::ONE, connect).await;
-    conformance::run_queue(connect).await;
+    conformance::run_queue(Promises::ONE, connect).await;
 }
 
 fn named(name: &str) -> MemoryStore {

@@ -189,6 +189,9 @@ impl RedlockStore {
                     StoreEvent::Revoked { key, lease } => self.core.revoked(node, &key, lease),
                     // The core never asks a node to queue.
                     StoreEvent::Turn(_) | StoreEvent::Wanted(_) => {}
+                    // Nor has a node sessions.
+                    #[cfg(feature = "__session")]
+                    StoreEvent::Lost(_) => {}
                 }
             }
             // A connection can be replaced without an event.

@@ -88,6 +88,42 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a lock is handed over, and no worker adopts it",
     },
     Elsewhere {
+        bug: "LostSessionUntold",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_lost_session_is_told_to_all",
+        what: "the lease of a session is revoked while its locks are held",
+    },
+    Elsewhere {
+        bug: "SessionUnconfirmed",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_session_outlasts_its_leases",
+        what: "locks are taken at any time between two heartbeats of a session",
+    },
+    Elsewhere {
+        bug: "NeverSealed",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_sealed_session_makes_nothing",
+        what: "a request that makes a node arrives after the node was removed",
+    },
+    Elsewhere {
+        bug: "HeartbeatBelieved",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_replaced_leader_confirms_nothing",
+        what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
+    },
+    Elsewhere {
+        bug: "LeaseNeverEnds",
+        program: "behaviour",
+        test: "store::conformance::etcd",
+        what: "a lease in a session is not renewed",
+    },
+    Elsewhere {
+        bug: "NodesOfAnySession",
+        program: "behaviour",
+        test: "store::conformance::etcd",
+        what: "another session asks for a held lock with the token of its holder",
+    },
+    Elsewhere {
         bug: "ColonUnencoded",
         program: "leasehold",
         test: "key::tests::a_value_ends_where_its_separator_is",

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::{sleep, timeout};
 
 const TTL: Duration = Duration::from_secs(20);
@@ -251,8 +251,18 @@ async fn several_keys_detached_and_nested(store: &Store) {
     assert!(started.elapsed() >= Duration::from_millis(300));
 }
 
-on_every_store! {
+on_every_store_of_leases! {
     a_late_double_click_is_refused,
+    after_a_failure_the_retry_gets_in,
+    who_waits_gets_in_when_the_hold_ends,
+    a_kept_lock_is_not_passed_on,
+    by_hand,
+    an_expression_is_checked_at_the_call,
+    several_keys_detached_and_nested,
+}
+
+// It does not know when a lock ends.
+on_etcd! {
     after_a_failure_the_retry_gets_in,
     who_waits_gets_in_when_the_hold_ends,
     a_kept_lock_is_not_passed_on,

@@ -2,6 +2,7 @@
 //! databases.
 
 mod cluster;
+mod etcd;
 mod postgres;
 mod redlock;
 mod replicas;

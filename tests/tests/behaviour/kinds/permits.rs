@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockPool, LockRequest, distributed_lock};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 
-on_every_store!(
+on_every_store_of_leases!(
     so_many_are_inside_together,
     never_more_than_so_many,
     the_smaller_number_is_an_error,

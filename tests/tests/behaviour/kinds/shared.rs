@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
 use leasehold_tests::lateness::Excuse;
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 const TTL: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(15);
 
-on_every_store!(
+on_every_store_of_leases!(
     readers_are_inside_together,
     a_writer_is_alone,
     a_waiting_writer_stops_new_readers,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold::{Baggage, LockError, LockGuard, LockPool};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -111,7 +111,7 @@ async fn who_waits_gets_it_from_the_worker(store: &Store) {
     near.and(far).expect("held");
 }
 
-on_every_store!(
+on_every_store_of_leases!(
     the_worker_has_the_same_lock,
     it_expires_without_a_worker,
     it_is_adopted_once,

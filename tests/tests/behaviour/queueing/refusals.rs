@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard, LockPool, LockRequest, distributed_lock};
-use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::variant;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_secs(20);
@@ -114,8 +114,13 @@ async fn told_by_the_holder(store: &Store) {
     held.release().await.expect("held");
 }
 
-on_every_store! {
+on_every_store_of_leases! {
     told_by_function,
+    told_by_the_holder,
+}
+
+// It does not know when a lock ends.
+on_etcd! {
     told_by_the_holder,
 }
 

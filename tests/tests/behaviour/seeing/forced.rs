@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool, LockState, distributed_lock};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
@@ -17,7 +17,7 @@ use super::{LONG, TTL, seen};
 /// How long a lock that was taken away stays taken at most.
 const GRACE: Duration = Duration::from_secs(3);
 
-on_every_store!(
+on_every_store_of_leases!(
     the_holder_is_told_at_once,
     the_body_is_dropped_before_the_next_begins,
     a_holder_that_goes_on_has_seconds,

@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use leasehold::{LockError, LockInfo, LockPool, LockState};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
 use super::{HOLDER, LONG, TTL, holds, is_here, seen, while_held};
 
-on_every_store!(
+on_every_store_of_leases!(
     a_free_lock,
     a_lock_that_one_call_has,
     an_annotated_function_is_named,

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use leasehold::{LockGuard, LockPool, LockState};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
 use super::TTL;
 
-on_every_store!(
+on_every_store_of_leases!(
     locks_that_match,
     more_locks_than_a_page,
     a_list_without_locks,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use leasehold::LockError;
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
 use super::{HOLDER, TTL, is_here, while_held};
 
 const SHORT: Duration = Duration::from_millis(60);
 
-on_every_store!(
+on_every_store_of_leases!(
     a_refusal_names_the_holder,
     a_call_that_waited_names_the_holder,
     several_keys_name_the_holder,

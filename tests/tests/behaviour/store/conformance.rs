@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::__test::{conformance, conformance_of_queues, interleave};
+use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
 use leasehold_tests::probe::Probe;
 use leasehold_tests::random::Random;
@@ -78,4 +79,26 @@ async fn postgres() {
     assert!(probe.take("swept", Duration::from_secs(60)));
     let fence = "SELECT fence > 5000000000000000 FROM leasehold.locks WHERE key = 'lock:swept'";
     assert_eq!(probe.value(fence), "t", "its fence went back");
+}
+
+#[tokio::test]
+async fn etcd() {
+    let server = Etcd::shared();
+    let url = server.url("conformance");
+    conformance(&url).await;
+    conformance_of_queues(&url).await;
+    let left = server.probe("conformance", "lock:").left();
+    assert!(left.is_empty(), "nothing is left: {left:?}");
+}
+
+/// Fails if the suite does not see that a store takes a node of another session for its own.
+#[test]
+fn a_node_of_another_session_is_found() {
+    fails_with("NodesOfAnySession", "store::conformance::etcd");
+}
+
+/// Fails if the suite does not see that a lease goes on as long as its process.
+#[test]
+fn a_lease_that_never_ends_is_found() {
+    fails_with("LeaseNeverEnds", "store::conformance::etcd");
 }

@@ -3,21 +3,27 @@
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, NEARLY, TTL, comes_free, request, retry_after, taken};
 
-on_every_store! {
+on_every_store_of_leases! {
     all_of_several_keys_stay,
     several_keys_are_counted_from_the_last,
     a_share_keeps_writers_out,
     a_downgraded_lock_stays_as_a_share,
     a_permit_stays_in_use,
     so_many_begin_in_that_time,
+}
+
+// It has no shares.
+on_etcd! {
+    all_of_several_keys_stay,
+    several_keys_are_counted_from_the_last,
 }
 
 #[distributed_lock(key = ["a", "b"], ttl = "20s", at_least = "800ms", pool = pool)]

@@ -9,18 +9,29 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, TTL, comes_free, is_free_early, request, retry_after, taken};
 
-on_every_store! {
+on_every_store_of_leases! {
     whatever_the_result_the_lock_stays,
+    a_body_that_takes_longer_is_released_as_usual,
+    the_later_of_hold_and_at_least_counts,
+    a_call_that_never_began_keeps_nothing,
+    the_lock_stays_when_max_hold_is_over,
+    with_a_watchdog_it_may_be_longer_than_the_ttl,
+    a_caller_that_goes_away_changes_nothing,
+    what_is_not_possible_is_refused,
+}
+
+// It does not know when a lock ends.
+on_etcd! {
     a_body_that_takes_longer_is_released_as_usual,
     the_later_of_hold_and_at_least_counts,
     a_call_that_never_began_keeps_nothing,

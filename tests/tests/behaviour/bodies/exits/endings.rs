@@ -28,7 +28,7 @@ async fn stays(pool: LockPool, key: String, entered: oneshot::Sender<()>) {
 /// The runtime ends while a body runs on it, in each of the ways in which a runtime can end.
 pub(crate) fn runtime_dropped(store: &Store) {
     // Connected on a runtime that is gone afterwards, as all of them will be.
-    let pool = runtime(1).block_on(wait::connected(LockPool::builder().url(&store.url)));
+    let pool = runtime(1).block_on(wait::connected(store.pool()));
     for number in 0..TIMES {
         let key = format!("runtime-dropped-{number}");
         let runtime = runtime(1);
@@ -50,7 +50,7 @@ pub(crate) fn runtime_dropped(store: &Store) {
 /// A guard is dropped while every worker of the runtime that took it is blocked.
 pub(crate) fn workers_blocked(store: &Store) {
     let runtime = runtime(2);
-    let pool = runtime.block_on(wait::connected(LockPool::builder().url(&store.url)));
+    let pool = runtime.block_on(wait::connected(store.pool()));
     for number in 0..TIMES {
         let key = format!("workers-blocked-{number}");
         let request = pool.lock(&*key).ttl(Duration::from_secs(20)).watchdog();

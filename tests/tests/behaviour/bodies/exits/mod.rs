@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold::LockPool;
+use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::probe::Probe;
+use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 mod endings;
+mod etcd;
 mod memory;
 mod postgres;
 mod redis;
@@ -35,6 +37,13 @@ const BOUND: Duration = Duration::from_secs(5);
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) probe: Arc<dyn Probe>,
+}
+
+impl Store {
+    /// A pool. A busy machine may delay its answers, as no test of this folder has an outage.
+    fn pool(&self) -> LockPoolBuilder {
+        LockPool::builder().url(&self.url).io_timeout(NO_OUTAGE)
+    }
 }
 
 /// One call of an annotated function.
@@ -96,7 +105,7 @@ pub(crate) fn repeat(store: &Store, way: Way) {
         .enable_all()
         .build()
         .expect("a runtime starts");
-    let pool = shared.block_on(wait::connected(LockPool::builder().url(&store.url)));
+    let pool = shared.block_on(wait::connected(store.pool()));
     let next = AtomicU32::new(0);
     let foreign = Mutex::new(Vec::new());
     for surrounding in [

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
 
 use super::{DAY, End, Order, Shop, TTL, click, order};
@@ -76,7 +76,7 @@ async fn a_lock_that_stays_has_a_result(store: &Store) {
     }
 }
 
-on_every_store!(
+on_every_store_of_leases!(
     a_result_of_another_type_is_an_error,
     a_lock_that_stays_has_a_result,
 );

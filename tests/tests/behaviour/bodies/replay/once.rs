@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use leasehold::{LockError, LockPool, watch_replays};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -152,7 +152,7 @@ async fn a_detached_body_keeps_its_result(store: &Store) {
     assert_eq!(shop.bodies(), 1);
 }
 
-on_every_store!(
+on_every_store_of_leases!(
     a_later_click_gets_the_first_result,
     meanwhile_it_is_refused,
     who_waits_gets_the_result,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::on_every_store;
+use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
@@ -103,7 +103,7 @@ async fn a_result_has_an_end(store: &Store) {
     assert!(soon.number <= later.number && later.number > 1);
 }
 
-on_every_store!(
+on_every_store_of_leases!(
     another_request_is_refused,
     another_request_that_waits_is_refused,
     a_forgotten_result_is_gone,

@@ -1,0 +1,197 @@
+//! Looks for what is wrong with a cluster, or would go wrong later.
+//!
+//! The check takes a lock of its own and gives it back, and asks each member that the URL names for
+//! its state. It runs when a pool connects, which logs the findings, and for `LockPool::check`.
+
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::failure;
+use super::service::Etcd;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::check_report::{CheckReport, Finding};
+use crate::key::RESERVED;
+use crate::store::Failure;
+use crate::store::options::Options;
+use crate::store::session::service::{Answer, Entered, Node, Service, Timeout, Trouble};
+
+/// How long the trial's session lasts.
+const TRIAL: Timeout = Timeout(Duration::from_secs(2));
+
+/// The oldest version that was tried.
+const OLDEST: (u32, u32) = (3, 4);
+
+/// The first releases in which a leader that stood still ends no lease that its successor keeps
+/// alive (etcd#15247), of the lines that had others before.
+const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
+
+/// With fewer members the loss of one is the loss of all.
+const FEWEST: usize = 3;
+
+/// All findings on the cluster.
+pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckReport, Failure> {
+    let limit = options.io_timeout;
+    // An error of the connection is no finding: there is nothing to look at.
+    etcd.client.connection().await?;
+    let mut findings = Vec::new();
+    if let Err(trouble) = try_out(etcd, options).await {
+        findings.push(broken(trouble));
+    }
+    for at in 0..etcd.client.address.members() {
+        findings.extend(member(etcd, at, limit).await);
+    }
+    let asking = etcd
+        .client
+        .ask(|connection| async move { connection.members(limit).await });
+    if let Ok(answer) = asking.await {
+        let voters = answer.members.iter().filter(|member| !member.is_learner);
+        findings.extend(few(voters.count()));
+    }
+    findings.extend(plain_text(etcd));
+    Ok(CheckReport::new(etcd.client.address.to_string(), findings))
+}
+
+/// A lock's whole life, with another node that finds it held.
+async fn try_out(etcd: &Etcd, options: &Options) -> Answer<()> {
+    let limit = options.io_timeout;
+    let nonce = Nonce::new();
+    let name = format!("{RESERVED}:trial:{}", Token::random(nonce).hex());
+    let key = FullKey::new(&options.namespace, &name);
+    let node = || Node {
+        key: key.clone(),
+        name: Token::random(nonce),
+    };
+    let (mine, other) = (node(), node());
+    let (session, _) = etcd.open(TRIAL, limit).await?;
+    let tried = async {
+        let first = etcd.enter(&session, &mine, false, "check", limit).await?;
+        let second = etcd.enter(&session, &other, false, "check", limit).await?;
+        let Entered::First { fence, .. } = first else {
+            return Err(failure::garbled().into());
+        };
+        etcd.heartbeat(&session, limit).await?;
+        let made = [(mine.clone(), fence)];
+        let there = etcd.present(&session, &made, limit).await?;
+        let removed = etcd.remove(&session, &mine, Some(fence), limit).await?;
+        if matches!(second, Entered::Held(_)) && there == [true] && removed {
+            return Ok(());
+        }
+        Err(Trouble::Failed(failure::garbled()))
+    };
+    let tried = tried.await;
+    etcd.close(&session, limit).await?;
+    tried
+}
+
+fn broken(trouble: Trouble) -> Finding {
+    match trouble {
+        Trouble::Failed(failure) => {
+            let text = format!("locks do not work on this cluster: {}", failure.text());
+            Finding::error(failure.code(), text)
+        }
+        Trouble::Ended => Finding::error(
+            "session",
+            "locks do not work on this cluster: a lease of 2 s ended while it was tried; the cluster is too slow",
+        ),
+    }
+}
+
+/// What one member says of itself.
+async fn member(etcd: &Etcd, at: usize, limit: Duration) -> Vec<Finding> {
+    let name = etcd.client.address.member(at);
+    let asked = async {
+        let connection = Connection::open(&etcd.client.address, at, etcd.client.attempt()).await?;
+        let status = connection.status(limit).await;
+        status.map_err(|problem| failure::of(&problem))
+    };
+    let status = match asked.await {
+        Ok(status) => status,
+        Err(failure) => {
+            let text = format!("{name} does not tell its state: {}", failure.text());
+            return vec![Finding::warning("node", text)];
+        }
+    };
+    let mut findings = Vec::new();
+    findings.extend(old(name, &status.version));
+    if status.leader == 0 {
+        findings.push(Finding::warning(
+            "node",
+            format!("{name} knows no leader; most members of the cluster must reach each other"),
+        ));
+    }
+    for error in &status.errors {
+        let text = format!("{name} has an alarm: {error}; locks fail while the database is full");
+        findings.push(Finding::warning("node", text));
+    }
+    findings
+}
+
+fn old(name: &str, version: &str) -> Option<Finding> {
+    let (major, minor, patch) = numbers(version)?;
+    if (major, minor) < OLDEST {
+        let text = format!("{name} has the version {version}; locks need etcd 3.4 or later");
+        return Some(Finding::error("version", text));
+    }
+    let mut lines = CAREFUL.iter();
+    let first = lines.find(|(first, line, _)| (*first, *line) == (major, minor));
+    let (.., careful) = first.filter(|(.., careful)| patch < *careful)?;
+    Some(Finding::warning(
+        "version",
+        format!(
+            "{name} has the version {version}, in which a leader that stood still may end sessions that live; upgrade to \
+             {major}.{minor}.{careful} or later"
+        ),
+    ))
+}
+
+/// The numbers of a version, such as `3.4.23` or `3.6.0-rc.1`.
+fn numbers(version: &str) -> Option<(u32, u32, u32)> {
+    let release = version.split(['-', '+']).next()?;
+    let mut numbers = release.split('.').map(str::parse);
+    Some((
+        numbers.next()?.ok()?,
+        numbers.next()?.ok()?,
+        numbers.next()?.ok()?,
+    ))
+}
+
+fn few(voters: usize) -> Option<Finding> {
+    (voters < FEWEST).then(|| {
+        let members = if voters == 1 { "member" } else { "members" };
+        Finding::warning(
+            "quorum",
+            format!(
+                "the cluster has {voters} {members}, so no lock can be taken while one is away; run three or five"
+            ),
+        )
+    })
+}
+
+fn plain_text(etcd: &Etcd) -> Option<Finding> {
+    let member = etcd.client.address.readable()?;
+    Some(Finding::warning(
+        "plain-text",
+        format!(
+            "what is sent to {member} is not encrypted; keep the cluster on a network that no other party can read"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check_report::Severity;
+
+    #[test]
+    fn old_versions_are_told() {
+        let severity = |version| old("m", version).map(|finding| finding.severity);
+        assert_eq!(severity("3.3.27"), Some(Severity::Error));
+        for version in ["3.4.0", "3.4.23", "3.5.12"] {
+            assert_eq!(severity(version), Some(Severity::Warning), "{version}");
+        }
+        for version in ["3.4.31", "3.5.13", "3.6.0-rc.1", "4.0.0", "unknown"] {
+            assert_eq!(severity(version), None, "{version}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The connection in use: one member at a time, and the next one when that does not serve.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use super::address::Address;
+use super::connection::{Connection, Problem};
+use super::failure;
+use super::messages::{TxnRequest, TxnResponse};
+use crate::base::reporter;
+use crate::store::session::service::{Answer, Trouble};
+use crate::store::{Failure, StoreEvent};
+
+/// The least time between two connections. A cluster without a leader accepts connections, and
+/// must not drown in them.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an attempt to connect to one member may take.
+const LEAST_ATTEMPT: Duration = Duration::from_millis(500);
+const MOST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// A client of a cluster.
+pub(super) struct Client {
+    pub(super) address: Address,
+    io_timeout: Duration,
+    events: UnboundedSender<StoreEvent>,
+    /// Locked while a connection is made, so that there is one.
+    line: Mutex<Line>,
+    /// Whether requests have failed for want of a connection.
+    out: std::sync::Mutex<bool>,
+}
+
+#[derive(Default)]
+struct Line {
+    connection: Option<Arc<Connection>>,
+    /// Which member of the URL is next.
+    next: usize,
+    /// When the last attempt to connect ended, and why it failed.
+    tried: Option<Instant>,
+    reason: Option<Failure>,
+}
+
+impl Client {
+    pub(super) fn new(
+        address: Address,
+        io_timeout: Duration,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Self {
+        Self {
+            address,
+            io_timeout,
+            events,
+            line: Mutex::default(),
+            out: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Whether requests have failed for want of a connection, and there is none yet.
+    pub(super) fn is_away(&self) -> bool {
+        *self.out()
+    }
+
+    fn out(&self) -> std::sync::MutexGuard<'_, bool> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long one attempt to connect may take.
+    pub(super) fn attempt(&self) -> Duration {
+        let members = u32::try_from(self.address.members()).unwrap_or(1).max(1);
+        (self.io_timeout / members).clamp(LEAST_ATTEMPT, MOST_ATTEMPT)
+    }
+
+    /// The connection in use, or a new one to the first member that serves.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+        let mut line = self.line.lock().await;
+        if let Some(connection) = &line.connection {
+            return Ok(Arc::clone(connection));
+        }
+        if line.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
+            let reason = line.reason.clone().unwrap_or_else(failure::silent);
+            return Err(failure::not_sent(reason));
+        }
+        let mut reason = failure::silent();
+        for _ in 0..self.address.members() {
+            let at = line.next % self.address.members();
+            // Also if this future is dropped: the member may be one that never answers.
+            line.next = at + 1;
+            let opened = Connection::open(&self.address, at, self.attempt()).await;
+            line.tried = Some(Instant::now());
+            match opened {
+                Ok(connection) => return Ok(self.adopt(&mut line, connection)),
+                Err(failure) => reason = failure,
+            }
+        }
+        if !std::mem::replace(&mut *self.out(), true) {
+            let (server, error) = (self.address.to_string(), reason.error.clone());
+            reporter::log(move || tracing::warn!(server, %error, "cannot connect; trying again"));
+        }
+        line.reason = Some(reason.clone());
+        Err(failure::not_sent(reason))
+    }
+
+    fn adopt(&self, line: &mut Line, connection: Connection) -> Arc<Connection> {
+        let connection = Arc::new(connection);
+        line.connection = Some(Arc::clone(&connection));
+        if std::mem::take(&mut *self.out()) {
+            let server = self.address.member(connection.at).to_owned();
+            reporter::log(move || tracing::info!(server, "connected again"));
+            // Without a store there is no engine to tell.
+            let _ = self.events.send(StoreEvent::Connected);
+        }
+        connection
+    }
+
+    /// Asks the server over the connection in use.
+    pub(super) async fn ask<T, F>(&self, asks: impl FnOnce(Arc<Connection>) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Problem>>,
+    {
+        let connection = self.connection().await?;
+        let answer = asks(Arc::clone(&connection)).await;
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(problem) => Err(self.failed(&connection, &problem).await),
+        }
+    }
+
+    /// Asks for a transaction.
+    pub(super) async fn txn(&self, request: TxnRequest, patience: Duration) -> Answer<TxnResponse> {
+        self.ask(|connection| async move { connection.txn(request, patience).await })
+            .await
+    }
+
+    async fn failed(&self, connection: &Arc<Connection>, problem: &Problem) -> Trouble {
+        if failure::is_end_of_session(problem) {
+            return Trouble::Ended;
+        }
+        let failure = failure::of(problem);
+        if failure::ends_the_connection(problem) {
+            let mut line = self.line.lock().await;
+            let current = line.connection.as_ref();
+            if current.is_some_and(|current| Arc::ptr_eq(current, connection)) {
+                line.connection = None;
+                *self.out() |= failure::is_of_the_connection(problem);
+                line.reason = Some(failure.clone());
+            }
+        }
+        Trouble::Failed(failure)
+    }
+}

@@ -1,0 +1,296 @@
+//! One connection to one member of the cluster, and what is asked on it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::time::{Instant, timeout};
+use tonic::client::Grpc;
+use tonic::codec::Streaming;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::address::Address;
+use super::failure;
+use super::messages::{
+    AuthenticateRequest, AuthenticateResponse, GrantRequest, GrantResponse, KeepAliveResponse,
+    LeaseId, MemberListResponse, Nothing, RangeRequest, RangeResponse, StatusResponse, TxnRequest,
+    TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+};
+use crate::store::Failure;
+
+/// The server gets this much for an answer, however impatient a request is: it writes to its disk,
+/// and a busy disk takes long.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the connection itself is tried, and how long it gets to answer that. A server answers
+/// this while its disk is busy, so a slow server is not taken for one that is gone.
+const PING: Duration = Duration::from_secs(1);
+const PONG: Duration = Duration::from_secs(2);
+
+/// A member that has answered no request for so long may have lost its cluster. Another may serve.
+const DEAD: Duration = Duration::from_secs(3);
+
+/// One connection to one member.
+pub(super) struct Connection {
+    /// Where the member is in the URL.
+    pub(super) at: usize,
+    channel: Channel,
+    token: Option<MetadataValue<Ascii>>,
+    unanswered: Mutex<Unanswered>,
+}
+
+/// The requests that have no answer yet.
+#[derive(Default)]
+struct Unanswered {
+    count: u32,
+    /// Since when there are some and none was answered.
+    since: Option<Instant>,
+}
+
+/// Counts a request until it is dropped.
+struct Waiting<'a>(&'a Mutex<Unanswered>);
+
+impl<'a> Waiting<'a> {
+    fn begin(unanswered: &'a Mutex<Unanswered>) -> Self {
+        let mut waiting = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count += 1;
+        waiting.since.get_or_insert_with(Instant::now);
+        Self(unanswered)
+    }
+
+    fn answered(&self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.since = Some(Instant::now());
+    }
+
+    /// For how long no request was answered.
+    fn silence(&self) -> Duration {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting
+            .since
+            .map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// No answer has come in time. The silence goes on with the next request.
+    fn given_up(self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count -= 1;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.count -= 1;
+        if waiting.count == 0 {
+            waiting.since = None;
+        }
+    }
+}
+
+/// Why a call has no answer.
+pub(super) enum Problem {
+    /// The server answered with an error, or the connection broke.
+    Status(Status),
+    /// No answer came in time. `dead`: nothing was answered for long.
+    Silent { dead: bool },
+}
+
+impl Connection {
+    /// Connects to the member at `at` of the URL, and introduces itself.
+    pub(super) async fn open(
+        address: &Address,
+        at: usize,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
+        let opening = async {
+            let uri = address.uri(at);
+            let endpoint =
+                Endpoint::from_shared(uri).map_err(|error| failure::of_transport(&error));
+            let endpoint = endpoint?
+                .connect_timeout(limit)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(PING)
+                .keep_alive_timeout(PONG)
+                .keep_alive_while_idle(true);
+            let channel = endpoint.connect().await;
+            let mut connection = Self {
+                at,
+                channel: channel.map_err(|error| failure::of_transport(&error))?,
+                token: None,
+                unanswered: Mutex::default(),
+            };
+            if let Some((name, password)) = address.user() {
+                let (name, password) = (name.to_owned(), password.to_owned());
+                let request = AuthenticateRequest { name, password };
+                connection.token = Some(connection.introduce(request, limit).await?);
+            }
+            Ok(connection)
+        };
+        timeout(limit, opening)
+            .await
+            .unwrap_or_else(|_| Err(failure::silent()))
+    }
+
+    async fn introduce(
+        &self,
+        request: AuthenticateRequest,
+        limit: Duration,
+    ) -> Result<MetadataValue<Ascii>, Failure> {
+        let path = "/etcdserverpb.Auth/Authenticate";
+        let answer: AuthenticateResponse = self
+            .unary(path, request, limit)
+            .await
+            .map_err(|problem| failure::of(&problem))?;
+        answer.token.parse().map_err(|_| failure::garbled())
+    }
+
+    pub(super) async fn range(
+        &self,
+        request: RangeRequest,
+        patience: Duration,
+    ) -> Result<RangeResponse, Problem> {
+        self.unary("/etcdserverpb.KV/Range", request, patience)
+            .await
+    }
+
+    pub(super) async fn txn(
+        &self,
+        request: TxnRequest,
+        patience: Duration,
+    ) -> Result<TxnResponse, Problem> {
+        self.unary("/etcdserverpb.KV/Txn", request, patience).await
+    }
+
+    pub(super) async fn grant(
+        &self,
+        request: GrantRequest,
+        patience: Duration,
+    ) -> Result<GrantResponse, Problem> {
+        self.unary("/etcdserverpb.Lease/LeaseGrant", request, patience)
+            .await
+    }
+
+    pub(super) async fn revoke(&self, lease: i64, patience: Duration) -> Result<Nothing, Problem> {
+        let request = LeaseId { id: lease };
+        self.unary("/etcdserverpb.Lease/LeaseRevoke", request, patience)
+            .await
+    }
+
+    pub(super) async fn members(&self, patience: Duration) -> Result<MemberListResponse, Problem> {
+        self.unary("/etcdserverpb.Cluster/MemberList", Nothing {}, patience)
+            .await
+    }
+
+    pub(super) async fn status(&self, patience: Duration) -> Result<StatusResponse, Problem> {
+        self.unary("/etcdserverpb.Maintenance/Status", Nothing {}, patience)
+            .await
+    }
+
+    /// Keeps a lease alive once.
+    pub(super) async fn keep_alive(
+        &self,
+        lease: i64,
+        patience: Duration,
+    ) -> Result<KeepAliveResponse, Problem> {
+        let asking = async {
+            let once = stream::iter([LeaseId { id: lease }]);
+            let path = "/etcdserverpb.Lease/LeaseKeepAlive";
+            let mut answers: Streaming<KeepAliveResponse> = self.stream(path, once).await?;
+            let answer = answers.message().await?;
+            answer.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
+        };
+        self.in_time(asking, patience).await
+    }
+
+    /// Waits until a key is deleted at `create.start_revision` or later, or the watch ends.
+    pub(super) async fn deleted(&self, create: WatchCreate) -> Result<(), Problem> {
+        let create = Some(create);
+        // The server takes the end of the requests for the end of the watch.
+        let requests = stream::iter([WatchRequest { create }]).chain(stream::pending());
+        let path = "/etcdserverpb.Watch/Watch";
+        let watching = self.stream(path, requests).await;
+        let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
+        loop {
+            match told.message().await.map_err(Problem::Status)? {
+                Some(told) if told.canceled || !told.events.is_empty() => return Ok(()),
+                Some(_) => {}
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn request<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        let metadata = request.metadata_mut();
+        // A member that has lost its leader says so, instead of keeping a watch that hears nothing.
+        metadata.insert("hasleader", MetadataValue::from_static("true"));
+        if let Some(token) = &self.token {
+            metadata.insert("token", token.clone());
+        }
+        request
+    }
+
+    async fn unary<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        patience: Duration,
+    ) -> Result<A, Problem>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let asking = async {
+            let mut client = self.client().await?;
+            let path = PathAndQuery::from_static(path);
+            let request = self.request(message);
+            let answer = client.unary(request, path, ProstCodec::default()).await?;
+            Ok(answer.into_inner())
+        };
+        self.in_time(asking, patience).await
+    }
+
+    async fn stream<Q, A, S>(&self, path: &'static str, messages: S) -> Result<Streaming<A>, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+        S: futures_util::Stream<Item = Q> + Send + 'static,
+    {
+        let mut client = self.client().await?;
+        let path = PathAndQuery::from_static(path);
+        let request = self.request(messages);
+        let answers = client
+            .streaming(request, path, ProstCodec::default())
+            .await?;
+        Ok(answers.into_inner())
+    }
+
+    async fn client(&self) -> Result<Grpc<Channel>, Status> {
+        let mut client = Grpc::new(self.channel.clone());
+        let ready = client.ready().await;
+        ready.map_err(|error| Status::unavailable(error.to_string()))?;
+        Ok(client)
+    }
+
+    async fn in_time<A>(
+        &self,
+        asking: impl Future<Output = Result<A, Status>>,
+        patience: Duration,
+    ) -> Result<A, Problem> {
+        let waiting = Waiting::begin(&self.unanswered);
+        if let Ok(answer) = timeout(patience.max(LEAST_PATIENCE), asking).await {
+            waiting.answered();
+            return answer.map_err(Problem::Status);
+        }
+        let dead = DEAD <= waiting.silence();
+        waiting.given_up();
+        Err(Problem::Silent { dead })
+    }
+}

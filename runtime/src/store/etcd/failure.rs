@@ -1,0 +1,195 @@
+//! What the errors of a server and of a connection mean.
+
+use tonic::{Code, Status};
+
+use super::connection::Problem;
+use crate::store::{Failure, Retry};
+
+/// How a server begins the texts of its errors.
+const SERVER: &str = "etcdserver:";
+
+/// What the server's errors mean for us: a part of the text, our code, whether to try again,
+/// whether the request may have been carried out, and what to do.
+const KNOWN: &[(&str, &str, Retry, bool, &str)] = &[
+    (
+        "no leader",
+        "no-leader",
+        Retry::Later,
+        false,
+        "the cluster has no leader now; it serves again when most of its members reach each other",
+    ),
+    (
+        "leader changed",
+        "no-leader",
+        Retry::Now,
+        true,
+        "the cluster has changed its leader",
+    ),
+    (
+        "not leader",
+        "no-leader",
+        Retry::Now,
+        true,
+        "the cluster has changed its leader",
+    ),
+    (
+        "too many requests",
+        "overload",
+        Retry::Later,
+        false,
+        "the server has more requests than it can take in",
+    ),
+    (
+        "database space exceeded",
+        "no-space",
+        Retry::Later,
+        false,
+        "the server's database is full, so it takes no lock; compact and defragment it, and disarm its alarm",
+    ),
+    (
+        "permission denied",
+        "permission",
+        Retry::Never,
+        false,
+        "the user may not read and write the keys of the locks; the page docs/stores/etcd.md has the role that it needs",
+    ),
+    (
+        "authentication failed",
+        "permission",
+        Retry::Never,
+        false,
+        "the server refused the user or the password of the URL; correct them",
+    ),
+    (
+        "user name is empty",
+        "permission",
+        Retry::Never,
+        false,
+        "the server asks for a user; write etcd://user:password@host",
+    ),
+    (
+        "authentication is not enabled",
+        "permission",
+        Retry::Never,
+        false,
+        "the URL names a user, and the server has no users; leave the user out, or enable authentication on the server",
+    ),
+    (
+        "invalid auth token",
+        "permission",
+        Retry::Now,
+        false,
+        "the server has forgotten this client, which introduces itself again",
+    ),
+];
+
+/// Why a call failed.
+pub(super) fn of(problem: &Problem) -> Failure {
+    match problem {
+        Problem::Silent { .. } => silent(),
+        Problem::Status(status) if is_broken(status) => disconnected(&first_line(status.message())),
+        Problem::Status(status) => server_error(status),
+    }
+}
+
+/// Whether another connection may serve better: this one is broken or silent, or its member cannot
+/// serve.
+pub(super) fn ends_the_connection(problem: &Problem) -> bool {
+    match problem {
+        Problem::Silent { dead } => *dead,
+        Problem::Status(status) => {
+            is_broken(status) || matches!(status.code(), Code::Unavailable | Code::Unauthenticated)
+        }
+    }
+}
+
+/// Whether nothing is known of the server: the connection is broken or silent.
+pub(super) fn is_of_the_connection(problem: &Problem) -> bool {
+    match problem {
+        Problem::Silent { dead } => *dead,
+        Problem::Status(status) => is_broken(status),
+    }
+}
+
+/// Whether the server says that a session has ended.
+pub(super) fn is_end_of_session(problem: &Problem) -> bool {
+    match problem {
+        Problem::Status(status) => {
+            status.code() == Code::NotFound && status.message().contains("lease not found")
+        }
+        Problem::Silent { .. } => false,
+    }
+}
+
+/// Whether the error is not the server's own.
+fn is_broken(status: &Status) -> bool {
+    let broken = matches!(
+        status.code(),
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
+    );
+    broken && !status.message().starts_with(SERVER)
+}
+
+fn server_error(status: &Status) -> Failure {
+    let said = first_line(status.message());
+    let known = KNOWN.iter().find(|(part, ..)| said.contains(part));
+    let (_, code, retry, executed, advice) = known.copied().unwrap_or((
+        "",
+        "ERR",
+        Retry::Later,
+        true,
+        "the server could not carry out the request",
+    ));
+    Failure::unavailable(code, format!("{advice} ({said})"), retry, executed)
+}
+
+/// An endpoint that cannot be connected to.
+pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
+    let mut said = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        said = error.to_string();
+        source = error.source();
+    }
+    not_sent(disconnected(&first_line(&said)))
+}
+
+fn disconnected(said: &str) -> Failure {
+    let text =
+        format!("the connection failed: {said}; check that the server is up and the URL is right");
+    Failure::unavailable("io", text, Retry::Later, true)
+}
+
+pub(super) fn silent() -> Failure {
+    Failure::unavailable(
+        "timeout",
+        "the server did not answer in time; check that it is up and reachable".to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+/// An answer that cannot be read.
+pub(super) fn garbled() -> Failure {
+    Failure::unavailable(
+        "protocol",
+        "the server's answer is not that of etcd's API, version 3; check that the URL is that of an etcd server"
+            .to_owned(),
+        Retry::Never,
+        true,
+    )
+}
+
+/// `failure`, as the answer to a request that never left.
+pub(super) fn not_sent(failure: Failure) -> Failure {
+    Failure {
+        executed: false,
+        ..failure
+    }
+}
+
+/// The text of a server, cut to one line and 120 characters.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(120).collect()
+}

@@ -1,0 +1,23 @@
+//! Locks in an etcd cluster.
+//!
+//! A session is a lease of etcd. A node is a key that is attached to the lease. The directory of a
+//! lock's key is a range of keys, and the order in it is that of their creation.
+//!
+//! - [`service`] is what the session store asks of etcd, and [`entering`] how a node is made.
+//! - [`classes`] says which ttls have a lease in common.
+//! - [`names`] says which key is which node.
+//! - [`client`] has the connection in use, and replaces it; [`connection`] is one connection to one
+//!   member; [`messages`] has the messages of the server's API.
+//! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
+//!   for what is wrong with a cluster.
+
+pub(crate) mod address;
+mod check;
+mod classes;
+mod client;
+mod connection;
+mod entering;
+mod failure;
+mod messages;
+mod names;
+pub(crate) mod service;

@@ -1,0 +1,423 @@
+//! What the session store asks of etcd.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::address::Address;
+use super::client::Client;
+use super::entering::{Session, fence, first, get, put, revision, revision_of};
+use super::messages::{
+    BY_CREATION, CREATION, DESCENDING, DeleteRequest, GrantRequest, Header, NO_PUT, Operation,
+    RangeRequest, TxnRequest, WatchCreate,
+};
+use super::names::{Names, end_of};
+use super::{check, classes, failure};
+use crate::base::seeded::seeded;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::options::Options;
+use crate::store::session::service::{
+    Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
+};
+use crate::store::session::store::SessionStore;
+use crate::store::{Failure, Retry, StoreEvent};
+
+/// What the node of a lock says that is kept after its holder: it has no owner.
+const KEPT: &str = "(kept)";
+
+/// How many nodes are looked at in one transaction.
+const LOOKS: usize = 100;
+
+/// A cluster of etcd.
+pub(crate) struct Etcd {
+    pub(super) client: Client,
+    pub(super) names: Names,
+}
+
+impl Etcd {
+    pub(super) fn new(
+        address: Address,
+        options: &Options,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Self {
+        Self {
+            names: Names::new(address.prefix()),
+            client: Client::new(address, options.io_timeout, events),
+        }
+    }
+
+    /// Connects a store.
+    pub(crate) async fn connect(
+        address: Address,
+        options: &Options,
+    ) -> Result<SessionStore<Self>, LockError> {
+        let (sender, events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender.clone());
+        etcd.client
+            .connection()
+            .await
+            .map_err(|failure| failure.error)?;
+        // Without an answer there is nothing to log: the first call will report it.
+        if let Ok(report) = check::examine(&etcd, options).await {
+            report.log();
+        }
+        Ok(SessionStore::new(etcd, options, sender, events))
+    }
+
+    /// Looks at the cluster over connections of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let (sender, _events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender);
+        let examined = check::examine(&etcd, options).await;
+        examined.map_err(|failure| failure.error)
+    }
+
+    /// A request that makes a node arrives after the node was removed.
+    ///
+    /// # Panics
+    ///
+    /// Where the request makes the node, or the cluster does not answer.
+    #[cfg(feature = "__test")]
+    pub(crate) async fn seals(address: Address, options: &Options) {
+        let (sender, _events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender);
+        super::entering::a_late_request_makes_nothing(&etcd).await;
+    }
+
+    /// The transaction that removes the node with this key.
+    pub(super) fn removal(
+        &self,
+        key: &str,
+        node: &Node,
+        fence: Option<Fence>,
+    ) -> Result<TxnRequest, Failure> {
+        let mut compare = Vec::new();
+        let mut delete = DeleteRequest {
+            key: key.into(),
+            range_end: Vec::new(),
+        };
+        if seeded!(DeleteWithoutCompare) {
+            let directory = self.names.directory(&node.key);
+            delete.range_end = end_of(&directory);
+            delete.key = directory.into();
+        } else if let Some(fence) = fence {
+            compare.push(revision(CREATION, key, revision_of(fence)?));
+        }
+        Ok(TxnRequest {
+            compare,
+            success: vec![delete.into()],
+            failure: Vec::new(),
+        })
+    }
+
+    /// The node that was made last before `revision`, and the revision at which that was seen.
+    async fn before(
+        &self,
+        node: &Node,
+        revision: i64,
+        patience: Duration,
+    ) -> Answer<Option<(Vec<u8>, i64)>> {
+        let directory = self.names.directory(&node.key);
+        let request = RangeRequest {
+            range_end: end_of(&directory),
+            key: directory.into(),
+            limit: 1,
+            sort_order: DESCENDING,
+            sort_target: BY_CREATION,
+            keys_only: true,
+            max_create_revision: revision - 1,
+        };
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.range(request, patience).await });
+        let answer = asking.await?;
+        let seen = answer.header.ok_or_else(failure::garbled)?.revision;
+        let found = answer.kvs.into_iter().next();
+        Ok(found.map(|found| (found.key, seen)))
+    }
+}
+
+impl Service for Etcd {
+    type Session = Session;
+
+    const NAME: &'static str = "etcd";
+
+    fn classes(&self) -> Vec<Timeout> {
+        classes::all()
+    }
+
+    fn is_away(&self) -> bool {
+        self.client.is_away()
+    }
+
+    async fn open(
+        &self,
+        timeout: Timeout,
+        patience: Duration,
+    ) -> Result<(Session, Timeout), Failure> {
+        let ttl = i64::try_from(timeout.0.as_secs()).unwrap_or(i64::MAX);
+        let asking = self.client.ask(|connection| async move {
+            let request = GrantRequest { ttl };
+            connection.grant(request, patience).await
+        });
+        let granted = asking.await.map_err(|trouble| not_open(trouble, false))?;
+        let lasts = u64::try_from(granted.ttl).map_err(|_| failure::garbled())?;
+        let key = self.names.session(granted.id);
+        let request = TxnRequest {
+            success: vec![put(&key, &Owner::written(""), granted.id)],
+            ..TxnRequest::default()
+        };
+        let asking = self.client.txn(request, patience);
+        let answer = asking.await.map_err(|trouble| not_open(trouble, false))?;
+        let epoch = answer.header.ok_or_else(failure::garbled)?.revision;
+        let session = Session::new(granted.id, key, epoch);
+        Ok((session, Timeout(Duration::from_secs(lasts))))
+    }
+
+    /// A leader that was stopped may answer a heartbeat before it knows of its successor, which
+    /// counts the lease from earlier. So a heartbeat counts once the same member has then answered
+    /// a read by quorum in the same term: there was no successor yet.
+    async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
+        let lease = session.lease;
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.keep_alive(lease, patience).await });
+        let kept = asking.await?;
+        if kept.ttl <= 0 {
+            return Err(Trouble::Ended);
+        }
+        if seeded!(HeartbeatBelieved) {
+            return Ok(());
+        }
+        let request = RangeRequest {
+            key: session.key.clone().into(),
+            keys_only: true,
+            ..RangeRequest::default()
+        };
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.range(request, patience).await });
+        let read = asking.await?;
+        if read.kvs.is_empty() {
+            return Err(Trouble::Ended);
+        }
+        match (kept.header, read.header) {
+            (Some(kept), Some(read)) if is_one_term(kept, read) => {
+                session.saw(read.revision);
+                Ok(())
+            }
+            (Some(_), Some(_)) => Err(Trouble::Failed(new_leader())),
+            _ => Err(failure::garbled().into()),
+        }
+    }
+
+    /// Watches the session's own key, which goes with its lease.
+    async fn ended(&self, session: &Session) -> Answer<()> {
+        let watch = WatchCreate {
+            key: session.key.clone().into(),
+            start_revision: session.seen() + 1,
+            filters: vec![NO_PUT],
+        };
+        let watching = self
+            .client
+            .ask(|connection| async move { connection.deleted(watch).await });
+        watching.await
+    }
+
+    async fn close(&self, session: &Session, patience: Duration) -> Answer<()> {
+        let lease = session.lease;
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.revoke(lease, patience).await });
+        asking.await.map(drop)
+    }
+
+    async fn enter(
+        &self,
+        session: &Session,
+        node: &Node,
+        queue: bool,
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<Entered> {
+        let owner = Owner::written(function);
+        self.make(session, node, queue, &owner, patience).await
+    }
+
+    async fn enter_all(
+        &self,
+        session: &Session,
+        nodes: &[Node],
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
+        let owner = Owner::written(function);
+        self.make_all(session, nodes, &owner, patience).await
+    }
+
+    async fn present(
+        &self,
+        session: &Session,
+        nodes: &[(Node, Fence)],
+        patience: Duration,
+    ) -> Answer<Vec<bool>> {
+        let mut present = Vec::with_capacity(nodes.len());
+        for nodes in nodes.chunks(LOOKS) {
+            let names = nodes
+                .iter()
+                .map(|(node, _)| self.names.node(session.lease, node));
+            let looks = names.map(|name| get(&name));
+            let request = TxnRequest {
+                success: looks.collect::<Vec<Operation>>(),
+                ..TxnRequest::default()
+            };
+            let asking = self.client.txn(request, patience);
+            let answer = asking.await?;
+            for (at, (_, made)) in nodes.iter().enumerate() {
+                let found = answer.range(at).ok_or_else(failure::garbled)?.kvs.first();
+                present.push(match found {
+                    Some(found) => {
+                        found.lease == session.lease && fence(found.create_revision)? == *made
+                    }
+                    None => false,
+                });
+            }
+        }
+        Ok(present)
+    }
+
+    async fn remove(
+        &self,
+        session: &Session,
+        node: &Node,
+        fence: Option<Fence>,
+        patience: Duration,
+    ) -> Answer<bool> {
+        self.unmake(session, node, fence, patience).await
+    }
+
+    /// Gives the node a lease of its own.
+    async fn keep(
+        &self,
+        session: &Session,
+        node: &Node,
+        fence: Fence,
+        keep: Duration,
+        patience: Duration,
+    ) -> Answer<bool> {
+        let ttl = i64::try_from(keep.as_secs() + 1).unwrap_or(i64::MAX);
+        let asking = self.client.ask(|connection| async move {
+            let request = GrantRequest { ttl };
+            connection.grant(request, patience).await
+        });
+        let lease = asking.await?.id;
+        let key = self.names.node(session.lease, node);
+        let request = TxnRequest {
+            compare: vec![revision(CREATION, &key, revision_of(fence)?)],
+            success: vec![put(&key, KEPT, lease)],
+            failure: Vec::new(),
+        };
+        let asking = self.client.txn(request, patience);
+        let found = asking.await?.succeeded;
+        if !found {
+            let asking = self
+                .client
+                .ask(|connection| async move { connection.revoke(lease, patience).await });
+            // A lease without a key ends by itself.
+            let _ = asking.await;
+        }
+        Ok(found)
+    }
+
+    async fn turn(&self, session: &Session, node: &Node) -> Answer<Turn> {
+        let patience = self.client.attempt();
+        let key = self.names.node(session.lease, node);
+        let directory = self.names.directory(&node.key);
+        loop {
+            let request = TxnRequest {
+                success: vec![get(&key), first(&directory)],
+                ..TxnRequest::default()
+            };
+            let asking = self.client.txn(request, patience);
+            let answer = asking.await?;
+            let (own, all) = (answer.range(0), answer.range(1));
+            let own = own.and_then(|own| own.kvs.first());
+            let Some(own) = own.filter(|own| own.lease == session.lease) else {
+                return Ok(Turn::Gone);
+            };
+            if all
+                .and_then(|all| all.kvs.first())
+                .is_some_and(|first| first.key == own.key)
+            {
+                return Ok(Turn::First);
+            }
+            let before = self.before(node, own.create_revision, patience).await?;
+            let Some((key, seen)) = before else {
+                continue;
+            };
+            let watch = WatchCreate {
+                key,
+                start_revision: seen + 1,
+                filters: vec![NO_PUT],
+            };
+            self.client
+                .ask(|connection| async move { connection.deleted(watch).await })
+                .await?;
+        }
+    }
+}
+
+/// Whether one member has answered both in the term of one leader.
+fn is_one_term(one: Header, other: Header) -> bool {
+    (one.member_id, one.raft_term) == (other.member_id, other.raft_term)
+}
+
+/// Why a session was not opened.
+fn not_open(trouble: Trouble, executed: bool) -> Failure {
+    match trouble {
+        // The request for a lock did not leave.
+        Trouble::Failed(failure) => Failure {
+            executed,
+            ..failure
+        },
+        Trouble::Ended => Failure::unavailable(
+            "session",
+            "the lease ended while the session was opened".to_owned(),
+            Retry::Now,
+            executed,
+        ),
+    }
+}
+
+fn new_leader() -> Failure {
+    Failure::unavailable(
+        "no-leader",
+        "the cluster has changed its leader; the heartbeat is repeated".to_owned(),
+        Retry::Now,
+        true,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A heartbeat that a replaced leader has answered does not count.
+    #[test]
+    fn a_heartbeat_is_of_one_term() {
+        let header = |member_id, raft_term| Header {
+            member_id,
+            revision: 0,
+            raft_term,
+        };
+        assert!(is_one_term(header(1, 7), header(1, 7)));
+        assert!(!is_one_term(header(1, 7), header(1, 8)));
+        assert!(!is_one_term(header(1, 7), header(2, 7)));
+    }
+}

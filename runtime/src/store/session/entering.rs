@@ -1,0 +1,270 @@
+//! Acquiring locks: making nodes, and waiting for their turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::live_session::{LiveSession, OwnNode, ended};
+use super::locks::LockId;
+use super::requests::outgrown;
+use super::service::{Entered, EnteredAll, Node, Service, Turn};
+use super::shared::{Job, Shared};
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::{CLAIM, Failure, Reply, StoreEvent};
+
+/// The pause before a turn is waited for again, after an error.
+const RETRY: Duration = Duration::from_millis(200);
+
+impl<S: Service> Shared<S> {
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        id: LockId,
+        ttl: Duration,
+        function: &'static str,
+        queue: bool,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let began = self.clock.now();
+        let session = self.session(ttl, patience).await?;
+        let (own, again) = self.asks(&id, &session, began + ttl, queue);
+        if !own.session.fits(ttl) {
+            return Err(outgrown(S::NAME));
+        }
+        let session = &own.session;
+        let entering = self
+            .service
+            .enter(&session.server, &own.node, queue, function, patience);
+        let entered = self.or_ended(session, entering.await);
+        match entered {
+            Ok(Entered::First { fence, others }) => {
+                self.is_first(&id, &own, fence)?;
+                self.covers(session, began, ttl, patience).await?;
+                self.has_it_still(&id, &own)?;
+                Ok(acquired(fence, others))
+            }
+            Ok(Entered::Behind(owner)) => {
+                self.state().locks.remove(&id);
+                self.waits_for_its_turn(&id.0, &own);
+                Ok(held(queue, owner))
+            }
+            Ok(Entered::Held(owner)) => {
+                let mut state = self.state();
+                state.locks.remove(&id);
+                state.places.remove_node(&id.0, &own);
+                drop(state);
+                if again {
+                    // An earlier request may make the node yet.
+                    self.remove_for_good(own, None);
+                }
+                Ok(held(false, owner))
+            }
+            Err(failure) => {
+                if !failure.executed && !again {
+                    let mut state = self.state();
+                    state.locks.remove(&id);
+                    state.places.remove_node(&id.0, &own);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// The node that the token asks with, and whether an earlier request may have made it: the
+    /// token's own, or the place of this process, or a new one.
+    fn asks(
+        self: &Arc<Self>,
+        id: &LockId,
+        session: &Arc<LiveSession<S>>,
+        until: Instant,
+        queue: bool,
+    ) -> (OwnNode<S>, bool) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (key, token) = id;
+        if let Some(lock) = state.locks.get(id) {
+            let own = lock.node.clone();
+            state.locks.renew(id, until);
+            return (own, true);
+        }
+        let mut given_up = None;
+        let mut own = None;
+        if let Some(place) = state.places.get_mut(key) {
+            if place.node.is_of(session) {
+                let before = std::mem::replace(&mut place.asked_by, *token);
+                own = Some(place.node.clone());
+                // The answer to this request is the answer to that one as well.
+                state.locks.remove(&(key.clone(), before));
+            } else {
+                given_up = state.places.remove(key);
+            }
+        }
+        let again = own.is_some();
+        let own = own.unwrap_or_else(|| self.new_node(session, id));
+        if queue && !again {
+            state.places.insert(key.clone(), own.clone(), *token);
+        }
+        state.locks.ask(id.clone(), own.clone(), until);
+        drop(guard);
+        self.earlier.notify_one();
+        if let Some(place) = given_up {
+            // It waits in a session for other ttls.
+            self.remove_for_good(place.node.clone(), None);
+        }
+        (own, again)
+    }
+
+    /// The token's node is the first: it is no place any more.
+    fn is_first(&self, id: &LockId, own: &OwnNode<S>, fence: Fence) -> Result<(), Failure> {
+        let mut state = self.state();
+        state.places.remove_node(&id.0, own);
+        if state.locks.granted(id, fence) {
+            return Ok(());
+        }
+        Err(ended(S::NAME))
+    }
+
+    /// The token has its node still, after a wait.
+    fn has_it_still(&self, id: &LockId, own: &OwnNode<S>) -> Result<(), Failure> {
+        let state = self.state();
+        let lock = state.locks.get(id);
+        if lock.is_some_and(|lock| lock.node == *own) {
+            return Ok(());
+        }
+        Err(ended(S::NAME))
+    }
+
+    /// Tells the engine when the place is the first.
+    fn waits_for_its_turn(self: &Arc<Self>, key: &FullKey, own: &OwnNode<S>) {
+        let waits = {
+            let mut state = self.state();
+            let place = state.places.get_mut(key);
+            place.map(|place| place.waits.is_some())
+        };
+        if waits != Some(false) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        let (waited_for, waiting) = (key.clone(), own.clone());
+        let handle = self.spawn(async move { shared.turn(waited_for, waiting).await });
+        let mut state = self.state();
+        if let Some(place) = state.places.get_mut(key)
+            && place.node == *own
+        {
+            place.waits = Some(handle);
+        } else {
+            handle.abort();
+        }
+    }
+
+    async fn turn(self: &Arc<Self>, key: FullKey, own: OwnNode<S>) {
+        loop {
+            match self.service.turn(&own.session.server, &own.node).await {
+                Ok(Turn::First) => break,
+                Ok(Turn::Gone) => {
+                    // The engine asks again, and gets another place.
+                    if self.state().places.remove_node(&key, &own) {
+                        self.tell(StoreEvent::Turn(key));
+                    }
+                    return;
+                }
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+            if own.session.is_over() {
+                return;
+            }
+        }
+        self.tell(StoreEvent::Turn(key.clone()));
+        tokio::time::sleep(CLAIM).await;
+        self.submit(Job::Unclaim(key.clone(), own.node.name), vec![key]);
+    }
+
+    /// No call has asked for the place whose turn it is: the next process gets the lock.
+    pub(super) async fn unclaim(self: &Arc<Self>, key: &FullKey, name: Token) {
+        let own = {
+            let mut state = self.state();
+            let place = state.places.get_mut(key);
+            let own = place.map(|place| place.node.clone());
+            let own = own.filter(|own| own.node.name == name);
+            if own.is_some() {
+                state.places.remove(key);
+            }
+            own
+        };
+        if let Some(own) = own {
+            self.removed_or_later(own, None).await;
+        }
+    }
+
+    pub(super) async fn acquire_all(
+        self: &Arc<Self>,
+        keys: Vec<LockId>,
+        ttl: Duration,
+        function: &'static str,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let began = self.clock.now();
+        let session = self.session(ttl, patience).await?;
+        let asked = keys.iter();
+        let asked = asked.map(|id| self.asks(id, &session, began + ttl, false));
+        let (nodes, again): (Vec<OwnNode<S>>, Vec<bool>) = asked.unzip();
+        if !nodes.iter().all(|node| node.is_of(&session)) {
+            return Ok(Reply::Apart);
+        }
+        let names: Vec<Node> = nodes.iter().map(|own| own.node.clone()).collect();
+        let entering = self
+            .service
+            .enter_all(&session.server, &names, function, patience);
+        let entered = self.or_ended(&session, entering.await);
+        let nothing = match &entered {
+            Ok(EnteredAll::First(_)) => false,
+            Ok(EnteredAll::Held(..) | EnteredAll::Apart) => true,
+            Err(failure) => !failure.executed,
+        };
+        if nothing {
+            let mut state = self.state();
+            for (id, _) in keys.iter().zip(again).filter(|(_, again)| !again) {
+                state.locks.remove(id);
+            }
+        }
+        match entered? {
+            EnteredAll::Apart => Ok(Reply::Apart),
+            EnteredAll::Held(at, owner) => Ok(Reply::HeldAmong {
+                at,
+                left: None,
+                owner: owner.map(Arc::new),
+            }),
+            EnteredAll::First(fences) => {
+                for ((id, own), fence) in keys.iter().zip(&nodes).zip(&fences) {
+                    self.is_first(id, own, *fence)?;
+                }
+                self.covers(&session, began, ttl, patience).await?;
+                for (id, own) in keys.iter().zip(&nodes) {
+                    self.has_it_still(id, own)?;
+                }
+                let acquired = fences.into_iter().map(|fence| acquired(fence, false));
+                Ok(Reply::AcquiredAll(acquired.collect()))
+            }
+        }
+    }
+}
+
+fn acquired(fence: Fence, others: bool) -> Reply {
+    Reply::Acquired {
+        fence: Some(fence),
+        // The next numbers may be those of other keys.
+        reserved_fences: 0,
+        wanted: Some(others),
+    }
+}
+
+/// A node lasts as long as its holder wants, so nothing is known of its end.
+fn held(queued: bool, owner: Option<Owner>) -> Reply {
+    Reply::Held {
+        left: None,
+        queued,
+        owner: owner.map(Arc::new),
+    }
+}

@@ -1,0 +1,129 @@
+//! Releasing locks, ending leases, and leaving queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::live_session::OwnNode;
+use super::locks::LockId;
+use super::service::{Service, Trouble};
+use super::shared::{Shared, pause_until};
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::fence::Fence;
+use crate::store::{Failure, Reply};
+
+/// How long the requests for a key wait for the removal of a node that is over.
+const FIRST_REMOVAL: Duration = Duration::from_secs(1);
+
+impl<S: Service> Shared<S> {
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        id: LockId,
+        keep: Option<Duration>,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let began = self.clock.now();
+        let lock = self.state().locks.get(&id).cloned();
+        let Some(lock) = lock else {
+            // Each acquire of the token has been answered, and the node is gone.
+            return Ok(released(false));
+        };
+        let (session, node) = (&lock.node.session, &lock.node.node);
+        let answer = match (keep, lock.fence) {
+            (Some(keep), Some(fence)) => {
+                self.service
+                    .keep(&session.server, node, fence, keep, patience)
+                    .await
+            }
+            // A node that may not be there is not kept: its token never had the lock.
+            (_, fence) => {
+                self.service
+                    .remove(&session.server, node, fence, patience)
+                    .await
+            }
+        };
+        let found = match self.or_ended(session, answer) {
+            Ok(found) => found,
+            Err(failure) if failure.code() == "session" => false,
+            Err(failure) => return Err(failure),
+        };
+        let mut state = self.state();
+        state.locks.remove(&id);
+        state.places.remove_node(&id.0, &lock.node);
+        drop(state);
+        if let (true, Some(keep), Some(fence)) = (found, keep, lock.fence) {
+            let (shared, kept) = (Arc::clone(self), lock.node.clone());
+            self.spawn(async move {
+                let end = began + keep;
+                while shared.clock.now() < end {
+                    tokio::time::sleep(pause_until(shared.clock, end)).await;
+                }
+                shared.remove_for_good(kept, Some(fence));
+            });
+        }
+        Ok(released(found))
+    }
+
+    /// A lease was not renewed: its node is removed.
+    pub(super) async fn expire(self: &Arc<Self>, id: &LockId) {
+        let now = self.clock.now();
+        let over = {
+            let mut state = self.state();
+            // It may have been renewed meanwhile, or released.
+            let lock = state.locks.get(id);
+            let over = lock.is_some_and(|lock| lock.until <= now);
+            let lock = over.then(|| state.locks.remove(id)).flatten();
+            if let Some(lock) = &lock {
+                state.places.remove_node(&id.0, &lock.node);
+            }
+            lock
+        };
+        if let Some(lock) = over
+            && !seeded!(LeaseNeverEnds)
+        {
+            self.removed_or_later(lock.node, lock.fence).await;
+        }
+    }
+
+    /// Removes a node, so that the next request for its key does not meet it. Without an answer the
+    /// removal goes on beside the requests.
+    pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>, fence: Option<Fence>) {
+        let (session, node) = (&own.session, &own.node);
+        let removing = self
+            .service
+            .remove(&session.server, node, fence, FIRST_REMOVAL);
+        if let Err(Trouble::Failed(_)) = removing.await {
+            self.remove_for_good(own, fence);
+        }
+    }
+
+    /// Gives up the place of this process in the queue of `key`.
+    pub(super) async fn leave_queue(
+        self: &Arc<Self>,
+        key: &FullKey,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let place = self.state().places.remove(key);
+        let Some(place) = place else {
+            return Ok(Reply::Left);
+        };
+        let (session, node) = (&place.node.session, &place.node.node);
+        let removing = self.service.remove(&session.server, node, None, patience);
+        match removing.await {
+            Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
+            Err(Trouble::Failed(failure)) => {
+                // The engine asks once. The processes behind must not wait for this one.
+                self.remove_for_good(place.node.clone(), None);
+                Err(failure)
+            }
+        }
+    }
+}
+
+fn released(found: bool) -> Reply {
+    Reply::Released {
+        found,
+        // Requests for one key are carried out in their order, and a removal is final.
+        ordered: true,
+    }
+}

@@ -1,0 +1,85 @@
+//! The nodes of this process that wait in the directories of their keys.
+//!
+//! The engine queues with one place for all calls of the process that wait for a key. A place is a
+//! node that no token has yet. The token that asks when the node is the first gets it.
+
+use tokio::task::AbortHandle;
+
+use crate::base::full_key::{FullKey, KeyMap};
+use crate::base::token::Token;
+
+/// The places of this process, by key.
+#[derive(Debug)]
+pub(super) struct Places<N> {
+    by_key: KeyMap<Place<N>>,
+}
+
+/// A node that waits.
+#[derive(Debug)]
+pub(super) struct Place<N> {
+    pub(super) node: N,
+    /// The token that asked last. An answer may be lost, and then the token may have the node.
+    pub(super) asked_by: Token,
+    /// What waits for the node's turn.
+    pub(super) waits: Option<AbortHandle>,
+}
+
+impl<N> Default for Places<N> {
+    fn default() -> Self {
+        Self {
+            by_key: KeyMap::default(),
+        }
+    }
+}
+
+impl<N> Drop for Place<N> {
+    fn drop(&mut self) {
+        if let Some(waits) = &self.waits {
+            waits.abort();
+        }
+    }
+}
+
+impl<N: PartialEq> Places<N> {
+    pub(super) fn get_mut(&mut self, key: &FullKey) -> Option<&mut Place<N>> {
+        self.by_key.get_mut(key)
+    }
+
+    pub(super) fn insert(&mut self, key: FullKey, node: N, asked_by: Token) {
+        let place = Place {
+            node,
+            asked_by,
+            waits: None,
+        };
+        self.by_key.insert(key, place);
+    }
+
+    pub(super) fn remove(&mut self, key: &FullKey) -> Option<Place<N>> {
+        self.by_key.remove(key)
+    }
+
+    /// Whether the place of `key` is `node`.
+    pub(super) fn is(&self, key: &FullKey, node: &N) -> bool {
+        let place = self.by_key.get(key);
+        place.is_some_and(|place| place.node == *node)
+    }
+
+    /// Removes the place of `key` if it is `node`. Returns whether it was.
+    pub(super) fn remove_node(&mut self, key: &FullKey, node: &N) -> bool {
+        let is_this = self.is(key, node);
+        if is_this {
+            self.by_key.remove(key);
+        }
+        is_this
+    }
+
+    /// Removes the places with nodes of which `gone` is true. Returns their keys.
+    pub(super) fn remove_all(&mut self, gone: impl Fn(&N) -> bool) -> Vec<FullKey> {
+        let found = self.by_key.iter().filter(|(_, place)| gone(&place.node));
+        let found: Vec<_> = found.map(|(key, _)| key.clone()).collect();
+        for key in &found {
+            self.by_key.remove(key);
+        }
+        found
+    }
+}

@@ -1,0 +1,253 @@
+//! Carrying requests out: which request is which work, and renewals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::live_session::{LiveSession, OwnNode, ended};
+use super::locks::LockId;
+use super::service::{Answer, Node, Service, Trouble};
+use super::shared::{Job, Shared};
+use crate::base::clock::Instant;
+use crate::base::seeded::seeded;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::store::{Failure, Op, Renewal, Reply, Request, Retry, StoreEvent};
+
+/// A session gets this much to be confirmed, however impatient a request is.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A lease of a batch of renewals whose token has a node: which it is, and what it is asked for.
+struct Due<S: Service> {
+    at: usize,
+    id: LockId,
+    node: OwnNode<S>,
+    fence: Fence,
+    ttl: Duration,
+}
+
+impl<S: Service> Shared<S> {
+    pub(super) async fn carry_out(self: &Arc<Self>, job: Job) {
+        match job {
+            Job::Request(Request { id, op, patience }) => {
+                let result = self.answer(op, patience).await;
+                self.tell(StoreEvent::Reply(id, result));
+            }
+            Job::Expire(id) => self.expire(&id).await,
+            Job::Unclaim(key, name) => self.unclaim(&key, name).await,
+        }
+    }
+
+    async fn answer(self: &Arc<Self>, op: Op, patience: Duration) -> Result<Reply, Failure> {
+        match op {
+            Op::Acquire {
+                key,
+                token,
+                ttl,
+                function,
+                queue,
+                ..
+            } => {
+                self.acquire((key, token), ttl, function, queue, patience)
+                    .await
+            }
+            Op::AcquireAll {
+                keys,
+                ttl,
+                function,
+            } => self.acquire_all(keys, ttl, function, patience).await,
+            // What was taken whole stays whole after a downgrade: readers wait until it ends.
+            Op::Renew(renewals) | Op::Stay(renewals) => self.renew(renewals, patience).await,
+            Op::Release {
+                key, token, keep, ..
+            }
+            | Op::Part {
+                key, token, keep, ..
+            } => self.release((key, token), keep, patience).await,
+            Op::Join { .. } => Err(no_shares(S::NAME)),
+            Op::Recall { .. } | Op::Record { .. } | Op::Forget { .. } => Err(no_results(S::NAME)),
+            Op::Adopt { .. } => Err(no_adoption(S::NAME)),
+            Op::Leave { key } => self.leave_queue(&key, patience).await,
+        }
+    }
+
+    /// Waits until a lease of `ttl` that began at `began` is within the session.
+    pub(super) async fn covers(
+        &self,
+        session: &Arc<LiveSession<S>>,
+        began: Instant,
+        ttl: Duration,
+        patience: Duration,
+    ) -> Result<(), Failure> {
+        if seeded!(SessionUnconfirmed) && !session.is_over() {
+            return Ok(());
+        }
+        let patience = patience.max(LEAST_PATIENCE);
+        let confirmed = session.is_confirmed_until(began + ttl);
+        match timeout(patience, confirmed).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ended(S::NAME)),
+            Err(_) => Err(unconfirmed(S::NAME)),
+        }
+    }
+
+    /// The answer of a request whose session may have ended.
+    pub(super) fn or_ended<T>(
+        &self,
+        session: &Arc<LiveSession<S>>,
+        answer: Answer<T>,
+    ) -> Result<T, Failure> {
+        answer.map_err(|trouble| match trouble {
+            Trouble::Failed(failure) => failure,
+            Trouble::Ended => {
+                self.session_ended(session);
+                ended(S::NAME)
+            }
+        })
+    }
+
+    /// Renews leases: one heartbeat for all that have a session in common, and a look at each node.
+    async fn renew(
+        self: &Arc<Self>,
+        renewals: Vec<Renewal>,
+        patience: Duration,
+    ) -> Result<Reply, Failure> {
+        let began = self.clock.now();
+        // A token without a node has no lock.
+        let mut kept = vec![Some(false); renewals.len()];
+        let mut trouble = None;
+        let mut sessions: Vec<Vec<Due<S>>> = Vec::new();
+        for due in self.due(renewals) {
+            kept[due.at] = None;
+            let mut known = sessions.iter_mut();
+            match known.find(|group| group[0].node.is_of(&due.node.session)) {
+                Some(group) => group.push(due),
+                None => sessions.push(vec![due]),
+            }
+        }
+        for group in sessions {
+            match self.renew_of(&group, began, patience).await {
+                Ok(present) => {
+                    for (due, present) in group.iter().zip(present) {
+                        kept[due.at] = Some(self.renewed(due, present, began));
+                    }
+                }
+                Err(failure) if failure.code() == "session" => {
+                    for due in &group {
+                        kept[due.at] = Some(false);
+                    }
+                }
+                Err(failure) => trouble = Some(failure),
+            }
+        }
+        match trouble {
+            None => Ok(Reply::Renewed(
+                kept.into_iter().map(|kept| kept == Some(true)).collect(),
+            )),
+            Some(failure) if kept.iter().all(Option::is_none) => Err(failure),
+            Some(_) => Ok(Reply::RenewedInPart(kept)),
+        }
+    }
+
+    /// The leases whose tokens have a node.
+    fn due(&self, renewals: Vec<Renewal>) -> Vec<Due<S>> {
+        let state = self.state();
+        let due = renewals.into_iter().enumerate();
+        let due = due.filter_map(|(at, Renewal { key, token, ttl })| {
+            let id = (key, token);
+            let lock = state.locks.get(&id)?;
+            Some(Due {
+                at,
+                node: lock.node.clone(),
+                fence: lock.fence?,
+                id,
+                ttl,
+            })
+        });
+        due.collect()
+    }
+
+    /// Whether each node is still there, once their session covers their leases.
+    async fn renew_of(
+        &self,
+        group: &[Due<S>],
+        began: Instant,
+        patience: Duration,
+    ) -> Result<Vec<bool>, Failure> {
+        let session = &group[0].node.session;
+        let longest = group.iter().map(|due| due.ttl).max().unwrap_or_default();
+        if !session.fits(longest) {
+            return Err(outgrown(S::NAME));
+        }
+        let nodes = group.iter().map(|due| (due.node.node.clone(), due.fence));
+        let nodes: Vec<(Node, Fence)> = nodes.collect();
+        let looking = self.service.present(&session.server, &nodes, patience);
+        let covered = self.covers(session, began, longest, patience);
+        let (present, covered) = futures_util::future::join(looking, covered).await;
+        covered?;
+        self.or_ended(session, present)
+    }
+
+    /// Whether the lease is renewed: its node is there, and its token still has it.
+    fn renewed(self: &Arc<Self>, due: &Due<S>, present: bool, began: Instant) -> bool {
+        let mut state = self.state();
+        let lock = state.locks.get(&due.id);
+        if lock.is_none_or(|lock| lock.node != due.node) {
+            return false;
+        }
+        if present {
+            return state.locks.renew(&due.id, began + due.ttl);
+        }
+        // Another client has removed it.
+        state.locks.remove(&due.id);
+        drop(state);
+        self.remove_for_good(due.node.clone(), None);
+        false
+    }
+}
+
+fn no_shares(name: &str) -> Failure {
+    refused(format!(
+        "`{name}://` has no shared locks and no permits; take the lock alone, or use `redis://…` or `postgres://…`"
+    ))
+}
+
+fn no_results(name: &str) -> Failure {
+    refused(format!(
+        "`replay` is not possible with `{name}://`, which keeps no results; use it on a pool with `redis://` or `postgres://`"
+    ))
+}
+
+fn no_adoption(name: &str) -> Failure {
+    refused(format!(
+        "a lock of `{name}://` cannot be adopted, because it ends with a session of its process; hand locks over on a pool with \
+         `redis://` or `postgres://`"
+    ))
+}
+
+/// A ttl that has grown beyond the session that the lock is in.
+pub(super) fn outgrown(name: &str) -> Failure {
+    refused(format!(
+        "a lock at `{name}://` keeps its ttl: its session was opened for a shorter one"
+    ))
+}
+
+fn refused(reason: String) -> Failure {
+    Failure {
+        error: LockError::config(reason),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
+fn unconfirmed(name: &str) -> Failure {
+    Failure::unavailable(
+        "timeout",
+        format!(
+            "no heartbeat of the session at `{name}://` was answered in time; check that the server is up and reachable"
+        ),
+        Retry::Later,
+        true,
+    )
+}

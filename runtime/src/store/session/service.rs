@@ -1,0 +1,174 @@
+//! What a server with sessions must be able to do.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::Failure;
+
+/// A node in the directory of a key. Its name is random, and no other node ever has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) key: FullKey,
+    pub(crate) name: Token,
+}
+
+/// Why a server did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The session is over, and all of its nodes are gone.
+    Ended,
+    Failed(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// An answer of the server.
+pub(crate) type Answer<T> = Result<T, Trouble>;
+
+/// What came of entering a key's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// The node is the first. `others`: whether further nodes wait behind it.
+    First { fence: Fence, others: bool },
+    /// The node is there, behind another, which has this owner if that is known.
+    Behind(Option<Owner>),
+    /// There is no such node, because another is there and this one was not to queue.
+    Held(Option<Owner>),
+}
+
+/// What came of entering several directories in one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EnteredAll {
+    /// Each node is the first of its directory. Their fences, in the order of the nodes.
+    First(Vec<Fence>),
+    /// Nothing was made. The directory at this index has another node, with this owner if that is
+    /// known.
+    Held(usize, Option<Owner>),
+    /// The server cannot take so many in one step.
+    Apart,
+}
+
+/// Whether a node that waited is at the head of its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    First,
+    /// The node is not there any more.
+    Gone,
+}
+
+/// How long a session is to last without a heartbeat, and how long it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl Timeout {
+    /// How long a heartbeat counts, from before it left: the server's clock may run 1 % fast.
+    pub(crate) fn usable(self) -> Duration {
+        let Self(lasts) = self;
+        lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
+    }
+}
+
+/// A server that keeps sessions. `patience` is how long it gets for an answer.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// A session, as the server knows it.
+    type Session: Send + Sync + 'static;
+
+    /// How the server is called in URLs, such as `etcd`.
+    const NAME: &'static str;
+
+    /// How long sessions can be asked to last, the shortest first.
+    fn classes(&self) -> Vec<Timeout>;
+
+    /// Whether the server cannot be reached now, as far as is known.
+    fn is_away(&self) -> bool;
+
+    /// Opens a session that lasts as long as `timeout`, or as long as the server says.
+    fn open(
+        &self,
+        timeout: Timeout,
+        patience: Duration,
+    ) -> impl Future<Output = Result<(Self::Session, Timeout), Failure>> + Send;
+
+    /// Keeps the session alive. It is confirmed when this succeeds, and then counted from before
+    /// this was called.
+    fn heartbeat(
+        &self,
+        session: &Self::Session,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Waits until the session may be over, which the next heartbeat finds out.
+    fn ended(&self, session: &Self::Session) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Ends the session with all of its nodes.
+    fn close(
+        &self,
+        session: &Self::Session,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Makes `node` if it is not there: behind the other nodes if it is to `queue`, and otherwise
+    /// only in an empty directory. Asked again, it finds the node.
+    fn enter(
+        &self,
+        session: &Self::Session,
+        node: &Node,
+        queue: bool,
+        function: &'static str,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<Entered>> + Send;
+
+    /// Makes all of `nodes` as the first of their directories, or none. Asked again, it finds
+    /// them.
+    fn enter_all(
+        &self,
+        session: &Self::Session,
+        nodes: &[Node],
+        function: &'static str,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<EnteredAll>> + Send;
+
+    /// Whether each node is still there, as the session made it.
+    fn present(
+        &self,
+        session: &Self::Session,
+        nodes: &[(Node, Fence)],
+        patience: Duration,
+    ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
+
+    /// Removes `node`, with this fence if that is known, and returns whether it was there. When
+    /// this succeeds, no earlier request makes the node any more.
+    fn remove(
+        &self,
+        session: &Self::Session,
+        node: &Node,
+        fence: Option<Fence>,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<bool>> + Send;
+
+    /// Lets `node` stay for `keep` whatever becomes of the session, and returns whether it was
+    /// there. It may stay a little longer.
+    fn keep(
+        &self,
+        session: &Self::Session,
+        node: &Node,
+        fence: Fence,
+        keep: Duration,
+        patience: Duration,
+    ) -> impl Future<Output = Answer<bool>> + Send;
+
+    /// Waits until `node` is the first of its directory, or is gone.
+    fn turn(
+        &self,
+        session: &Self::Session,
+        node: &Node,
+    ) -> impl Future<Output = Answer<Turn>> + Send;
+}

@@ -1,0 +1,208 @@
+//! What the requests of a pool have in common.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::lanes::{Lanes, Running};
+use super::live_session::{LiveSession, OwnNode};
+use super::locks::{LockId, Locks};
+use super::places::Places;
+use super::service::{Node, Service, Trouble};
+use super::sessions::Sessions;
+use crate::base::clock::{Clock, Instant};
+use crate::base::full_key::FullKey;
+use crate::base::reporter;
+use crate::base::seeded::seeded;
+use crate::base::token::{Nonce, Token};
+use crate::fence::Fence;
+use crate::store::{Request, StoreEvent};
+
+/// The longest sleep before the clock is read again. The runtime's timers stand still while the
+/// machine is suspended.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The pauses between tries to remove what is to be removed.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+
+/// How long to sleep before the clock is read again, on the way to `until`.
+pub(super) fn pause_until(clock: Clock, until: Instant) -> Duration {
+    until.since(clock.now()).min(LONGEST_SLEEP)
+}
+
+/// What the lanes keep in order.
+#[derive(Debug)]
+pub(super) enum Job {
+    Request(Request),
+    /// A lease was not renewed.
+    Expire(LockId),
+    /// It was this place's turn, and no call has asked.
+    Unclaim(FullKey, Token),
+}
+
+/// What all requests of a pool use.
+pub(super) struct Shared<S: Service> {
+    pub(super) service: S,
+    pub(super) clock: Clock,
+    pub(super) io_timeout: Duration,
+    pub(super) sessions: Sessions<S>,
+    nonce: Nonce,
+    runtime: Handle,
+    events: UnboundedSender<StoreEvent>,
+    state: Mutex<State<S>>,
+    /// A lease may be over earlier than those before.
+    pub(super) earlier: Notify,
+}
+
+/// What requests change.
+pub(super) struct State<S: Service> {
+    pub(super) lanes: Lanes<Job>,
+    pub(super) locks: Locks<OwnNode<S>>,
+    pub(super) places: Places<OwnNode<S>>,
+    tasks: JoinSet<()>,
+}
+
+impl<S: Service> Shared<S> {
+    /// To be called in the runtime that requests run on.
+    pub(super) fn new(
+        service: S,
+        clock: Clock,
+        io_timeout: Duration,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Self {
+        let sessions = Sessions::new(service.classes());
+        Self {
+            service,
+            clock,
+            io_timeout,
+            sessions,
+            nonce: Nonce::new(),
+            runtime: Handle::current(),
+            events,
+            state: Mutex::new(State {
+                lanes: Lanes::default(),
+                locks: Locks::default(),
+                places: Places::default(),
+                tasks: JoinSet::new(),
+            }),
+            earlier: Notify::new(),
+        }
+    }
+
+    /// Never held over an `await`.
+    pub(super) fn state(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, event: StoreEvent) {
+        // Without a store there is no engine to tell.
+        let _ = self.events.send(event);
+    }
+
+    /// A node that no other has the name of.
+    pub(super) fn new_node(&self, session: &Arc<LiveSession<S>>, id: &LockId) -> OwnNode<S> {
+        let (key, token) = id;
+        let name = if seeded!(NodesOfAnySession) {
+            *token
+        } else {
+            Token::random(self.nonce)
+        };
+        OwnNode {
+            session: Arc::clone(session),
+            node: Node {
+                key: key.clone(),
+                name,
+            },
+        }
+    }
+
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut state = self.state();
+        while state.tasks.try_join_next().is_some() {}
+        state.tasks.spawn_on(task, &self.runtime)
+    }
+
+    /// Ends all tasks.
+    pub(super) fn stop(&self) {
+        self.state().tasks.abort_all();
+    }
+
+    /// Puts a job into its lanes.
+    pub(super) fn submit(self: &Arc<Self>, job: Job, keys: Vec<FullKey>) {
+        let running = self.state().lanes.enter(job, keys);
+        if let Some(running) = running {
+            self.run(running);
+        }
+    }
+
+    fn run(self: &Arc<Self>, running: Running<Job>) {
+        let shared = Arc::clone(self);
+        self.spawn(async move {
+            let Running { id, job, keys } = running;
+            shared.carry_out(job).await;
+            let next = shared.state().lanes.leave(id, &keys);
+            for running in next {
+                shared.run(running);
+            }
+        });
+    }
+
+    /// The session is over: all of its locks are lost together.
+    pub(super) fn session_ended(&self, session: &Arc<LiveSession<S>>) {
+        if !session.end() {
+            return;
+        }
+        let mut state = self.state();
+        let lost = state.locks.remove_all(|node| node.is_of(session));
+        let places = state.places.remove_all(|node| node.is_of(session));
+        drop(state);
+        let held = lost.into_iter().filter(|(_, lock)| lock.fence.is_some());
+        let held: Vec<_> = held.map(|(id, _)| id).collect();
+        let count = held.len();
+        reporter::log(move || {
+            tracing::warn!(store = S::NAME, locks = count, "a session has ended");
+        });
+        if !held.is_empty() && !seeded!(LostSessionUntold) {
+            self.tell(StoreEvent::Lost(held));
+        }
+        for key in places {
+            self.tell(StoreEvent::Turn(key));
+        }
+    }
+
+    /// Closes a session that is given up, so that its nodes do not outlast it for long.
+    pub(super) async fn close(&self, session: &LiveSession<S>) {
+        let mut pause = FIRST_RETRY;
+        while let Err(Trouble::Failed(_)) =
+            self.service.close(&session.server, self.io_timeout).await
+        {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_RETRY);
+        }
+    }
+
+    /// Removes a node, and tries for ever: a node that is forgotten blocks its key until the
+    /// process ends.
+    pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>, fence: Option<Fence>) {
+        let shared = Arc::clone(self);
+        self.spawn(async move {
+            let mut pause = FIRST_RETRY;
+            let OwnNode { session, node } = node;
+            let patience = shared.io_timeout;
+            while let Err(Trouble::Failed(_)) = shared
+                .service
+                .remove(&session.server, &node, fence, patience)
+                .await
+            {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_RETRY);
+            }
+        });
+    }
+}

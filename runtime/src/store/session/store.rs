@@ -1,0 +1,104 @@
+//! The lock store of a server with sessions: takes requests, and tells answers and events.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::time::timeout;
+
+use super::service::Service;
+use super::shared::{Job, Shared, pause_until};
+use crate::base::full_key::FullKey;
+use crate::store::options::Options;
+use crate::store::{LockStore, Op, Request, StoreEvent};
+
+/// How long the store looks for leases that are over when it has none.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Locks at a server with sessions.
+///
+/// The requests run as tasks of the runtime that the store was connected in. So leases end and
+/// heartbeats leave whether or not the engine asks for events.
+pub(crate) struct SessionStore<S: Service> {
+    shared: Arc<Shared<S>>,
+    events: UnboundedReceiver<StoreEvent>,
+}
+
+impl<S: Service> SessionStore<S> {
+    /// To be called in the runtime that requests are to run on. The service tells events by the
+    /// sender to `events`.
+    pub(crate) fn new(
+        service: S,
+        options: &Options,
+        sender: UnboundedSender<StoreEvent>,
+        events: UnboundedReceiver<StoreEvent>,
+    ) -> Self {
+        let shared = Shared::new(service, options.clock, options.io_timeout, sender);
+        let shared = Arc::new(shared);
+        shared.spawn(end_leases(Arc::clone(&shared)));
+        Self { shared, events }
+    }
+}
+
+impl<S: Service> Drop for SessionStore<S> {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl<S: Service> LockStore for SessionStore<S> {
+    fn is_away(&self) -> bool {
+        self.shared.service.is_away()
+    }
+
+    fn submit(&mut self, batch: &mut Vec<Request>) {
+        for request in batch.drain(..) {
+            let keys = keys(&request.op);
+            self.shared.submit(Job::Request(request), keys);
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StoreEvent> {
+        match self.events.poll_recv(cx) {
+            Poll::Ready(Some(event)) => Poll::Ready(event),
+            // Not while `shared` has the sender.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// The keys that a request is to have for itself.
+fn keys(op: &Op) -> Vec<FullKey> {
+    match op {
+        Op::Acquire { key, .. }
+        | Op::Release { key, .. }
+        | Op::Join { key, .. }
+        | Op::Part { key, .. }
+        | Op::Recall { key, .. }
+        | Op::Record { key, .. }
+        | Op::Forget { key }
+        | Op::Adopt { key, .. }
+        | Op::Leave { key } => vec![key.clone()],
+        Op::AcquireAll { keys, .. } => keys.iter().map(|(key, _)| key.clone()).collect(),
+        Op::Renew(_) | Op::Stay(_) => Vec::new(),
+    }
+}
+
+/// Ends the leases that were not renewed, as long as the store is there.
+async fn end_leases<S: Service>(shared: Arc<Shared<S>>) {
+    loop {
+        let now = shared.clock.now();
+        let (over, next) = {
+            let mut state = shared.state();
+            (state.locks.over(now), state.locks.next_due())
+        };
+        for id in over {
+            let key = id.0.clone();
+            shared.submit(Job::Expire(id), vec![key]);
+        }
+        let pause = pause_until(shared.clock, next.unwrap_or(now + IDLE));
+        // Returns early if a lease is over earlier.
+        let _ = timeout(pause, shared.earlier.notified()).await;
+    }
+}

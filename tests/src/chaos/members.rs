@@ -1,0 +1,165 @@
+//! Faults of the members of an etcd cluster, and of the networks between it and a worker: one after
+//! the other, from a seed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::crew::Crew;
+use crate::etcd::Etcd;
+use crate::pipe::{Flow, Pipe};
+use crate::random::Random;
+use crate::wait;
+
+/// How long a cluster whose faults are over may take to have a leader.
+const ELECTION: Duration = Duration::from_secs(60);
+
+/// A cluster whose members can be made to fail.
+pub(super) struct Members<'a> {
+    pub(super) crew: &'a Crew,
+    pub(super) servers: &'a mut [Etcd],
+    pub(super) random: Random,
+    /// The longest that a fault lasts.
+    pub(super) longest: Duration,
+}
+
+/// How many kinds of faults there are. Kind 0 replaces the leader for certain.
+const KINDS: u64 = 7;
+
+impl Members<'_> {
+    /// Plays one fault after the other for `time`, each healed before the next. Returns how many
+    /// times another member came to lead.
+    pub(super) fn run(&mut self, pause: Duration, time: Duration) -> u64 {
+        let started = Instant::now();
+        let (mut changes, mut kind) = (0, 0);
+        let mut leader = self.leader();
+        while started.elapsed() < time {
+            std::thread::sleep(self.random.duration(pause));
+            self.strike(kind, leader);
+            kind = self.random.below(KINDS);
+            let next = self.leader();
+            changes += u64::from(next != leader);
+            leader = next;
+        }
+        changes
+    }
+
+    fn leader(&self) -> usize {
+        let mut leader = None;
+        wait::until("the cluster has a leader", ELECTION, || {
+            leader = self.servers.iter().position(Etcd::leads);
+            leader.is_some()
+        });
+        leader.expect("one leads")
+    }
+
+    fn strike(&mut self, kind: u64, leader: usize) {
+        let members = self.servers.len();
+        let next = usize::from(self.random.below(2) == 0);
+        let follower = (leader + 1 + next) % members;
+        match kind {
+            0 => self.stop("SIGSTOP of the leader", &[leader], true),
+            1 => self.kill("SIGKILL and restart of the leader", &[leader]),
+            2 => self.kill("SIGKILL and restart of a member", &[follower]),
+            3 => self.stop("SIGSTOP of a member", &[follower], false),
+            4 => self.kill("SIGKILL and restart of two members", &[leader, follower]),
+            5 => self.stop(
+                "SIGSTOP of all members",
+                &(0..members).collect::<Vec<_>>(),
+                false,
+            ),
+            _ => self.cut_off(leader),
+        }
+    }
+
+    fn lasts(&mut self) {
+        std::thread::sleep(self.random.duration(self.longest));
+    }
+
+    fn kill(&mut self, fault: &str, members: &[usize]) {
+        self.crew.fault(fault);
+        for member in members {
+            self.servers[*member].kill();
+        }
+        self.lasts();
+        for member in members {
+            self.servers[*member].restart();
+        }
+    }
+
+    /// Stops members, and if need be until another one leads.
+    fn stop(&mut self, fault: &str, members: &[usize], until_another_leads: bool) {
+        self.crew.fault(fault);
+        for member in members {
+            self.servers[*member].pause();
+        }
+        self.lasts();
+        if until_another_leads {
+            let others = self.servers.iter().enumerate();
+            let others = others.filter(|(at, _)| !members.contains(at));
+            let others: Vec<_> = others.map(|(_, server)| server).collect();
+            let leads = || others.iter().any(|server| server.leads());
+            wait::until("another member leads", ELECTION, leads);
+        }
+        for member in members {
+            self.servers[*member].resume();
+        }
+    }
+
+    /// Nothing that the other members send reaches the leader by its own network, and so nothing
+    /// that they ask it for. Clients reach it.
+    fn cut_off(&mut self, leader: usize) {
+        self.crew.fault("the leader cut off from the other members");
+        self.servers[leader].network().set(Flow::BlackHole);
+        self.lasts();
+        let network = self.servers[leader].network();
+        network.set(Flow::Pass);
+        network.cut();
+    }
+}
+
+/// The networks between one worker and each member.
+pub(super) struct Wires<'a> {
+    pub(super) crew: &'a Crew,
+    pub(super) pipes: &'a [Pipe],
+    pub(super) random: Random,
+    /// The longest that a fault lasts, and the longest pause between two.
+    pub(super) longest: Duration,
+    pub(super) pause: Duration,
+    /// Set to end the schedule.
+    pub(super) over: &'a AtomicBool,
+}
+
+impl Wires<'_> {
+    /// Plays faults one after the other, with pauses, and heals the last.
+    pub(super) fn run(&mut self) {
+        while !self.over.load(Ordering::Relaxed) {
+            std::thread::sleep(self.random.duration(self.pause));
+            let (fault, flow) = match self.random.below(4) {
+                0 => ("connections cut", None),
+                1 => ("network stall", Some(Flow::Stall)),
+                2 => ("black hole", Some(Flow::BlackHole)),
+                _ => ("replies swallowed", Some(Flow::LoseAnswers)),
+            };
+            // One member, or the worker is alone.
+            let count = u64::try_from(self.pipes.len()).unwrap_or(u64::MAX);
+            let one = usize::try_from(self.random.below(count * 2)).unwrap_or(0);
+            let struck = match self.pipes.get(one) {
+                Some(pipe) => std::slice::from_ref(pipe),
+                None => self.pipes,
+            };
+            self.crew.fault(fault);
+            for pipe in struck {
+                match flow {
+                    Some(flow) => pipe.set(flow),
+                    None => pipe.cut(),
+                }
+            }
+            if flow.is_some() {
+                std::thread::sleep(self.random.duration(self.longest));
+            }
+            for pipe in struck {
+                pipe.set(Flow::Pass);
+            }
+        }
+    }
+}

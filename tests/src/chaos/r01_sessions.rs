@@ -1,0 +1,171 @@
+//! Requirement 1 in an etcd cluster: no two leases of one key overlap, while leaders are killed,
+//! stopped and cut off, and the loss of any member loses no lock.
+//!
+//! Each worker process has a network of its own to each member. A process that is stopped loses its
+//! sessions, and one that is killed leaves them to end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::crew::{Crew, Hand};
+use super::ending::end_all;
+use super::faults::{Lane as FaultLane, Spans};
+use super::ground::{Ground, Requirement, Store};
+use super::job::{Job, Lane};
+use super::members::{Members, Wires};
+use super::r01_exclusion;
+use super::sheet::Sheet;
+use super::storm;
+use crate::etcd::{Etcd, EtcdProbe, url_of_all};
+use crate::oracle::Note;
+use crate::pipe::Pipe;
+use crate::random::Random;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 1,
+    what: "exclusion in a cluster whose leaders fail",
+    stores: &[Store::Etcd],
+    run,
+};
+
+const WORKERS: usize = 4;
+const MEMBERS: usize = 3;
+const SECTIONS: u64 = 20_000;
+const FAULTS: u64 = 300;
+const LEADERS: u64 = 12;
+
+/// The ttls: faults are shorter and longer than these and their sessions.
+const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(4);
+
+/// How long the session for the longer ttl lasts, and how late the leader notices its end.
+const SESSION: Duration = Duration::from_secs(6);
+const NOTICED: Duration = Duration::from_secs(1);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let crew = ground.crew("sessions");
+    let leaders = on_members(ground.time, &mut ground.random(40), sheet, &crew);
+    let report = crew.report();
+    sheet.report(&report);
+    let inside = storm::from_inside(&report);
+    sheet.reached("sections", report.sections, SECTIONS);
+    sheet.reached("faults from outside", report.faults() - inside, FAULTS);
+    sheet.reached("changes of the leader", leaders, LEADERS);
+    sheet.remark(format!(
+        "{inside} dropped futures and blocked workers besides"
+    ));
+    sheet.remark(format!("{} leases lost", report.lost));
+    sheet.remark(format!(
+        "{} writes refused after their deadline",
+        report.late_writes
+    ));
+    sheet.check(report.sections > 0 && report.writes > 0, || {
+        "nothing ran".to_owned()
+    });
+    if report.violations.is_empty() {
+        crew.remove();
+    }
+}
+
+/// Returns how many times another member came to lead.
+fn on_members(time: Duration, random: &mut Random, sheet: &Sheet, crew: &Crew) -> u64 {
+    let mut servers = Etcd::cluster_with_networks(MEMBERS);
+    let networks: Vec<Vec<Pipe>> = (0..WORKERS)
+        .map(|_| {
+            let servers = servers.iter();
+            servers
+                .map(|server| Pipe::start(server.address()))
+                .collect()
+        })
+        .collect();
+    let over = AtomicBool::new(false);
+    let mut leaders = 0;
+    let hands: Vec<Hand> = std::thread::scope(|scope| {
+        let over = &over;
+        let lanes = networks.iter().map(|pipes| {
+            let mut lane = FaultLane {
+                crew,
+                proxies: &[],
+                spans: Spans::new(random.fork()),
+                ttl: LONG,
+                pause: Duration::from_secs(6),
+                mortal: true,
+                over,
+            };
+            let mut wires = Wires {
+                crew,
+                pipes,
+                random: random.fork(),
+                longest: SESSION,
+                pause: Duration::from_secs(6),
+                over,
+            };
+            scope.spawn(move || wires.run());
+            let mut seeds = random.fork();
+            let url = url_of_all(pipes.iter().map(Pipe::address), "chaos");
+            scope.spawn(move || {
+                let mut start = || crew.spawn(&job(crew, &url, seeds.next_u64()), None);
+                let hand = start();
+                lane.run(hand, start)
+            })
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let end = EndOnDrop(over);
+        let mut members = Members {
+            crew,
+            servers: &mut servers,
+            random: random.fork(),
+            longest: SESSION,
+        };
+        leaders = members.run(Duration::from_secs(4), time);
+        drop(end);
+        let lanes = lanes.into_iter();
+        lanes.map(|lane| lane.join().expect("no panic")).collect()
+    });
+    end_all(sheet, hands);
+    all_free(crew, &servers[0].probe("chaos", "lock:"));
+    leaders
+}
+
+/// Ends the schedule, also when a fault could not be played: the scope waits for its threads.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The lanes of one server, with a ttl that has a session of two seconds and one that has one of
+/// six. A key is in one lane of each ttl.
+fn job(crew: &Crew, url: &str, seed: u64) -> Job {
+    let mut job = r01_exclusion::job(crew, url, "k", seed);
+    for (number, lane) in job.lanes.iter_mut().enumerate() {
+        let ttl = if number % 2 == 0 { SHORT } else { LONG };
+        *lane = Lane {
+            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(0),
+            wait_ms: 8_000,
+            ..lane.clone()
+        };
+    }
+    job
+}
+
+/// No holder is left: all keys are free when the sessions of those that were killed have ended.
+fn all_free(crew: &Crew, probe: &EtcdProbe) {
+    let due = now();
+    let within = SESSION + NOTICED + Duration::from_millis(500);
+    let free = wait::try_until(within, || probe.left().is_empty());
+    let key = probe.left().pop().unwrap_or_else(|| "all".to_owned());
+    let at = free.map_or_else(|| now() + nanos(within), |_| now());
+    crew.note(&Note::Free {
+        key,
+        due,
+        at,
+        within: nanos(within),
+    });
+}

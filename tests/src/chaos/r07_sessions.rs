@@ -1,0 +1,119 @@
+//! Requirement 7 in etcd: an acquisition leaves no node when its call is gone, although its session
+//! goes on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::__test::now;
+use leasehold::{LockError, LockPool, distributed_lock};
+
+use super::ground::{Ground, Requirement, Store, local_runtime, on_threads};
+use super::sheet::Sheet;
+use crate::etcd::{Etcd, url_of_all};
+use crate::lateness;
+use crate::pipe::{Flow, Pipe};
+use crate::probe::Probe;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 7,
+    what: "no orphan outlives its bound, in a session that goes on",
+    stores: &[Store::Etcd],
+    run,
+};
+
+/// How soon a server that can be reached has no orphan any more.
+const SOON: Duration = Duration::from_millis(500);
+
+/// A ttl of 1 s has a session of 2 s, and the leader notices its end within a second. A session
+/// that goes on has a connection, by which a removal is tried each second.
+const BOUND: Duration = Duration::from_millis(4_200);
+
+#[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]
+async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
+    std::future::pending().await
+}
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(800, 80);
+    let server = Etcd::start();
+    let (reachable, slow) = (AtomicU64::new(0), AtomicU64::new(0));
+    on_threads(8, total, &mut ground.random(42), |_, mut random, next| {
+        let pipe = Pipe::start(server.address());
+        let probe = server.probe("orphans", "lock:");
+        let runtime = local_runtime();
+        let builder = LockPool::builder().url(url_of_all([pipe.address()], "orphans"));
+        let pool = runtime.block_on(wait::connected(builder));
+        while let Some(number) = next() {
+            let key = format!("orphan-{number}");
+            let patience = random.duration(Duration::from_millis(10));
+            let fails = number % 4 == 0;
+            let phase = random.duration(Duration::from_millis(8));
+            let fault = random.below(4);
+            runtime
+                .block_on(async {
+                    let call = tokio::time::timeout(patience, stays(&pool, &key));
+                    let fail = async {
+                        if fails {
+                            tokio::time::sleep(phase).await;
+                            break_network(&pipe, fault);
+                        }
+                    };
+                    tokio::join!(call, fail)
+                })
+                .0
+                .expect_err("the body stays");
+            let due = now();
+            sheet.faults("future dropped", 1);
+            if fails {
+                sheet.faults("network fault in an acquire", 1);
+                pipe.set(Flow::Pass);
+            }
+            let last = last_seen(&probe, &key, due, if fails { BOUND } else { SOON });
+            let busy = lateness::worst_since(due);
+            sheet.release(last);
+            if last > BOUND + busy {
+                sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
+            }
+            if !fails {
+                reachable.fetch_add(1, Ordering::Relaxed);
+                slow.fetch_add(u64::from(last > SOON + busy), Ordering::Relaxed);
+            }
+        }
+    });
+    let (reachable, slow) = (reachable.into_inner(), slow.into_inner());
+    sheet.sections(total);
+    sheet.reached("dropped acquisitions", total, 800);
+    sheet.remark(format!(
+        "{slow} of {reachable} with a reachable store lived longer than {SOON:?}"
+    ));
+    sheet.check(slow * 100 <= reachable, || {
+        format!("{slow} of {reachable} lived longer than {SOON:?}")
+    });
+}
+
+/// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
+/// gone, or should be.
+fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duration {
+    let mut last = Duration::ZERO;
+    loop {
+        let passed = Duration::from_nanos(now() - due);
+        let there = probe.exists(key);
+        if there {
+            last = passed;
+        }
+        if (watch < passed && !there) || BOUND * 2 < passed {
+            return last;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn break_network(pipe: &Pipe, fault: u64) {
+    match fault {
+        0 => pipe.set(Flow::BlackHole),
+        1 => pipe.set(Flow::Stall),
+        2 => pipe.set(Flow::LoseAnswers),
+        _ => pipe.cut(),
+    }
+}

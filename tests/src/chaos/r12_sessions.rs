@@ -1,0 +1,67 @@
+//! Requirement 12 in etcd: a killed holder's lock is free when its session has ended.
+
+use std::time::Duration;
+
+use leasehold::__test::now;
+
+use super::body::nanos;
+use super::ground::{Ground, Requirement, Store, on_threads};
+use super::job::Lane;
+use super::sheet::Sheet;
+use crate::etcd::Etcd;
+use crate::lateness;
+use crate::oracle::Note;
+use crate::probe::Probe;
+use crate::wait;
+
+pub(super) const REQUIREMENT: Requirement = Requirement {
+    number: 12,
+    what: "a killed holder frees its lock with its session: a ttl of 1 s within 3.5 s",
+    stores: &[Store::Etcd],
+    run,
+};
+
+/// A ttl of 1 s has a session of 2 s. The leader looks every half second for leases that have
+/// ended, and revokes them with a write.
+const WITHIN: Duration = Duration::from_millis(3_500);
+
+fn run(ground: &Ground, sheet: &Sheet) {
+    let total = ground.count(100, 6);
+    let server = Etcd::start();
+    on_threads(
+        6,
+        total,
+        &mut ground.random(41),
+        |thread, mut random, next| {
+            let crew = ground.crew(&format!("session-kills-{thread}"));
+            let probe = server.probe("kills", "lock:");
+            let mut watch = crew.watch();
+            while let Some(number) = next() {
+                let key = format!("killed-{number}");
+                let lane = Lane::stays(&key, 1_000, 60_000).watched();
+                let mut hand = crew.spawn(&crew.job(&server.url("kills"), vec![lane]), None);
+                if !watch.entered(Duration::from_secs(20), 1) {
+                    sheet.fail(format!("{key}: the body did not begin"));
+                    continue;
+                }
+                std::thread::sleep(random.duration(Duration::from_secs(2)));
+                crew.fault("SIGKILL of a worker");
+                hand.process().kill();
+                let due = now();
+                wait::try_until(WITHIN * 2, || !probe.exists(&key));
+                crew.note(&Note::Free {
+                    key,
+                    due,
+                    at: now(),
+                    within: nanos(WITHIN + lateness::worst_since(due)),
+                });
+            }
+            let report = crew.report();
+            sheet.report(&report);
+            if report.violations.is_empty() {
+                crew.remove();
+            }
+        },
+    );
+    sheet.reached("kills", total, 100);
+}

@@ -1,0 +1,111 @@
+//! A look into the keys of the locks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::gateway::{Entry, Gateway};
+use crate::probe::Probe;
+
+/// Looks into the keys under a prefix.
+#[derive(Debug)]
+pub struct EtcdProbe {
+    gateway: Gateway,
+    prefix: String,
+    namespace: String,
+    /// The keys and leases of the locks that it took.
+    taken: Mutex<HashMap<String, Entry>>,
+}
+
+impl EtcdProbe {
+    pub(super) fn new(gateway: Gateway, prefix: &str, namespace: &str) -> Self {
+        Self {
+            gateway,
+            prefix: prefix.to_owned(),
+            namespace: namespace.to_owned(),
+            taken: Mutex::default(),
+        }
+    }
+
+    /// The holder of a lock, and those that wait for it, in their order.
+    pub fn nodes(&self, key: &str) -> Vec<Entry> {
+        self.gateway.list(&self.directory(key))
+    }
+
+    /// All keys under the prefix, without those of sessions.
+    pub fn left(&self) -> Vec<String> {
+        let sessions = format!("{}/%/", self.prefix);
+        let all = self.gateway.list(&format!("{}/", self.prefix)).into_iter();
+        let keys = all.map(|entry| entry.key);
+        keys.filter(|key| !key.starts_with(&sessions)).collect()
+    }
+
+    fn directory(&self, key: &str) -> String {
+        let full = format!("{}{key}", self.namespace);
+        let full = full.replace('%', "%25").replace('/', "%2F");
+        format!("{}/{full}/", self.prefix)
+    }
+
+    /// A key and a lease for one's own lock.
+    fn own(&self, key: &str, ttl: Duration) -> Entry {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Entry {
+            key: format!(
+                "{}probe-{}-{number}",
+                self.directory(key),
+                std::process::id()
+            ),
+            lease: self.gateway.grant(ttl.as_secs() + 1),
+        }
+    }
+
+    fn keep(&self, key: &str, entry: Entry) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(key.to_owned(), entry);
+    }
+}
+
+impl Probe for EtcdProbe {
+    fn exists(&self, key: &str) -> bool {
+        !self.nodes(key).is_empty()
+    }
+
+    fn take(&self, key: &str, ttl: Duration) -> bool {
+        let own = self.own(key, ttl);
+        let won = self
+            .gateway
+            .put_first(&self.directory(key), &own.key, own.lease);
+        if won {
+            self.keep(key, own);
+        } else {
+            self.gateway.revoke(own.lease);
+        }
+        won
+    }
+
+    fn untouched(&self, key: &str) -> bool {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.get(key).cloned();
+        drop(taken);
+        own.is_some_and(|own| self.nodes(key).first() == Some(&own))
+    }
+
+    fn steal(&self, key: &str, ttl: Duration) {
+        for node in self.nodes(key) {
+            self.gateway.delete(&node.key);
+        }
+        let own = self.own(key, ttl);
+        self.gateway.put(&own.key, own.lease);
+        self.keep(key, own);
+    }
+
+    fn give_back(&self, key: &str) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.remove(key).expect("the probe holds the key");
+        drop(taken);
+        assert!(self.gateway.delete(&own.key), "{key}: the probe held it");
+        self.gateway.revoke(own.lease);
+    }
+}

@@ -1,0 +1,156 @@
+//! A network with faults that knows no protocol: bytes pass, are held back, or vanish.
+//!
+//! It runs on a thread of its own, so that it goes on while the test's own workers are blocked.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What becomes of bytes from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Bytes pass.
+    Pass,
+    /// Bytes are held back, and pass when the flow changes.
+    Stall,
+    /// Bytes vanish, and so does all that follows on these connections.
+    BlackHole,
+    /// Requests pass, answers vanish, and so do those that follow on these connections.
+    LoseAnswers,
+}
+
+/// A proxy in front of one server. Dropping it closes everything.
+#[derive(Debug)]
+pub struct Pipe {
+    address: SocketAddr,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    target: SocketAddr,
+    flow: watch::Sender<Flow>,
+    /// Grows with every cut; connections of an older number end. The last number ends the proxy.
+    cuts: watch::Sender<u64>,
+}
+
+impl Pipe {
+    /// Starts a proxy in front of `target`; everything passes.
+    ///
+    /// # Panics
+    ///
+    /// When no port is free.
+    pub fn start(target: SocketAddr) -> Self {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        listener.set_nonblocking(true).expect("a socket option");
+        let address = listener.local_addr().expect("a bound socket");
+        let state = Arc::new(State {
+            target,
+            flow: watch::Sender::new(Flow::Pass),
+            cuts: watch::Sender::new(0),
+        });
+        let serving = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime starts");
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).expect("a listener");
+                serve(&listener, &serving).await;
+            });
+        });
+        Self {
+            address,
+            state,
+            thread: Some(thread),
+        }
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sets what becomes of bytes from now on.
+    pub fn set(&self, flow: Flow) {
+        self.state.flow.send_replace(flow);
+    }
+
+    /// Closes all connections.
+    pub fn cut(&self) {
+        self.state.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.state.cuts.send_replace(u64::MAX);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has failed the test already.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: &TcpListener, state: &Arc<State>) {
+    let mut cuts = state.cuts.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = cuts.wait_for(|cuts| *cuts == u64::MAX) => return,
+        };
+        let Ok((client, _)) = accepted else { continue };
+        let state = Arc::clone(state);
+        tokio::spawn(async move { connect(client, &state).await });
+    }
+}
+
+async fn connect(client: TcpStream, state: &State) {
+    let mut cuts = state.cuts.subscribe();
+    let number = *cuts.borrow_and_update();
+    let Ok(server) = TcpStream::connect(state.target).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
+    let requests = pass(from_client, to_server, state, |flow| {
+        flow == Flow::BlackHole
+    });
+    let answers = pass(from_server, to_client, state, |flow| {
+        matches!(flow, Flow::BlackHole | Flow::LoseAnswers)
+    });
+    tokio::select! {
+        () = requests => {}
+        () = answers => {}
+        _ = cuts.wait_for(|cuts| *cuts != number) => {}
+    }
+}
+
+/// Passes bytes in one direction until an end closes.
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    vanishes: impl Fn(Flow) -> bool,
+) {
+    let mut flow = state.flow.subscribe();
+    let mut lost = false;
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if flow.wait_for(|flow| *flow != Flow::Stall).await.is_err() {
+            return;
+        }
+        lost |= vanishes(*flow.borrow());
+        if !lost && to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}
