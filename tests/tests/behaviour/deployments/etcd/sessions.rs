@@ -12,11 +12,6 @@ use leasehold_tests::wait;
 
 use super::{LONG, TTL, connect, take, works};
 
-/// A test of this file.
-fn of(test: &str) -> String {
-    format!("deployments::etcd::sessions::{test}")
-}
-
 /// The ttl of locks whose session lasts 607 s, so that its next heartbeat is due after 200 s.
 const LASTING: Duration = Duration::from_secs(600);
 
@@ -52,7 +47,8 @@ async fn a_lost_session_is_told_to_all() {
 
 #[test]
 fn a_lost_session_that_is_not_told_is_found() {
-    fails_with("LostSessionUntold", &of("a_lost_session_is_told_to_all"));
+    let test = "deployments::etcd::sessions::a_lost_session_is_told_to_all";
+    fails_with("LostSessionUntold", test);
 }
 
 /// Fails if a lock is granted or renewed while its session may end before its lease.
@@ -79,7 +75,8 @@ async fn a_session_outlasts_its_leases() {
 
 #[test]
 fn a_session_that_does_not_cover_a_lease_is_found() {
-    fails_with("SessionUnconfirmed", &of("a_session_outlasts_its_leases"));
+    let test = "deployments::etcd::sessions::a_session_outlasts_its_leases";
+    fails_with("SessionUnconfirmed", test);
 }
 
 /// Fails if a heartbeat counts that a replaced leader has answered: the new leader counts the lease
@@ -117,10 +114,8 @@ async fn a_replaced_leader_confirms_nothing() {
 
 #[test]
 fn a_heartbeat_that_is_believed_is_found() {
-    fails_with(
-        "HeartbeatBelieved",
-        &of("a_replaced_leader_confirms_nothing"),
-    );
+    let test = "deployments::etcd::sessions::a_replaced_leader_confirms_nothing";
+    fails_with("HeartbeatBelieved", test);
 }
 
 /// Which server leads the cluster.
@@ -160,7 +155,8 @@ async fn a_sealed_session_makes_nothing() {
 
 #[test]
 fn a_session_that_is_not_sealed_is_found() {
-    fails_with("NeverSealed", &of("a_sealed_session_makes_nothing"));
+    let test = "deployments::etcd::sessions::a_sealed_session_makes_nothing";
+    fails_with("NeverSealed", test);
 }
 
 /// Fails if a release removes the node of another holder.
