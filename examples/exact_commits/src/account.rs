@@ -11,6 +11,7 @@ use diesel_async::{
 use leasehold::{Fence, LockError, LockHandle, LockPool, distributed_lock};
 
 diesel::table! {
+    #[sql_name = "leasehold_example_accounts"]
     accounts (id) {
         id -> BigInt,
         balance -> BigInt,
@@ -87,11 +88,11 @@ async fn verify(db: &mut AsyncPgConnection, lock: &LockHandle) -> Result<(), Err
     Ok(())
 }
 
-/// Makes `count` empty accounts.
+/// Makes the table anew, with `count` empty accounts.
 pub(crate) async fn open_accounts(db: &mut AsyncPgConnection, count: i64) -> Result<(), Error> {
     db.batch_execute(
-        "DROP TABLE IF EXISTS accounts;
-         CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)",
+        "DROP TABLE IF EXISTS leasehold_example_accounts;
+         CREATE TABLE leasehold_example_accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)",
     )
     .await?;
     let empty: Vec<_> = (0..count)

@@ -5,7 +5,7 @@
 //! cargo run -p leasehold-exact-commits -- --store postgres://user:password@127.0.0.1/database
 //! ```
 //!
-//! It makes the table `accounts` anew, and the tables of the locks where they are missing. Exit code
+//! It makes the table `leasehold_example_accounts` anew, and the tables of the locks where they are missing. Exit code
 //! 1: an addition was lost, as with `--without-verify`.
 
 mod account;
@@ -26,7 +26,8 @@ const ACCOUNTS: i64 = 2;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "exact_commits")]
 struct Args {
-    /// A PostgreSQL database for the locks and the accounts, `postgres://user:password@host/database`
+    /// A PostgreSQL database for the locks and the table `leasehold_example_accounts`, which is made
+    /// anew: `postgres://user:password@host/database`
     #[arg(long, value_name = "URL")]
     store: String,
 

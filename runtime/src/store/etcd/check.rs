@@ -38,9 +38,11 @@ pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckRepor
     if let Err(trouble) = try_out(etcd, options).await {
         findings.push(broken(trouble));
     }
+    let mut clusters = Vec::new();
     for at in 0..etcd.client.address.members() {
-        findings.extend(member(etcd, at, limit).await);
+        findings.extend(member(etcd, at, limit, &mut clusters).await);
     }
+    findings.extend(apart(&clusters));
     let asking = etcd
         .client
         .ask(|connection| async move { connection.members(limit).await });
@@ -97,8 +99,8 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// What one member says of itself.
-async fn member(etcd: &Etcd, at: usize, limit: Duration) -> Vec<Finding> {
+/// What one member says of itself. Notes the cluster that it belongs to.
+async fn member(etcd: &Etcd, at: usize, limit: Duration, clusters: &mut Vec<u64>) -> Vec<Finding> {
     let name = etcd.client.address.member(at);
     let asked = async {
         let connection = Connection::open(&etcd.client.address, at, etcd.client.attempt()).await?;
@@ -112,6 +114,7 @@ async fn member(etcd: &Etcd, at: usize, limit: Duration) -> Vec<Finding> {
             return vec![Finding::warning("node", text)];
         }
     };
+    clusters.extend(status.header.map(|header| header.cluster_id));
     let mut findings = Vec::new();
     findings.extend(old(name, &status.version));
     if status.leader == 0 {
@@ -154,6 +157,16 @@ fn numbers(version: &str) -> Option<(u32, u32, u32)> {
         numbers.next()?.ok()?,
         numbers.next()?.ok()?,
     ))
+}
+
+fn apart(clusters: &[u64]) -> Option<Finding> {
+    let is_one = clusters.windows(2).all(|pair| pair[0] == pair[1]);
+    (!is_one).then(|| {
+        Finding::error(
+            "cluster",
+            "the servers of the URL are of different clusters, each of which would give the same lock to another; name the members of one",
+        )
+    })
 }
 
 fn few(voters: usize) -> Option<Finding> {

@@ -5,7 +5,7 @@
 //! key has been written again, no earlier transaction makes a node: the session is *sealed*. So a
 //! node that may be made late is removed for certain.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,12 +43,13 @@ struct State {
     /// The revision at which the key was seen last.
     seen: i64,
     /// Nodes that a transaction without an answer may make yet.
-    doubts: HashSet<Token>,
+    /// Each with the epoch in which it was doubted last.
+    doubts: HashMap<Token, i64>,
 }
 
 impl Session {
     pub(super) fn new(lease: i64, key: String, epoch: i64) -> Self {
-        let doubts = HashSet::new();
+        let doubts = HashMap::new();
         Self {
             lease,
             key,
@@ -98,7 +99,9 @@ impl Session {
             && failure.executed
         {
             let mut state = self.state();
-            state.doubts.extend(nodes.iter().map(|node| node.name));
+            let epoch = state.epoch;
+            let doubted = nodes.iter().map(|node| (node.name, epoch));
+            state.doubts.extend(doubted);
         }
         answer
     }
@@ -204,7 +207,7 @@ impl Etcd {
         fence: Option<Fence>,
         patience: Duration,
     ) -> Answer<bool> {
-        let doubtful = session.state().doubts.contains(&node.name);
+        let doubtful = session.state().doubts.contains_key(&node.name);
         if doubtful && !seeded!(NeverSealed) {
             self.seal(session, patience).await?;
         }
@@ -220,7 +223,6 @@ impl Etcd {
 
     /// Writes the session's key: no earlier request makes a node any more.
     async fn seal(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let doubts: Vec<_> = session.state().doubts.iter().copied().collect();
         let request = TxnRequest {
             success: vec![put(&session.key, "", session.lease)],
             ..TxnRequest::default()
@@ -229,9 +231,8 @@ impl Etcd {
         let header = asking.await?.header.ok_or_else(failure::garbled)?;
         let mut state = session.state();
         state.epoch = header.revision.max(state.epoch);
-        for name in doubts {
-            state.doubts.remove(&name);
-        }
+        // A request that was made with this epoch is not sealed.
+        state.doubts.retain(|_, epoch| header.revision <= *epoch);
         Ok(())
     }
 }
@@ -272,7 +273,8 @@ pub(super) async fn a_late_request_makes_nothing(etcd: &Etcd) {
         etcd.names.directory(&node.key),
     );
     let late = making(&session, &is_empty(&directory), &key, &directory, "late");
-    session.state().doubts.insert(node.name);
+    let epoch = session.state().epoch;
+    session.state().doubts.insert(node.name, epoch);
     let removed = etcd.unmake(&session, &node, None, patience).await;
     assert!(!removed.expect("the server answers"), "there was no node");
     let asking = etcd.client.txn(late, patience);

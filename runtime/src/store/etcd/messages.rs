@@ -11,6 +11,8 @@ use prost::{Message, Oneof};
 /// Where and when an answer was made.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(super) struct Header {
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
     #[prost(uint64, tag = "2")]
     pub(super) member_id: u64,
     #[prost(int64, tag = "3")]
@@ -253,6 +255,8 @@ pub(super) struct Member {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<Header>,
     #[prost(string, tag = "2")]
     pub(super) version: String,
     #[prost(uint64, tag = "4")]

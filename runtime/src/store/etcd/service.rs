@@ -116,6 +116,13 @@ impl Etcd {
         })
     }
 
+    async fn revoke(&self, lease: i64, patience: Duration) -> Answer<()> {
+        let asking = self
+            .client
+            .ask(|connection| async move { connection.revoke(lease, patience).await });
+        asking.await.map(drop)
+    }
+
     /// The node that was made last before `revision`, and the revision at which that was seen.
     async fn before(
         &self,
@@ -174,8 +181,15 @@ impl Service for Etcd {
             ..TxnRequest::default()
         };
         let asking = self.client.txn(request, patience);
-        let answer = asking.await.map_err(|trouble| not_open(trouble, false))?;
-        let epoch = answer.header.ok_or_else(failure::garbled)?.revision;
+        let header = match asking.await {
+            Ok(answer) => answer.header.ok_or_else(failure::garbled)?,
+            Err(trouble) => {
+                // Without an answer to this the lease ends by itself.
+                let _ = self.revoke(granted.id, patience).await;
+                return Err(not_open(trouble, false));
+            }
+        };
+        let epoch = header.revision;
         let session = Session::new(granted.id, key, epoch);
         Ok((session, Timeout(Duration::from_secs(lasts))))
     }
@@ -231,11 +245,7 @@ impl Service for Etcd {
     }
 
     async fn close(&self, session: &Session, patience: Duration) -> Answer<()> {
-        let lease = session.lease;
-        let asking = self
-            .client
-            .ask(|connection| async move { connection.revoke(lease, patience).await });
-        asking.await.map(drop)
+        self.revoke(session.lease, patience).await
     }
 
     async fn enter(
@@ -324,13 +334,14 @@ impl Service for Etcd {
             failure: Vec::new(),
         };
         let asking = self.client.txn(request, patience);
-        let found = asking.await?.succeeded;
+        let found = match asking.await {
+            Ok(answer) => answer.succeeded,
+            Err(Trouble::Ended) => return Err(Trouble::Failed(kept_too_late())),
+            Err(failed) => return Err(failed),
+        };
         if !found {
-            let asking = self
-                .client
-                .ask(|connection| async move { connection.revoke(lease, patience).await });
             // A lease without a key ends by itself.
-            let _ = asking.await;
+            let _ = self.revoke(lease, patience).await;
         }
         Ok(found)
     }
@@ -395,6 +406,16 @@ fn not_open(trouble: Trouble, executed: bool) -> Failure {
     }
 }
 
+/// The lease that a node was to be kept with has ended before the node had it. The session goes on.
+fn kept_too_late() -> Failure {
+    Failure::unavailable(
+        "slow",
+        "the lease of a kept lock ended before it was kept; the cluster is slow".to_owned(),
+        Retry::Now,
+        true,
+    )
+}
+
 fn new_leader() -> Failure {
     Failure::unavailable(
         "no-leader",
@@ -412,6 +433,7 @@ mod tests {
     #[test]
     fn a_heartbeat_is_of_one_term() {
         let header = |member_id, raft_term| Header {
+            cluster_id: 0,
             member_id,
             revision: 0,
             raft_term,

@@ -95,18 +95,25 @@ impl Address {
 
     /// The first host where what is sent can be read on the way.
     pub(super) fn readable(&self) -> Option<&str> {
-        let is_plain = self.hosts.security() == Security::Plain;
-        self.hosts.elsewhere().filter(|_| is_plain)
+        let mut plain = self
+            .all_hosts()
+            .filter(|hosts| hosts.security() == Security::Plain);
+        plain.find_map(Hosts::elsewhere)
     }
 
     /// The first host that another server can pose as.
     pub(super) fn unproven(&self) -> Option<&str> {
-        #[cfg(feature = "tls")]
-        let has_authority = self.hosts.tls().ca.is_some();
-        #[cfg(not(feature = "tls"))]
-        let has_authority = false;
-        let is_unproven = self.hosts.security() == Security::Encrypted && !has_authority;
-        self.hosts.elsewhere().filter(|_| is_unproven)
+        let mut unproven = self.all_hosts().filter(|hosts| hosts.is_unproven());
+        unproven.find_map(Hosts::elsewhere)
+    }
+
+    /// The servers of the requests, and those of the turns.
+    fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
+        let beside = match &self.turns {
+            Turns::Beside(hosts) => Some(&**hosts),
+            Turns::Here | Turns::Nowhere => None,
+        };
+        std::iter::once(&self.hosts).chain(beside)
     }
 }
 
@@ -249,6 +256,10 @@ mod tests {
         assert_eq!(
             readable("postgres://u@127.0.0.1,db.example.org/db"),
             Some("db.example.org".to_owned())
+        );
+        assert_eq!(
+            readable("postgres://u@127.0.0.1/db?listen=postgres%3A%2F%2Fu%40turns%2Fdb"),
+            Some("turns".to_owned())
         );
         if cfg!(feature = "tls") {
             assert_eq!(readable("postgres://u@h/db?sslmode=verify-full"), None);

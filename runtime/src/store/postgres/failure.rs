@@ -80,7 +80,11 @@ const CODES: &[(&str, Retry, &str)] = &[
         Retry::Never,
         "the role may not use leasehold's tables or functions; the page docs/stores/postgres.md has the rights that it needs",
     ),
-    ("08P01", Retry::Never, POOLER),
+    (
+        "08P01",
+        Retry::Later,
+        "the pooler could not serve the request; check that the server behind it is up",
+    ),
     ("26000", Retry::Never, POOLER),
     ("42P05", Retry::Never, POOLER),
     ("3F000", Retry::Never, schema::ADVICE),
@@ -100,7 +104,10 @@ pub(super) fn of(error: &Error) -> Failure {
 fn server_error(error: &DbError) -> Failure {
     let found = error.code().code();
     let known = CODES.iter().find(|(code, _, _)| *code == found);
-    let (code, retry, advice) = known.copied().unwrap_or((
+    // pgbouncer has one code for most of its errors.
+    let is_pooler = found == "08P01" && error.message().contains("startup parameter");
+    let pooler = is_pooler.then_some(("08P01", Retry::Never, POOLER));
+    let (code, retry, advice) = pooler.or(known.copied()).unwrap_or((
         "ERR",
         Retry::Later,
         "the server could not carry out the request",

@@ -103,6 +103,15 @@ impl Hosts {
         &self.tls
     }
 
+    /// Whether any server can pose as one of these: none is certified.
+    pub(super) fn is_unproven(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let has_authority = self.tls.ca.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_authority = false;
+        self.security == Security::Encrypted && !has_authority
+    }
+
     pub(super) fn configs(&self) -> &[Config] {
         &self.configs
     }

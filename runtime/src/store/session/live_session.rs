@@ -119,8 +119,11 @@ impl<S: Service> LiveSession<S> {
 
     /// The session is over. Returns whether it was not before.
     pub(super) fn end(&self) -> bool {
-        self.confirmed
-            .send_if_modified(|confirmed| confirmed.take().is_some())
+        let was_open = self
+            .confirmed
+            .send_if_modified(|confirmed| confirmed.take().is_some());
+        self.demand.notify_one();
+        was_open
     }
 
     /// Whether a request wants more than what is confirmed.
@@ -154,7 +157,7 @@ impl<S: Service> LiveSession<S> {
 
     async fn waits(&self, clock: Clock, until: Instant) {
         loop {
-            if self.lacks() {
+            if self.is_over() || self.lacks() {
                 return;
             }
             let demand = self.demand.notified();
@@ -179,7 +182,10 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
             // The heartbeat says whether it is.
             end.set(may_be_told_over(&shared, &session));
         }
-        if session.is_over() || shared.closes_if_idle(&session).await {
+        if session.is_over() {
+            return shared.close(&session).await;
+        }
+        if shared.closes_if_idle(&session).await {
             return;
         }
         let (sent, patience) = (clock.now(), session.patience());
@@ -188,7 +194,11 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
                 session.confirm(sent);
                 false
             }
-            Err(Trouble::Ended) => return shared.session_ended(&session),
+            Err(Trouble::Ended) => {
+                shared.session_ended(&session);
+                // Its nodes may be there: only its own key may have gone.
+                return shared.close(&session).await;
+            }
             Err(Trouble::Failed(_)) => true,
         };
         if session.may_be_over(clock.now()) {

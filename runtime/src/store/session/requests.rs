@@ -13,7 +13,7 @@ use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::error::LockError;
 use crate::fence::Fence;
-use crate::store::{Failure, Op, Renewal, Reply, Request, Retry, StoreEvent};
+use crate::store::{Failure, Op, OpId, Renewal, Reply, Request, Retry, StoreEvent};
 
 /// A session gets this much to be confirmed, however impatient a request is.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -31,12 +31,23 @@ impl<S: Service> Shared<S> {
     pub(super) async fn carry_out(self: &Arc<Self>, job: Job) {
         match job {
             Job::Request(Request { id, op, patience }) => {
+                let asked = asked_by(&op);
                 let result = self.answer(op, patience).await;
-                self.tell(StoreEvent::Reply(id, result));
+                self.reply(id, &asked, result);
             }
             Job::Expire(id) => self.expire(&id).await,
             Job::Unclaim(key, name) => self.unclaim(&key, name).await,
         }
+    }
+
+    /// Answers a request. Its locks may be gone with their session since they were taken. Then the
+    /// engine has been told of that loss before it knew of the locks.
+    fn reply(&self, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
+        let state = self.state();
+        let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
+        let is_gone = is_taken && asked.iter().any(|id| state.locks.get(id).is_none());
+        let result = if is_gone { Err(ended(S::NAME)) } else { result };
+        self.tell(StoreEvent::Reply(id, result));
     }
 
     async fn answer(self: &Arc<Self>, op: Op, patience: Duration) -> Result<Reply, Failure> {
@@ -204,6 +215,15 @@ impl<S: Service> Shared<S> {
         drop(state);
         self.remove_for_good(due.node.clone(), None);
         false
+    }
+}
+
+/// The locks that a request wants to take.
+fn asked_by(op: &Op) -> Vec<LockId> {
+    match op {
+        Op::Acquire { key, token, .. } => vec![(key.clone(), *token)],
+        Op::AcquireAll { keys, .. } => keys.clone(),
+        _ => Vec::new(),
     }
 }
 

@@ -161,16 +161,17 @@ impl<S: Service> Shared<S> {
         let mut state = self.state();
         let lost = state.locks.remove_all(|node| node.is_of(session));
         let places = state.places.remove_all(|node| node.is_of(session));
-        drop(state);
         let held = lost.into_iter().filter(|(_, lock)| lock.fence.is_some());
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
+        if !held.is_empty() && !seeded!(LostSessionUntold) {
+            // Still under the mutex: `reply` has told that they are taken, or tells that they are not.
+            self.tell(StoreEvent::Lost(held));
+        }
+        drop(state);
         reporter::log(move || {
             tracing::warn!(store = S::NAME, locks = count, "a session has ended");
         });
-        if !held.is_empty() && !seeded!(LostSessionUntold) {
-            self.tell(StoreEvent::Lost(held));
-        }
         for key in places {
             self.tell(StoreEvent::Turn(key));
         }

@@ -136,11 +136,19 @@ async fn findings() {
         .filter(|found| found.code != "version");
     assert_eq!(others.count(), 0, "{report}");
     cluster[1].kill();
+    // It may have been the leader.
+    works(&pool, "led-again").await;
     let report = pool.check().await.expect("two are enough");
     assert!(report.is_ready(), "{report}");
     let away = report.find("node").expect("one is away");
     let name = cluster[1].address().to_string();
     assert!(away.text.contains(&name), "{report}");
+
+    let two = [Etcd::start(), Etcd::start()];
+    let apart = connect(&url_of(&two, "findings")).await;
+    let report = apart.check().await.expect("one of them answers");
+    assert!(!report.is_ready(), "{report}");
+    assert!(report.find("cluster").is_some(), "{report}");
 
     let single = connect(&Etcd::shared().url("findings")).await;
     let report = single.check().await.expect("the server answers");

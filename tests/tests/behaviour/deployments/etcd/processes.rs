@@ -104,20 +104,35 @@ async fn a_stopped_holder_is_passed_over_and_stops() {
     guard.release().await.expect("held");
 }
 
-/// Fails if processes race for a lock that comes free, or if one that asks again loses its place.
+/// Fails if processes race for a lock that comes free, if one that asks again loses its place, or
+/// if they are not told of their turns.
 #[tokio::test]
 async fn first_come_first_served() {
+    // Without messages each of the six would look after half a second or so.
+    const TOLD: Duration = Duration::from_millis(1_500);
+    let mut took = [Duration::MAX; 3];
+    for (round, took) in took.iter_mut().enumerate() {
+        *took = serve_six(&format!("order-{round}")).await;
+        if *took < TOLD {
+            return;
+        }
+    }
+    panic!("{took:?}");
+}
+
+/// Six processes queue for a lock. Returns how long it took to serve them.
+async fn serve_six(key: &str) -> Duration {
     let etcd = Etcd::shared();
     let (url, probe) = (etcd.url("order"), etcd.probe("order", "lock:"));
     let pool = connect(&url).await;
-    let held = take(&pool, "order").await;
+    let held = take(&pool, key).await;
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut calls = JoinSet::new();
     for name in 0..6 {
         let pool = connect(&url).await;
-        let acquire = pool.lock("order").ttl(TTL).wait(LONG).acquire();
+        let acquire = pool.lock(key).ttl(TTL).wait(LONG).acquire();
         let acquire = wait::started(acquire).await;
-        let queues = || probe.nodes("order").len() == name + 2;
+        let queues = || probe.nodes(key).len() == name + 2;
         wait::until_async("it queues", LONG, queues).await;
         let served = Arc::clone(&served);
         calls.spawn(async move {
@@ -128,7 +143,6 @@ async fn first_come_first_served() {
     }
     // Each of them asks again meanwhile.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let excuse = Excuse::begin();
     let released = Instant::now();
     held.release().await.expect("still held");
     while let Some(call) = wait::within("all are served", LONG, calls.join_next()).await {
@@ -139,11 +153,7 @@ async fn first_come_first_served() {
     let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, [0, 1, 2, 3, 4, 5]);
     assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
-    // Without messages each would look after half a second or so.
-    assert!(
-        took < Duration::from_millis(1_500) + excuse.so_far(),
-        "{took:?}"
-    );
+    took
 }
 
 /// Fails if two processes are inside at the same time while a cluster loses its leaders.

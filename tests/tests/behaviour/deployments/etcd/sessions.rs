@@ -51,6 +51,22 @@ fn a_lost_session_that_is_not_told_is_found() {
     fails_with("LostSessionUntold", test);
 }
 
+/// Fails if the locks of a session that lives block their keys when its own key was deleted.
+#[tokio::test]
+async fn a_session_without_its_key_keeps_no_lock() {
+    let server = Etcd::shared();
+    let pool = connect(&server.url("no-key")).await;
+    let probe = server.probe("no-key", "lock:");
+    let held = pool.lock("k").ttl(LASTING).acquire().await;
+    let held = held.expect("it is free");
+    let lease = probe.nodes("k")[0].lease;
+    let key = format!("no-key/%/{lease:016x}");
+    assert!(server.gateway().delete(&key), "no key {key}");
+    wait::until_async("it is told", TOLD, || is_lost(&held)).await;
+    wait::until_async("the key is free", TOLD, || probe.nodes("k").is_empty()).await;
+    works(&pool, "k").await;
+}
+
 /// Fails if a lock is granted or renewed while its session may end before its lease.
 #[tokio::test]
 async fn a_session_outlasts_its_leases() {

@@ -35,6 +35,29 @@ async fn a_pooler_that_is_not_told_of_is_refused() {
     }
 }
 
+/// Fails if a server that is away behind its pooler ends a call that waits for it, or if the error
+/// advises what the URL has already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_waited_for() {
+    let mut server = Postgres::start();
+    let database = server.migrated();
+    let settings = ["server_login_retry = 1", "query_wait_timeout = 2"];
+    let pooler = PgBouncer::start(&server, &settings);
+    let pool = pooled(&pooler, &database, "").await;
+    works(&pool, "before").await;
+    server.kill();
+    let waiting = tokio::spawn(pool.lock("waiting").ttl(TTL).wait(LONG).acquire());
+    for _ in 0..3 {
+        let error = pool.lock("away").ttl(TTL).acquire().await.map(drop);
+        let error = error.expect_err("it is away");
+        assert!(error.is_unavailable(), "{error}");
+        assert!(!error.to_string().contains("pooler=1"), "{error}");
+    }
+    server.restart();
+    let guard = waiting.await.expect("no panic").expect("it serves again");
+    guard.release().await.expect("still held");
+}
+
 /// Fails if calls overlap, or if one fails, where ten pools share two sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_lock() {
