@@ -14,10 +14,18 @@ pub(super) const REQUIREMENT: Requirement = Requirement {
     run,
 };
 
-const TTL: Duration = Duration::from_secs(2);
+/// Long enough that the next renewal after an outage reaches the server within the lease.
+/// PostgreSQL starts a process for the connection that is opened again, and commits to the disk.
+fn ttl(store: Store) -> Duration {
+    match store {
+        Store::Postgres => Duration::from_secs(4),
+        _ => Duration::from_secs(2),
+    }
+}
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
+    let ttl = ttl(ground.store);
     let site = Site::start(ground.store);
     // PostgreSQL starts a process for each connection that is replaced.
     let threads = match ground.store {
@@ -33,18 +41,18 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let runtime = local_runtime();
             let pool = runtime.block_on(connect(&site.url_over(&proxy)));
             while let Some(number) = next() {
-                let request = pool.lock(format!("outage-{number}")).ttl(TTL).watchdog();
+                let request = pool.lock(format!("outage-{number}")).ttl(ttl).watchdog();
                 let guard = runtime
-                    .block_on(request.wait(TTL).acquire())
+                    .block_on(request.wait(ttl).acquire())
                     .expect("it is free");
-                let phase = random.duration(TTL);
+                let phase = random.duration(ttl);
                 std::thread::sleep(phase);
                 let kind = begin(&proxy, number % 6);
                 sheet.faults(&format!("outage: {kind}"), 1);
-                std::thread::sleep(TTL * 2 / 5);
+                std::thread::sleep(ttl * 2 / 5);
                 proxy.pass();
                 // Long enough that a lost lease shows.
-                std::thread::sleep(TTL);
+                std::thread::sleep(ttl);
                 sheet.check(runtime.block_on(guard.release()).is_ok(), || {
                     format!("the lease was lost by an outage ({kind}) after {phase:?}")
                 });

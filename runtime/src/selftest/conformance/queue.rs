@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::{Client, acquire, release, scene};
-use super::promises::{Promises, SHORT, TTL};
+use super::promises::{Promises, TTL};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::fence::Fence;
@@ -69,9 +69,10 @@ async fn nobody_overtakes_at_the_end_of_a_lease(
 ) {
     let (key, held, other) = scene("overtakes");
     let second = token();
-    one.acquire(&key, held, SHORT).await.unwrap();
+    let short = one.promises.short;
+    one.acquire(&key, held, short).await.unwrap();
     assert!(two.queues(&key, second).await);
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(short * 2).await;
     let came_later = three.acquire(&key, other, TTL).await;
     assert_eq!(came_later, None, "the key was another's");
     two.turn(&key).await;

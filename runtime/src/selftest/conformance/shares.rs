@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::{Client, acquire, scene};
-use super::promises::{SHORT, TTL};
+use super::promises::TTL;
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 #[cfg(all(feature = "__test", feature = "redis"))]
@@ -45,11 +45,12 @@ pub(crate) async fn one_share_is_refused(
 
 /// An ended share stays ended, even where another share keeps the lock and no client looked.
 async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
+    let short_ttl = one.promises.short;
     for limit in [0, 2] {
         let (key, long, short) = scene(&format!("ended-{limit}"));
         assert!(one.joins(&key, long, TTL, limit).await);
-        assert!(two.joins(&key, short, SHORT, limit).await);
-        tokio::time::sleep(SHORT * 2).await;
+        assert!(two.joins(&key, short, short_ttl, limit).await);
+        tokio::time::sleep(short_ttl * 2).await;
         assert!(!two.stays(&key, short, TTL).await, "it had ended");
         assert!(one.stays(&key, long, TTL).await);
         assert!(one.parts(&key, long).await);
@@ -58,16 +59,17 @@ async fn an_ended_share_stays_ended(one: &mut Client, two: &mut Client) {
 }
 
 async fn a_short_share_shortens_no_other(one: &mut Client, two: &mut Client) {
+    let short_ttl = one.promises.short;
     let (key, long, short) = scene("shortens");
     assert!(one.joins(&key, long, TTL, 0).await);
-    assert!(two.joins(&key, short, SHORT, 0).await);
-    assert!(two.stays(&key, short, SHORT).await);
-    tokio::time::sleep(SHORT * 2).await;
+    assert!(two.joins(&key, short, short_ttl, 0).await);
+    assert!(two.stays(&key, short, short_ttl).await);
+    tokio::time::sleep(short_ttl * 2).await;
     let writer = two.ask(acquire(&key, short, TTL)).await;
     assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
     // A renewal with a ttl below what is left shortens the share.
-    assert!(one.stays(&key, long, SHORT).await);
-    tokio::time::sleep(SHORT * 2).await;
+    assert!(one.stays(&key, long, short_ttl).await);
+    tokio::time::sleep(short_ttl * 2).await;
     is_free(two, &key).await;
 }
 
@@ -90,17 +92,18 @@ async fn a_lock_becomes_a_share(one: &mut Client, two: &mut Client) {
 /// A permit that is kept is not to be had for that time and no longer, nor by late requests of the
 /// call that had it.
 async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
+    let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-permit");
     assert!(one.joins(&key, mine, TTL, 1).await);
-    assert!(one.keeps(&key, mine, SHORT).await);
+    assert!(one.keeps(&key, mine, short_ttl).await);
     assert!(!one.keeps(&key, mine, TTL).await, "it has none any more");
     assert!(!one.stays(&key, mine, TTL).await, "renewed");
     assert!(!one.parts(&key, mine).await, "given back");
     let Reply::Held { left, .. } = two.ask(join(&key, other, TTL, 1)).await else {
         panic!("a kept permit was given to another token");
     };
-    assert!(left.is_some_and(|left| left <= SHORT), "{left:?}");
-    tokio::time::sleep(SHORT * 2).await;
+    assert!(left.is_some_and(|left| left <= short_ttl), "{left:?}");
+    tokio::time::sleep(short_ttl * 2).await;
     assert!(two.joins(&key, other, TTL, 1).await);
     assert!(two.parts(&key, other).await);
     is_free(one, &key).await;
@@ -109,13 +112,14 @@ async fn a_kept_permit_stays_in_use(one: &mut Client, two: &mut Client) {
 /// A share that is kept keeps writers out, lets readers in, and shortens and lengthens none of
 /// theirs.
 async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
+    let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-share");
     assert!(one.joins(&key, mine, TTL, 0).await);
-    assert!(one.keeps(&key, mine, SHORT).await);
+    assert!(one.keeps(&key, mine, short_ttl).await);
     let writer = two.ask(acquire(&key, other, TTL)).await;
     assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
     assert!(two.joins(&key, other, TTL, 0).await, "readers may enter");
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(short_ttl * 2).await;
     let writer = one.ask(acquire(&key, mine, TTL)).await;
     assert!(matches!(writer, Reply::Held { .. }), "{writer:?}");
     assert!(two.parts(&key, other).await);
@@ -123,12 +127,13 @@ async fn a_kept_share_keeps_writers_out(one: &mut Client, two: &mut Client) {
 }
 
 async fn a_lock_that_was_to_become_a_share_is_kept(one: &mut Client, two: &mut Client) {
+    let short_ttl = one.promises.short;
     let (key, mine, other) = scene("kept-before-shared");
     one.acquire(&key, mine, TTL).await.expect("it is free");
-    assert!(one.keeps(&key, mine, SHORT).await);
+    assert!(one.keeps(&key, mine, short_ttl).await);
     assert!(!one.stays(&key, mine, TTL).await, "renewed");
     assert!(!two.joins(&key, other, TTL, 0).await, "it is kept whole");
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(short_ttl * 2).await;
     is_free(two, &key).await;
 }
 
