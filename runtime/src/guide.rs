@@ -38,6 +38,7 @@ pages! {
     stores: "stores/README.md",
     redis: "stores/redis.md",
     sentinel: "stores/sentinel.md",
+    zookeeper: "stores/zookeeper.md",
     cluster: "stores/cluster.md",
     redlock: "stores/redlock.md",
     durations: "durations.md",

@@ -57,7 +57,7 @@ impl Owner {
     }
 
     /// `host pid function`, as a store keeps it.
-    #[cfg(any(feature = "postgres", feature = "etcd"))]
+    #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn written(function: &str) -> String {
         shortened(format!("{} {} {function}", *HOST, std::process::id()))
     }

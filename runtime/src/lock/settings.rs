@@ -68,6 +68,9 @@ impl Settings {
             LockError::config("the lock has no ttl; add `.ttl(Duration::from_secs(10))`")
         })?;
         let terms = Terms::new(ttl)?;
+        if self.hold.is_some() || self.at_least.is_some() {
+            pool.can_keep()?;
+        }
         if self
             .hold
             .map(|hold| lease_terms::check_stay("hold", hold))

@@ -315,12 +315,24 @@ impl LockPool {
         self.inner.replay_limit
     }
 
+    /// Refuses to keep locks after their release where nothing but a session of this process keeps
+    /// them.
+    pub(crate) fn can_keep(&self) -> Result<(), LockError> {
+        if self.inner.target.keeps_locks() {
+            return Ok(());
+        }
+        Err(LockError::config(
+            "`hold` and `at_least` are not possible with `zookeeper://`, where a lock ends with a session of its process; use a pool \
+             with `etcd://`, `redis://` or `postgres://`",
+        ))
+    }
+
     /// Refuses to hand locks over where the store cannot give them another token in one step.
     pub(crate) fn can_hand_over(&self) -> Result<(), LockError> {
         if self.inner.target.has_sessions() {
             return Err(LockError::config(
-                "a lock of `etcd://` cannot be handed over, because it ends with a session of this process; use a pool with \
-                 `redis://` or `postgres://`",
+                "a lock of `etcd://` or `zookeeper://` cannot be handed over, because it ends with a session of this process; use a \
+                 pool with `redis://` or `postgres://`",
             ));
         }
         if !self.inner.target.is_quorum() {

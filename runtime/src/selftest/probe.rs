@@ -36,6 +36,8 @@ fn promises(url: &str) -> Promises {
         Some("redlock") => Promises::QUORUM,
         #[cfg(feature = "__session")]
         Some("etcd") => Promises::SESSIONS,
+        #[cfg(feature = "zookeeper")]
+        Some("zookeeper") => Promises::ONLY_SESSIONS,
         #[cfg(feature = "postgres")]
         Some("postgres") => Promises::COMMITS,
         _ => Promises::ONE,

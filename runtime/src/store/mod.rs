@@ -11,7 +11,7 @@
 //! - `postgres` keeps locks in a table of a PostgreSQL database.
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - [`kept`] is a result that a store keeps beside a lock.
-//! - `session` keeps locks at servers with sessions, and `etcd` is such a server.
+//! - `session` keeps locks at servers with sessions, and `etcd` and `zookeeper` are such servers.
 //! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
 //!   own.
 
@@ -53,6 +53,8 @@ pub(crate) mod target;
 pub(crate) mod tls;
 #[cfg(feature = "__remote")]
 mod url_options;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
 
 /// Where locks are kept.
 ///

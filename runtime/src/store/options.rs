@@ -80,6 +80,19 @@ impl Options {
         Ok(())
     }
 
+    /// Refuses the options of stores on Redis.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn for_zookeeper(&self) -> Result<(), LockError> {
+        #[cfg(feature = "tls")]
+        self.tls.refuse()?;
+        if self.replicas.is_some() {
+            return Err(LockError::config(
+                "`replicas` is for Redis; a lock at `zookeeper://` is on most servers of the ensemble before it counts, so leave it out",
+            ));
+        }
+        Ok(())
+    }
+
     /// The builder's `replicas`, or else those of the URL.
     #[cfg(feature = "redis")]
     pub(super) fn or_replicas(mut self, replicas: Option<Replicas>) -> Self {

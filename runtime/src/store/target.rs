@@ -21,6 +21,8 @@ use super::redis::store::RedisStore;
 use super::redlock;
 #[cfg(feature = "__remote")]
 use super::source::{Source, no_server};
+#[cfg(feature = "zookeeper")]
+use super::zookeeper;
 use crate::base::clock::Clock;
 use crate::base::reporter;
 use crate::check_report::{CheckReport, Finding};
@@ -29,7 +31,7 @@ use crate::error::LockError;
 use crate::replicas::Replicas;
 
 /// The forms of URL, for error texts.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix` or `memory://`";
+const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix`, `zookeeper://host[:port],…/chroot` or `memory://`";
 
 /// A store, not yet connected.
 #[derive(Clone)]
@@ -52,6 +54,8 @@ pub(crate) enum Target {
     Postgres(Box<postgres::address::Address>),
     #[cfg(feature = "etcd")]
     Etcd(Box<etcd::address::Address>),
+    #[cfg(feature = "zookeeper")]
+    ZooKeeper(Box<zookeeper::address::Address>),
 }
 
 /// `master` with the certificates that the builder was given.
@@ -127,6 +131,7 @@ impl Target {
             "redlock" => Self::redlock(url),
             "postgres" | "postgresql" => Self::postgres(url),
             "etcd" | "etcds" => Self::etcd(url),
+            "zookeeper" | "zookeepers" => Self::zookeeper(url),
             _ => Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
             ))),
@@ -195,7 +200,18 @@ impl Target {
         match self {
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => true,
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(_) => true,
             _ => false,
+        }
+    }
+
+    /// Whether a lock can stay after its release.
+    pub(crate) fn keeps_locks(&self) -> bool {
+        match self {
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(_) => false,
+            _ => true,
         }
     }
 
@@ -211,6 +227,18 @@ impl Target {
         ))
     }
 
+    #[cfg(feature = "zookeeper")]
+    fn zookeeper(url: &str) -> Result<Self, LockError> {
+        zookeeper::address::Address::parse(url).map(|address| Self::ZooKeeper(Box::new(address)))
+    }
+
+    #[cfg(not(feature = "zookeeper"))]
+    fn zookeeper(_url: &str) -> Result<Self, LockError> {
+        Err(LockError::config(
+            "`zookeeper://` needs the feature `zookeeper` of the crate `leasehold`, which is off",
+        ))
+    }
+
     /// Whether clients that know no queue can hold the store's locks.
     pub(crate) fn has_other_clients(&self) -> bool {
         match self {
@@ -221,6 +249,9 @@ impl Target {
             Self::Postgres(_) => false,
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => false,
+            // Each recipe of Curator queues.
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(_) => false,
             #[cfg(any(feature = "redis", feature = "__test"))]
             _ => true,
         }
@@ -298,6 +329,12 @@ impl Target {
                 let store = etcd::service::Etcd::connect(*address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(address) => Box::pin(async move {
+                options.for_zookeeper()?;
+                let store = zookeeper::service::ZooKeeper::connect(*address, &options).await?;
+                Ok(Box::new(store) as _)
+            }),
         }
     }
 }
@@ -355,6 +392,14 @@ impl Target {
                 })
                 .await
             }
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(address) => {
+                options.for_zookeeper()?;
+                super::background::run(async move {
+                    zookeeper::service::ZooKeeper::check(*address, &options).await
+                })
+                .await
+            }
         }
     }
 }
@@ -398,6 +443,10 @@ impl Target {
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => Err(LockError::config(
                 "the locks at `etcd://` cannot be looked at from here yet; `etcdctl get --prefix` shows them, and the page docs/stores/etcd.md says what their keys mean",
+            )),
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(_) => Err(LockError::config(
+                "the locks at `zookeeper://` cannot be looked at from here yet; `zkCli.sh ls` shows them, and the page docs/stores/zookeeper.md says what their znodes mean",
             )),
             #[cfg(feature = "testing")]
             Self::Kit(seat) => seat.source(options),
@@ -470,6 +519,8 @@ impl fmt::Display for Target {
             Self::Postgres(address) => address.fmt(f),
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => address.fmt(f),
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(address) => address.fmt(f),
         }
     }
 }

@@ -162,7 +162,8 @@ async fn never_had(client: &mut Client, lock: &Lock) -> bool {
 async fn released(one: &mut Client, two: &mut Client, locks: &[Lock], fences: &[Had]) {
     let keep = one.promises.ttl / 8;
     let longest = one.promises.longest(one.promises.ttl, keep);
-    let is_kept = |nth: usize| nth.is_multiple_of(4);
+    let keeps = one.promises.keeps;
+    let is_kept = |nth: usize| keeps && nth.is_multiple_of(4);
     let ops = locks.iter().enumerate().map(|(nth, lock)| {
         let mut op = release(&lock.key, lock.token, Vec::new());
         if let Op::Release { keep: kept, .. } = &mut op {

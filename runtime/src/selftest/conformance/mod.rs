@@ -55,8 +55,10 @@ pub(crate) async fn run(promises: Promises, mut connect: impl FnMut() -> Box<dyn
         sent_behind_answers(&mut one, &mut two).await;
         sent_with_the_answer(&mut one, &mut two).await;
     }
-    kept(&mut one, &mut two).await;
-    kept_from_its_token(&mut one, &mut two).await;
+    if promises.keeps {
+        kept(&mut one, &mut two).await;
+        kept_from_its_token(&mut one, &mut two).await;
+    }
     mixed::run(&mut one, &mut two).await;
     // A node of a quorum that is heard late does not vote. A store with sessions has a thread of its
     // own, which no caller delays.

@@ -19,6 +19,8 @@ pub(crate) struct Promises {
     /// Whether locks belong to sessions. Then a token is that of one client, a lock keeps its ttl,
     /// no fences are reserved, no lock is shared, and nothing is known of a lock's end.
     pub(crate) sessions: bool,
+    /// Whether a released lock can be kept for a while.
+    pub(crate) keeps: bool,
 }
 
 impl Promises {
@@ -29,6 +31,7 @@ impl Promises {
         ttl: TTL,
         short: SHORT,
         sessions: false,
+        keeps: true,
     };
     /// The promises of a server that commits. A busy disk can delay a commit by a third of a second,
     /// so that a shorter lease could end between two requests of a scene.
@@ -46,6 +49,13 @@ impl Promises {
         ttl: Duration::from_secs(5),
         short: Duration::from_millis(600),
         sessions: true,
+        keeps: true,
+    };
+    /// The promises of a server whose sessions are all that keeps a lock.
+    #[cfg(all(feature = "__test", feature = "zookeeper"))]
+    pub(crate) const ONLY_SESSIONS: Self = Self {
+        keeps: false,
+        ..Self::SESSIONS
     };
     /// The promises of a quorum. Its nodes have a twentieth of the ttl to answer, and do not vote
     /// before they have run for longer than the ttl.
@@ -56,6 +66,7 @@ impl Promises {
         ttl: Duration::from_secs(10),
         short: Duration::from_secs(2),
         sessions: false,
+        keeps: true,
     };
 
     /// Whether an answer holds on a majority of nodes only. On the other nodes, requests of two

@@ -12,6 +12,7 @@
 //!   it is confirmed, and its heartbeats.
 //! - [`lanes`] keeps the requests for one key in order, [`locks`] says which token has which node
 //!   and for how long, and [`places`] has the nodes that wait.
+//! - [`members`] reads the members of a cluster from a URL.
 //!
 //! What makes a lock safe here:
 //! - *The session outlasts the lease.* An acquire or a renewal is confirmed only once a heartbeat
@@ -30,6 +31,7 @@ mod lanes;
 mod leaving;
 mod live_session;
 mod locks;
+pub(crate) mod members;
 mod places;
 mod requests;
 pub(crate) mod service;

@@ -94,7 +94,7 @@ impl<S: Service> Shared<S> {
         if seeded!(SessionUnconfirmed) && !session.is_over() {
             return Ok(());
         }
-        let patience = patience.max(LEAST_PATIENCE);
+        let patience = patience.max(LEAST_PATIENCE) + self.service.confirmed_within();
         let confirmed = session.is_confirmed_until(began + ttl);
         match timeout(patience, confirmed).await {
             Ok(true) => Ok(()),

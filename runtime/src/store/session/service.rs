@@ -87,6 +87,16 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// How long sessions can be asked to last, the shortest first.
     fn classes(&self) -> Vec<Timeout>;
 
+    /// The longest ttl that such a session is chosen for. A longer one waits for a heartbeat.
+    fn serves(&self, timeout: Timeout) -> Duration {
+        timeout.usable()
+    }
+
+    /// How long a heartbeat may take beside the time that its requests take.
+    fn confirmed_within(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Whether the server cannot be reached now, as far as is known.
     fn is_away(&self) -> bool;
 

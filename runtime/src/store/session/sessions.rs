@@ -57,8 +57,7 @@ impl<S: Service> Shared<S> {
         ttl: Duration,
         patience: Duration,
     ) -> Result<Arc<LiveSession<S>>, Failure> {
-        let mut classes = self.sessions.classes.iter();
-        let Some(class) = classes.find(|class| ttl <= class.timeout.usable()) else {
+        let Some(class) = self.class(ttl) else {
             return Err(too_long::<S>(ttl, self.sessions.longest()));
         };
         let mut slot = class.slot.lock().await;
@@ -80,6 +79,16 @@ impl<S: Service> Shared<S> {
             return Ok(session);
         }
         Err(too_long::<S>(ttl, timeout.usable()))
+    }
+
+    /// The class for leases of `ttl`; the last one also where it serves such leases late.
+    fn class(&self, ttl: Duration) -> Option<&Class<S>> {
+        let serves = |class: &&Class<S>| ttl <= self.service.serves(class.timeout);
+        let mut classes = self.sessions.classes.iter();
+        classes.find(serves).or_else(|| {
+            let last = self.sessions.classes.last();
+            last.filter(|class| ttl <= class.timeout.usable())
+        })
     }
 
     /// Closes the session if it has no node and was not used for a while. Returns whether it did.

@@ -1,0 +1,107 @@
+//! The members of a cluster, as a URL names them: `user:password@host[:port],…/path`.
+
+use std::net::IpAddr;
+
+/// A cluster's members, what to introduce oneself with, and the path behind them.
+#[derive(Clone)]
+pub(crate) struct Members {
+    /// `host:port` of each member.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) user: Option<(String, String)>,
+    /// Without slashes around it.
+    pub(crate) path: String,
+}
+
+impl Members {
+    /// Reads what stands behind `scheme://`; none where it is not understood.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Option<Self> {
+        let (authority, path) = text.split_once('/').unwrap_or((text, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(credentials(user)?), hosts),
+            None => (None, authority),
+        };
+        let hosts = hosts.split(',').map(|host| member(host, default_port));
+        Some(Self {
+            hosts: hosts.collect::<Option<_>>()?,
+            user,
+            path: decoded(path.trim_matches('/'))?,
+        })
+    }
+
+    /// The first member where what is sent can be read on the way: not on this machine.
+    pub(crate) fn readable(&self) -> Option<&str> {
+        let mut hosts = self.hosts.iter().map(String::as_str);
+        hosts.find(|member| {
+            let host = member.rsplit_once(':').map_or(*member, |(host, _)| host);
+            let plain = host.trim_start_matches('[').trim_end_matches(']');
+            match plain.parse::<IpAddr>() {
+                Ok(address) => !address.to_canonical().is_loopback(),
+                Err(_) => !plain.eq_ignore_ascii_case("localhost"),
+            }
+        })
+    }
+}
+
+/// `host:port`, with the default port if there is none.
+fn member(text: &str, default_port: u16) -> Option<String> {
+    let ends_in_brackets = text.ends_with(']');
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !ends_in_brackets => (host, port.parse().ok()?),
+        _ => (text, default_port),
+    };
+    let plain = host.starts_with('[') == host.ends_with(']');
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.[]".contains(c);
+    let is_v6 = host.starts_with('[') && host.chars().all(|c| fits(c) || c == ':');
+    let is_host = !host.is_empty() && plain && (is_v6 || host.chars().all(fits));
+    is_host.then(|| format!("{host}:{port}"))
+}
+
+fn credentials(text: &str) -> Option<(String, String)> {
+    let (name, password) = text.split_once(':')?;
+    Some((decoded(name)?, decoded(password)?))
+}
+
+/// The text without its percent-encoding.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_is_read() {
+        let members = Members::parse("u%40x:p%3Aw@h1,h2:7,[::1]/a/b/", 5).expect("well-formed");
+        assert_eq!(members.hosts, ["h1:5", "h2:7", "[::1]:5"]);
+        assert_eq!(members.user, Some(("u@x".to_owned(), "p:w".to_owned())));
+        assert_eq!(members.path, "a/b");
+        for wrong in ["", "h,,i", "u@h", "u:p@", "h:port", "u:%zz@h", "[::1"] {
+            assert!(Members::parse(wrong, 5).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_keeps_a_secret() {
+        let readable = |text: &str| {
+            let members = Members::parse(text, 5).expect(text);
+            members.readable().map(str::to_owned)
+        };
+        assert_eq!(readable("127.0.0.1:1,localhost,[::1]"), None);
+        assert_eq!(
+            readable("127.0.0.1,store.example.org"),
+            Some("store.example.org:5".to_owned())
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Where the ensemble is, from its URL.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::names::{Names, is_path};
+use crate::error::LockError;
+use crate::store::session::members::Members;
+use crate::store::url_options;
+
+const FORM: &str = "zookeeper://user:password@host[:port],host[:port],…/chroot with special characters percent-encoded";
+
+/// The port for clients.
+const PORT: u16 = 2181;
+
+/// Where the directories of locks are, unless the URL says otherwise.
+const CHROOT: &str = "leasehold";
+
+/// The servers of an ensemble, and what to introduce oneself with. `Display` shows no credentials.
+#[derive(Clone)]
+pub(crate) struct Address {
+    members: Members,
+    /// The ensemble's `tickTime`, where the URL names it.
+    pub(super) tick: Option<Duration>,
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
+        let misread = || {
+            LockError::config(format!(
+                "the lock store's URL is not understood; write {FORM}"
+            ))
+        };
+        let (base, mut options) = url_options::split(url);
+        let tick = options.take("tick").map(tick).transpose()?;
+        options.finish(&["tick"], &[])?;
+        let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;
+        if scheme != "zookeeper" {
+            return Err(LockError::config(
+                "`zookeepers://` is not possible yet, because `zookeeper://` has no TLS; write `zookeeper://`, and keep the ensemble on a network that no other party can read",
+            ));
+        }
+        let mut members = Members::parse(rest, PORT).ok_or_else(misread)?;
+        if members.path.is_empty() {
+            CHROOT.clone_into(&mut members.path);
+        }
+        if !is_path(&members.path) {
+            return Err(LockError::config(
+                "the chroot in the URL of `zookeeper://` is no path of ZooKeeper; choose names without control characters, other than `.`, `..` and `zookeeper`",
+            ));
+        }
+        Ok(Self { members, tick })
+    }
+
+    /// The servers that the URL names, as a person reads them.
+    pub(super) fn servers(&self) -> &[String] {
+        &self.members.hosts
+    }
+
+    /// `host:port,host:port,…`.
+    pub(super) fn hosts(&self) -> String {
+        self.members.hosts.join(",")
+    }
+
+    /// `user:password`, for the scheme `digest`.
+    pub(super) fn digest(&self) -> Option<String> {
+        let (user, password) = self.members.user.as_ref()?;
+        Some(format!("{user}:{password}"))
+    }
+
+    pub(super) fn names(&self) -> Names {
+        Names::new(&self.members.path)
+    }
+
+    /// The first server where what is sent can be read on the way: not on this machine.
+    pub(super) fn readable(&self) -> Option<&str> {
+        self.members.readable()
+    }
+}
+
+fn tick(text: &str) -> Result<Duration, LockError> {
+    let tick = humantime::parse_duration(text).ok();
+    tick.filter(|tick| !tick.is_zero()).ok_or_else(|| {
+        LockError::config(
+            "`tick` in the URL of `zookeeper://` is the `tickTime` of the ensemble; write a duration such as `tick=2s`",
+        )
+    })
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "zookeeper://{}/{}", self.hosts(), self.members.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(url: &str) -> String {
+        Address::parse(url).expect(url).to_string()
+    }
+
+    fn refused(url: &str) -> String {
+        match Address::parse(url) {
+            Ok(address) => panic!("{address} was accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn an_address_shows_no_credentials() {
+        assert_eq!(
+            shown("zookeeper://u:hunter2@h/shop"),
+            "zookeeper://h:2181/shop",
+            "the default port"
+        );
+        assert_eq!(
+            shown("zookeeper://h1:1,h2:2,[::1]:3"),
+            "zookeeper://h1:1,h2:2,[::1]:3/leasehold"
+        );
+        assert_eq!(
+            shown("zookeeper://[::1]/a/b/"),
+            "zookeeper://[::1]:2181/a/b"
+        );
+        let address = Address::parse("zookeeper://u%40x:p%3Aw@h?tick=500ms");
+        let address = address.expect("it is well-formed");
+        assert_eq!(address.digest().as_deref(), Some("u@x:p:w"));
+        assert_eq!(address.tick, Some(Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn refusals_say_what_to_write_and_keep_passwords() {
+        for (url, says) in [
+            ("zookeeper://u:hunter2@h:port", "zookeeper://user"),
+            ("zookeeper://u:hunter2@", "zookeeper://user"),
+            ("zookeeper://u:hunter2@h,,i", "zookeeper://user"),
+            ("zookeeper://hunter2@h", "zookeeper://user"),
+            ("zookeeper://u:hunter2%zz@h", "zookeeper://user"),
+            ("zookeeper://u:hunter2@h/p?replicas=1", "`tick`"),
+            ("zookeeper://u:hunter2@h/p?tick=0s", "`tickTime`"),
+            ("zookeeper://u:hunter2@h/a//b", "no path"),
+            ("zookeeper://u:hunter2@h/zookeeper/b", "no path"),
+            ("zookeepers://u:hunter2@h/p", "no TLS"),
+        ] {
+            let text = refused(url);
+            assert!(text.contains(says), "{url}: {text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+}

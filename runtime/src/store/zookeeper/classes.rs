@@ -1,0 +1,131 @@
+//! Which ttls have a session in common, and how long a heartbeat takes to count.
+
+use std::time::Duration;
+
+use crate::store::session::service::Timeout;
+
+/// How long sessions last, in ticks. A server takes those of 2 to 20 ticks, unless it is told
+/// otherwise.
+const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
+
+/// Half a tick is at least this, unless the URL names the tick: `tickTime` is 2 s in the example
+/// that ZooKeeper comes with.
+const LEAST_HALF_TICK: Duration = Duration::from_secs(1);
+
+/// How late a leader may ask its followers which sessions are alive.
+const LEAST_LATENESS: Duration = Duration::from_millis(100);
+
+/// How long the writes of a heartbeat may take, so that leases are covered without waiting.
+const WRITES: Duration = Duration::from_millis(200);
+
+/// The bounds that a server has for sessions, and its tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Classes {
+    pub(super) shortest: Duration,
+    pub(super) longest: Duration,
+    half_tick: Duration,
+}
+
+impl Classes {
+    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest
+    /// session, which is the server's default.
+    pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
+        let half_tick = match tick {
+            Some(tick) => tick / 2,
+            None => (shortest / 4).max(LEAST_HALF_TICK),
+        };
+        Self {
+            shortest,
+            longest,
+            half_tick,
+        }
+    }
+
+    /// How long sessions can be asked to last, the shortest first.
+    pub(super) fn all(self) -> Vec<Timeout> {
+        let wanted = TICKS.iter().map(|ticks| self.shortest * *ticks / 2);
+        let mut classes: Vec<_> = wanted.filter(|lasts| *lasts < self.longest).collect();
+        classes.push(self.longest);
+        classes.into_iter().map(Timeout).collect()
+    }
+
+    /// How long after a heartbeat the leader has heard of it.
+    pub(super) fn hearing(self) -> Duration {
+        self.half_tick + LEAST_LATENESS.max(self.half_tick / 4)
+    }
+
+    /// The longest ttl that such a session covers at any time between its heartbeats, which leave
+    /// when a third of the session has gone by.
+    pub(super) fn serves(self, timeout: Timeout) -> Duration {
+        let least = timeout.usable() * 2 / 3;
+        least.saturating_sub(self.hearing() + WRITES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(classes: Classes) -> Vec<f64> {
+        let all = classes.all().into_iter();
+        all.map(|Timeout(lasts)| lasts.as_secs_f64()).collect()
+    }
+
+    #[test]
+    fn classes_are_within_the_bounds_of_the_server() {
+        let (shortest, longest) = (Duration::from_secs(4), Duration::from_secs(40));
+        let classes = Classes::new(shortest, longest, None);
+        assert_eq!(seconds(classes), [4.0, 6.0, 10.0, 18.0, 26.0, 32.0, 40.0]);
+        let one = Classes::new(longest, longest, None);
+        assert_eq!(seconds(one), [40.0]);
+        let wide = Classes::new(shortest, Duration::from_secs(120), None);
+        assert_eq!(seconds(wide).last(), Some(&120.0));
+    }
+
+    #[test]
+    fn usual_ttls_are_covered_by_little_longer_sessions() {
+        let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);
+        for (ttl, lasts) in [(1, 4), (5, 10), (10, 18), (15, 26), (24, 40)] {
+            let (ttl, lasts) = (Duration::from_secs(ttl), Duration::from_secs(lasts));
+            let mut all = classes.all().into_iter();
+            let chosen = all.find(|class| ttl <= classes.serves(*class));
+            assert_eq!(chosen, Some(Timeout(lasts)), "{ttl:?}");
+        }
+    }
+
+    /// The table in docs/stores/zookeeper.md.
+    #[test]
+    fn the_table_of_ttls_is_right() {
+        let classes = Classes::new(Duration::from_secs(4), Duration::from_secs(40), None);
+        let page = include_str!("../../../docs/stores/zookeeper.md");
+        let tenths = |ttl: Duration| {
+            let tenths = ttl.as_millis() / 100;
+            format!("{}.{}", tenths / 10, tenths % 10)
+        };
+        let (last, others) = {
+            let mut all = classes.all();
+            (all.pop().expect("there are several"), all)
+        };
+        for class in others {
+            let (ttl, lasts) = (tenths(classes.serves(class)), class.0.as_secs());
+            let row = format!("| {ttl} s | {lasts} s |");
+            assert!(page.contains(&row), "{row}");
+        }
+        let (longest, lasts) = (tenths(last.usable()), last.0.as_secs());
+        let row = format!("| {longest} s | {lasts} s;");
+        assert!(page.contains(&row), "{row}");
+    }
+
+    #[test]
+    fn the_tick_is_estimated_on_the_long_side() {
+        let hearing = |shortest, tick| {
+            let shortest = Duration::from_millis(shortest);
+            let classes = Classes::new(shortest, shortest * 10, tick);
+            classes.hearing().as_millis()
+        };
+        assert_eq!(hearing(4_000, None), 1_250);
+        assert_eq!(hearing(6_000, None), 1_875);
+        assert_eq!(hearing(1_000, None), 1_250, "the tick may be longer");
+        assert_eq!(hearing(1_000, Some(Duration::from_millis(500))), 350);
+    }
+}

@@ -1,0 +1,371 @@
+//! Making nodes: a znode at the end of its directory, and a look at which is the first.
+//!
+//! The order in a directory is that of the numbers that the server gives. A node that is the first
+//! once stays the first. A server carries the requests of a connection out in their order, so the
+//! list that is asked for behind a creation shows the created znode and all before it.
+//!
+//! A creation without an answer may have made its znode or make it yet. Then `sync` brings the
+//! server up to date, and after it no earlier request of the session makes a znode: the server
+//! carries out no request of an older connection (`PrepRequestProcessor.java`, `checkSession`).
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use super::failure;
+use super::live::{Made, Session, answered, done};
+use super::names::{Number, number, prefix};
+use super::service::ZooKeeper;
+use crate::base::seeded::seeded;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::session::service::{Answer, Entered, EnteredAll, Node, Trouble};
+
+/// How many nodes are made in one step at most.
+const MOST: usize = 100;
+
+/// How often a creation is repeated whose directory the server removes meanwhile.
+const TRIES: usize = 8;
+
+/// The znodes of a directory, the first of them first.
+pub(super) struct Directory {
+    pub(super) path: String,
+    pub(super) znodes: Vec<(Number, String)>,
+}
+
+impl Directory {
+    pub(super) fn first(&self) -> Option<&str> {
+        let (_, name) = self.znodes.first()?;
+        Some(name)
+    }
+
+    /// Where the znode stands, from 0.
+    pub(super) fn place(&self, made: &Made) -> Option<usize> {
+        self.znodes.iter().position(|(_, name)| *name == made.name)
+    }
+
+    pub(super) fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+}
+
+/// The znodes with these names.
+fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
+    let mut znodes = Vec::with_capacity(names.len());
+    for name in names {
+        match number(&name) {
+            Some(number) => znodes.push((number, name)),
+            None => return Err(failure::foreign(path, &name).into()),
+        }
+    }
+    znodes.sort_unstable_by(|(one, _), (other, _)| one.order(*other));
+    Ok(Directory {
+        path: path.to_owned(),
+        znodes,
+    })
+}
+
+impl ZooKeeper {
+    pub(super) async fn make(
+        &self,
+        session: &Session,
+        node: &Node,
+        queue: bool,
+        value: &str,
+        patience: Duration,
+    ) -> Answer<Entered> {
+        let client = session.client()?;
+        let path = self.names.directory(&node.key);
+        let known = self.own(session, &client, node, patience).await?;
+        let is_new = known.is_none();
+        let (made, found) = if let Some(made) = known {
+            (made, self.list(&client, &path, patience).await?)
+        } else {
+            if !queue {
+                let found = self.list(&client, &path, patience).await?;
+                if found.first().is_some() {
+                    let owner = self.owner(&client, &found, patience).await;
+                    return Ok(Entered::Held(owner));
+                }
+            }
+            self.create(session, &client, node, value, patience).await?
+        };
+        match found.place(&made) {
+            None => {
+                // It was removed from outside.
+                session.has_not(node.name);
+                Err(failure::unsettled().into())
+            }
+            Some(0) => Ok(Entered::First {
+                fence: fence(made.transaction)?,
+                others: 1 < found.znodes.len(),
+            }),
+            Some(_) if is_new && !queue => {
+                self.unmake(session, node, patience).await?;
+                Ok(Entered::Held(self.owner(&client, &found, patience).await))
+            }
+            Some(_) => Ok(Entered::Behind(self.owner(&client, &found, patience).await)),
+        }
+    }
+
+    pub(super) async fn make_all(
+        &self,
+        session: &Session,
+        nodes: &[Node],
+        value: &str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
+        if MOST < nodes.len() {
+            return Ok(EnteredAll::Apart);
+        }
+        let client = session.client()?;
+        let known = self.all_own(session, &client, nodes, patience).await?;
+        let known = nodes.iter().zip(known);
+        let missing = known.filter(|(_, made)| made.is_none());
+        let missing: Vec<_> = missing.map(|(node, _)| node.clone()).collect();
+        let lists = self.lists(&client, nodes, patience).await?;
+        for (at, (node, found)) in nodes.iter().zip(&lists).enumerate() {
+            if missing.contains(node) && found.first().is_some() {
+                let owner = self.owner(&client, found, patience).await;
+                return Ok(EnteredAll::Held(at, owner));
+            }
+        }
+        self.create_all(session, &client, &missing, value, patience)
+            .await?;
+        // The answer does not name the transaction (ZOOKEEPER-4026), so the nodes are looked up.
+        let made = self.all_own(session, &client, nodes, patience).await?;
+        let made = made.into_iter().collect::<Option<Vec<_>>>();
+        let made = made.ok_or_else(failure::unsettled)?;
+        let lists = self.lists(&client, nodes, patience).await?;
+        for (at, (found, made)) in lists.iter().zip(&made).enumerate() {
+            match found.place(made) {
+                Some(0) => {}
+                Some(_) => {
+                    for node in &missing {
+                        self.unmake(session, node, patience).await?;
+                    }
+                    let owner = self.owner(&client, found, patience).await;
+                    return Ok(EnteredAll::Held(at, owner));
+                }
+                None => {
+                    session.has_not(nodes[at].name);
+                    return Err(failure::unsettled().into());
+                }
+            }
+        }
+        let fences = made.iter().map(|made| fence(made.transaction));
+        Ok(EnteredAll::First(fences.collect::<Result<_, _>>()?))
+    }
+
+    /// The znode of the node, if there is one.
+    pub(super) async fn own(
+        &self,
+        session: &Session,
+        client: &Client,
+        node: &Node,
+        patience: Duration,
+    ) -> Answer<Option<Made>> {
+        if let Some(made) = session.made(node.name) {
+            return Ok(Some(made));
+        }
+        if !session.is_doubted(node.name) && !seeded!(NodesOfAnySession) {
+            return Ok(None);
+        }
+        let path = self.names.directory(&node.key);
+        let syncing = client.sync(&path);
+        match answered(patience, syncing).await {
+            Ok(()) | Err(Error::NoNode) => {}
+            Err(error) => return Err(failure::trouble(&error)),
+        }
+        let found = self.list(client, &path, patience).await?;
+        let prefix = prefix(node.name);
+        let mut own = None;
+        for (number, name) in &found.znodes {
+            if !name.starts_with(&prefix) {
+                continue;
+            }
+            let stat = done(patience, client.check_stat(&found.path_of(name))).await?;
+            if let Some(stat) = stat.filter(|stat| session.is_owner(stat.ephemeral_owner)) {
+                own = Some(Made {
+                    name: name.clone(),
+                    number: *number,
+                    transaction: stat.czxid,
+                });
+            }
+        }
+        match &own {
+            Some(made) => session.has_made(node.name, made.clone()),
+            None => session.has_not(node.name),
+        }
+        Ok(own)
+    }
+
+    /// Makes the node's znode, and lists its directory behind it.
+    async fn create(
+        &self,
+        session: &Session,
+        client: &Client,
+        node: &Node,
+        value: &str,
+        patience: Duration,
+    ) -> Answer<(Made, Directory)> {
+        let path = self.names.directory(&node.key);
+        let prefix = prefix(node.name);
+        let znode = format!("{path}/{prefix}");
+        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
+        for _ in 0..TRIES {
+            session.doubt(node.name);
+            // Both leave now, in this order.
+            let creating = client.create(&znode, value.as_bytes(), &options);
+            let listing = client.list_children(&path);
+            let (created, listed) =
+                join(answered(patience, creating), answered(patience, listing)).await;
+            match created {
+                Ok((stat, sequence)) => {
+                    let name = format!("{prefix}{sequence}");
+                    let number = number(&name).ok_or_else(failure::garbled)?;
+                    let transaction = stat.czxid;
+                    let made = Made {
+                        name,
+                        number,
+                        transaction,
+                    };
+                    session.has_made(node.name, made.clone());
+                    let listed = listed.map_err(|error| failure::trouble(&error))?;
+                    return Ok((made, directory(&path, listed)?));
+                }
+                Err(Error::NoNode) => {
+                    session.has_not(node.name);
+                    self.prepare(client, &path, patience).await?;
+                }
+                Err(error) => return Err(not_made(session, node, &error)),
+            }
+        }
+        Err(failure::unsettled().into())
+    }
+
+    /// Makes the znodes of all nodes or none.
+    async fn create_all(
+        &self,
+        session: &Session,
+        client: &Client,
+        nodes: &[Node],
+        value: &str,
+        patience: Duration,
+    ) -> Answer<()> {
+        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
+        for _ in 0..TRIES {
+            let mut writer = client.new_multi_writer();
+            for node in nodes {
+                session.doubt(node.name);
+                let znode = format!("{}/{}", self.names.directory(&node.key), prefix(node.name));
+                let added = writer.add_create(&znode, value.as_bytes(), &options);
+                added.map_err(|error| failure::trouble(&error))?;
+            }
+            let committing = writer.commit();
+            let committing = async move { committing.await.map_err(Error::from) };
+            match answered(patience, committing).await {
+                Ok(_) => return Ok(()),
+                Err(Error::NoNode) => {
+                    for node in nodes {
+                        session.has_not(node.name);
+                        let path = self.names.directory(&node.key);
+                        self.prepare(client, &path, patience).await?;
+                    }
+                }
+                Err(error) => {
+                    let failed = nodes.iter().map(|node| not_made(session, node, &error));
+                    return failed.last().map_or(Ok(()), Err);
+                }
+            }
+        }
+        Err(failure::unsettled().into())
+    }
+
+    /// Makes the directory of a lock, and what is above it.
+    pub(super) async fn prepare(
+        &self,
+        client: &Client,
+        path: &str,
+        patience: Duration,
+    ) -> Answer<()> {
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let container = CreateMode::Container.with_acls(self.acls());
+        for _ in 0..TRIES {
+            let creating = client.create(path, &[], &container);
+            match answered(patience, creating).await {
+                Ok(_) | Err(Error::NodeExists) => return Ok(()),
+                Err(Error::NoNode) => {
+                    // The chroot is for every user to see.
+                    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+                    done(patience, client.mkdir(above, &open)).await?;
+                }
+                Err(error) => return Err(failure::trouble(&error)),
+            }
+        }
+        Err(failure::unsettled().into())
+    }
+
+    /// The znodes of a directory, as the server knows them that the client is connected to.
+    pub(super) async fn list(
+        &self,
+        client: &Client,
+        path: &str,
+        patience: Duration,
+    ) -> Answer<Directory> {
+        let names = match answered(patience, client.list_children(path)).await {
+            Ok(names) => names,
+            Err(Error::NoNode) => Vec::new(),
+            Err(error) => return Err(failure::trouble(&error)),
+        };
+        directory(path, names)
+    }
+
+    async fn lists(
+        &self,
+        client: &Client,
+        nodes: &[Node],
+        patience: Duration,
+    ) -> Answer<Vec<Directory>> {
+        let lists = nodes.iter().map(|node| async move {
+            let path = self.names.directory(&node.key);
+            self.list(client, &path, patience).await
+        });
+        join_all(lists).await.into_iter().collect()
+    }
+
+    async fn all_own(
+        &self,
+        session: &Session,
+        client: &Client,
+        nodes: &[Node],
+        patience: Duration,
+    ) -> Answer<Vec<Option<Made>>> {
+        let own = nodes
+            .iter()
+            .map(|node| self.own(session, client, node, patience));
+        join_all(own).await.into_iter().collect()
+    }
+
+    async fn owner(&self, client: &Client, found: &Directory, patience: Duration) -> Option<Owner> {
+        let path = found.path_of(found.first()?);
+        let (data, _) = answered(patience, client.get_data(&path)).await.ok()?;
+        Owner::read(std::str::from_utf8(&data).ok()?)
+    }
+}
+
+/// What an error of a creation means. Where nothing was made for certain, the node is not there.
+fn not_made(session: &Session, node: &Node, error: &Error) -> Trouble {
+    let trouble = failure::trouble(error);
+    if matches!(&trouble, Trouble::Failed(failure) if !failure.executed) {
+        session.has_not(node.name);
+    }
+    trouble
+}
+
+/// The transaction that made a znode, as a fence.
+pub(super) fn fence(transaction: i64) -> Result<Fence, Trouble> {
+    let transaction = u64::try_from(transaction).map_err(|_| failure::garbled())?;
+    Ok(Fence::new(transaction))
+}

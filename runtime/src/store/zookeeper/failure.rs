@@ -1,0 +1,135 @@
+//! What the errors of a server and of a connection mean.
+
+use std::fmt::Display;
+
+use zookeeper_client::Error;
+
+use crate::error::LockError;
+use crate::store::session::service::Trouble;
+use crate::store::{Failure, Retry};
+
+/// Why a request was not answered as it should be.
+pub(super) fn trouble(error: &Error) -> Trouble {
+    match error {
+        Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Trouble::Ended,
+        error => Trouble::Failed(of(error)),
+    }
+}
+
+fn of(error: &Error) -> Failure {
+    let (code, retry, executed, advice) = match error {
+        Error::Timeout => return silent(),
+        Error::NoAuth => (
+            "permission",
+            Retry::Never,
+            false,
+            "the user may not create and delete znodes below the chroot; the page docs/stores/zookeeper.md says what it needs",
+        ),
+        Error::AuthFailed => (
+            "permission",
+            Retry::Never,
+            false,
+            "the server refused the user or the password of the URL; correct them",
+        ),
+        Error::QuotaExceeded => (
+            "no-space",
+            Retry::Later,
+            false,
+            "the quota of the chroot is used up, so no lock can be taken; raise it",
+        ),
+        Error::Throttled => (
+            "overload",
+            Retry::Later,
+            false,
+            "the server has more requests than it can take in",
+        ),
+        Error::Unimplemented => (
+            "version",
+            Retry::Never,
+            false,
+            "the server knows no container znodes; locks need ZooKeeper 3.5 or later",
+        ),
+        Error::NotReadOnly => (
+            "no-leader",
+            Retry::Later,
+            false,
+            "the server has lost the leader of its ensemble",
+        ),
+        Error::NoNode | Error::NodeExists | Error::BadVersion => (
+            "conflict",
+            Retry::Later,
+            true,
+            "the request met other changes of the same znodes; it is repeated",
+        ),
+        error => return disconnected(error),
+    };
+    Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
+}
+
+pub(super) fn disconnected(said: &impl Display) -> Failure {
+    let text =
+        format!("the connection failed: {said}; check that the server is up and the URL is right");
+    Failure::unavailable("io", text, Retry::Later, true)
+}
+
+pub(super) fn silent() -> Failure {
+    Failure::unavailable(
+        "timeout",
+        "the server did not answer in time; check that it is up and reachable".to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+/// An answer that cannot be read.
+pub(super) fn garbled() -> Failure {
+    Failure::unavailable(
+        "protocol",
+        "the server's answer is not that of ZooKeeper; check that the URL is that of a ZooKeeper server"
+            .to_owned(),
+        Retry::Never,
+        true,
+    )
+}
+
+/// A znode in the directory of a lock that is not of Curator's recipe for an exclusive lock.
+pub(super) fn foreign(directory: &str, name: &str) -> Failure {
+    Failure::unavailable(
+        "recipe",
+        format!(
+            "`{directory}` has the znode `{name}`, which is not of an `InterProcessMutex`; give locks of other recipes another path"
+        ),
+        Retry::Later,
+        true,
+    )
+}
+
+/// A request that met other changes again and again.
+pub(super) fn unsettled() -> Failure {
+    Failure::unavailable(
+        "conflict",
+        "the request met other changes of the same znodes again and again; it is repeated"
+            .to_owned(),
+        Retry::Later,
+        true,
+    )
+}
+
+/// A znode is kept by its session only.
+pub(super) fn cannot_keep() -> Failure {
+    Failure {
+        error: LockError::config(
+            "a lock of `zookeeper://` cannot stay after its release, because it ends with a session of this process",
+        ),
+        retry: Retry::Never,
+        executed: false,
+    }
+}
+
+/// `failure`, as the answer to a request that never left.
+pub(super) fn not_sent(failure: Failure) -> Failure {
+    Failure {
+        executed: false,
+        ..failure
+    }
+}

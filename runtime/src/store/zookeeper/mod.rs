@@ -1,0 +1,26 @@
+//! Locks in a ZooKeeper ensemble, with the names that Apache Curator gives.
+//!
+//! A node is an ephemeral sequential znode of a session, named like those of Curator's
+//! `InterProcessMutex`. So services in Java on the same path are excluded, and queue with ours. The
+//! directory of a lock's key is a container, which the server removes when it is empty.
+//!
+//! - [`service`] is what the session store asks of ZooKeeper, [`entering`] how a node is made, and
+//!   [`removing`] how it is removed.
+//! - [`live`] is a session as the server knows it, and [`heartbeat`] says when a heartbeat counts.
+//! - [`classes`] says which ttls have a session in common, within the bounds that [`handshake`]
+//!   asks the server for.
+//! - [`names`] says which znode is which node.
+//! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
+//!   for what is wrong with an ensemble.
+
+pub(crate) mod address;
+mod check;
+mod classes;
+mod entering;
+mod failure;
+mod handshake;
+mod heartbeat;
+mod live;
+mod names;
+mod removing;
+pub(crate) mod service;

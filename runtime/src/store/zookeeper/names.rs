@@ -1,0 +1,142 @@
+//! Which znode is which node.
+//!
+//! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's name
+//! as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
+//! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
+//! `/<chroot>/%/<session>`, in a directory that no lock has.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+
+use crate::base::token::Token;
+
+/// What stands before the number in Curator's names.
+const LOCK: &str = "lock-";
+
+/// The names below one path.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    chroot: String,
+}
+
+/// The number that the server gave a znode in its directory.
+///
+/// It has 32 bits and wraps around, so that the order is that within half of its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Number(i32);
+
+impl Number {
+    pub(super) fn order(self, other: Self) -> Ordering {
+        self.0.wrapping_sub(other.0).cmp(&0)
+    }
+}
+
+impl Names {
+    /// Below a path without slashes around it.
+    pub(super) fn new(chroot: &str) -> Self {
+        let chroot = chroot.to_owned();
+        Self { chroot }
+    }
+
+    /// The directory of the lock's key.
+    pub(super) fn directory(&self, key: &str) -> String {
+        let mut directory = format!("/{}/", self.chroot);
+        let is_dots = matches!(key, "." | "..");
+        for c in key.chars() {
+            if is_plain(c) && c != '/' && c != '%' && !is_dots {
+                directory.push(c);
+                continue;
+            }
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(directory, "%{byte:02X}");
+            }
+        }
+        directory
+    }
+
+    /// The directory of the sessions' own znodes.
+    pub(super) fn sessions(&self) -> String {
+        format!("/{}/%", self.chroot)
+    }
+}
+
+/// What the names of the znodes begin with that are the node of this name.
+pub(super) fn prefix(name: Token) -> String {
+    let hex = name.hex();
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    format!("_c_{}-{LOCK}", parts.join("-"))
+}
+
+/// The number of a znode with one of Curator's names for an exclusive lock.
+pub(super) fn number(name: &str) -> Option<Number> {
+    let (_, number) = name.rsplit_once(LOCK)?;
+    number.parse().ok().map(Number)
+}
+
+/// Whether ZooKeeper takes the path, which has no slashes around it.
+pub(super) fn is_path(path: &str) -> bool {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(is_plain);
+    path.split('/').all(is_name) && path.split('/').next() != Some("zookeeper")
+}
+
+/// Whether ZooKeeper takes the character in a path.
+fn is_plain(c: char) -> bool {
+    !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..=0xffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_a_directory() {
+        let names = Names::new("shop/locks");
+        for (key, directory) in [
+            ("lock:order:42", "/shop/locks/lock:order:42"),
+            ("a/b", "/shop/locks/a%2Fb"),
+            ("a%2Fb", "/shop/locks/a%252Fb"),
+            ("%", "/shop/locks/%25"),
+            ("..", "/shop/locks/%2E%2E"),
+            ("...", "/shop/locks/..."),
+            ("ä\n", "/shop/locks/ä%0A"),
+            ("\u{85}", "/shop/locks/%C2%85"),
+        ] {
+            assert_eq!(names.directory(key), directory);
+        }
+        assert_eq!(names.sessions(), "/shop/locks/%");
+    }
+
+    #[test]
+    fn znodes_are_named_as_by_curator() {
+        let prefix = prefix(Token::fixed(0xab));
+        assert_eq!(prefix, "_c_00000000-0000-0000-0000-0000000000ab-lock-");
+        let other = "_c_7a1b0fc2-9d1c-4c4e-a8e6-63b0cbd48f12-lock-0000000007";
+        assert_eq!(number(other), Some(Number(7)));
+        assert_eq!(number("lock-0000000008"), Some(Number(8)), "unprotected");
+        for foreign in ["_c_x__READ__0000000001", "leases", "lock-", "lock-x"] {
+            assert_eq!(number(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn numbers_wrap_around() {
+        let (last, first) = (Number(i32::MAX), Number(i32::MIN));
+        assert_eq!(number("lock--2147483648"), Some(first));
+        assert_eq!(last.order(first), Ordering::Less);
+        assert_eq!(Number(3).order(Number(2)), Ordering::Greater);
+    }
+
+    #[test]
+    fn paths_are_those_of_zookeeper() {
+        assert!(is_path("a") && is_path("a/b%c/ä") && is_path("a/zookeeper"));
+        for wrong in ["", "a//b", ".", "a/..", "zookeeper", "zookeeper/a", "a\0"] {
+            assert!(!is_path(wrong), "{wrong:?}");
+        }
+    }
+}

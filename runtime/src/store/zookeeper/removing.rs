@@ -1,0 +1,73 @@
+//! Removing nodes, and waiting for turns.
+
+use std::time::Duration;
+
+use zookeeper_client::Error;
+
+use super::failure;
+use super::live::{Session, answered};
+use super::service::ZooKeeper;
+use crate::base::seeded::seeded;
+use crate::store::session::service::{Answer, Node, Turn};
+
+impl ZooKeeper {
+    /// Removes a node, so that no earlier request makes it any more.
+    pub(super) async fn unmake(
+        &self,
+        session: &Session,
+        node: &Node,
+        patience: Duration,
+    ) -> Answer<bool> {
+        let client = session.client()?;
+        let own = self.own(session, &client, node, patience).await?;
+        let path = self.names.directory(&node.key);
+        if seeded!(DeleteWithoutCompare) {
+            for (_, name) in self.list(&client, &path, patience).await?.znodes {
+                let deleting = client.delete(&format!("{path}/{name}"), None);
+                let _ = answered(patience, deleting).await;
+            }
+        }
+        let Some(made) = own else {
+            return Ok(false);
+        };
+        let znode = format!("{path}/{}", made.name);
+        match answered(patience, client.delete(&znode, None)).await {
+            Ok(()) => {
+                session.has_not(node.name);
+                Ok(true)
+            }
+            Err(Error::NoNode) => {
+                session.has_not(node.name);
+                Ok(false)
+            }
+            Err(error) => Err(failure::trouble(&error)),
+        }
+    }
+
+    /// Waits until the node is the first of its directory, or is gone. It watches the znode before
+    /// it, so that the end of a lock wakes one waiter.
+    pub(super) async fn turn_of(&self, session: &Session, node: &Node) -> Answer<Turn> {
+        let client = session.client()?;
+        let path = self.names.directory(&node.key);
+        loop {
+            let own = self.own(session, &client, node, self.patience).await?;
+            let found = self.list(&client, &path, self.patience).await?;
+            let place = own.as_ref().and_then(|own| found.place(own));
+            let before = match place {
+                None => {
+                    session.has_not(node.name);
+                    return Ok(Turn::Gone);
+                }
+                Some(0) => return Ok(Turn::First),
+                Some(place) => &found.znodes[place - 1].1,
+            };
+            let watched = found.path_of(before);
+            let watching = client.get_and_watch_data(&watched);
+            match answered(self.patience, watching).await {
+                Ok((_, _, change)) => drop(change.changed().await),
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(failure::trouble(&error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What the session store asks of ZooKeeper.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+use zookeeper_client::{Acls, Client, CreateMode, SessionState};
+
+use super::address::Address;
+use super::classes::Classes;
+use super::live::{Session, done};
+use super::names::Names;
+use super::{check, entering, failure, handshake, heartbeat};
+use crate::base::reporter;
+use crate::check_report::CheckReport;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::inspect::owner::Owner;
+use crate::store::options::Options;
+use crate::store::session::service::{
+    Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
+};
+use crate::store::session::store::SessionStore;
+use crate::store::{Failure, StoreEvent};
+
+/// How long a server gets for an answer to the handshake, at least.
+const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
+
+/// An ensemble of ZooKeeper.
+pub(crate) struct ZooKeeper {
+    pub(super) address: Address,
+    pub(super) names: Names,
+    pub(super) classes: Classes,
+    /// How long a look gets that no request waits for.
+    pub(super) patience: Duration,
+    events: UnboundedSender<StoreEvent>,
+    /// Whether requests have failed for want of a server.
+    out: AtomicBool,
+}
+
+impl ZooKeeper {
+    /// Asks the servers that the URL names, in turn, until one answers.
+    async fn reach(
+        address: Address,
+        options: &Options,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Result<Self, Failure> {
+        let servers = address.servers();
+        let share = options.io_timeout / u32::try_from(servers.len()).unwrap_or(1).max(1);
+        let mut reached = Err(failure::silent());
+        for server in servers {
+            reached = handshake::bounds(server, share.max(LEAST_HANDSHAKE)).await;
+            if reached.is_ok() {
+                break;
+            }
+        }
+        let (shortest, longest) = reached?;
+        Ok(Self {
+            names: address.names(),
+            classes: Classes::new(shortest, longest, address.tick),
+            address,
+            patience: options.io_timeout,
+            events,
+            out: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects a store.
+    pub(crate) async fn connect(
+        address: Address,
+        options: &Options,
+    ) -> Result<SessionStore<Self>, LockError> {
+        let (sender, events) = unbounded_channel();
+        let reached = Self::reach(address, options, sender.clone()).await;
+        let ensemble = reached.map_err(|failure| failure.error)?;
+        // Without an answer there is nothing to log: the first call will report it.
+        if let Ok(report) = check::examine(&ensemble, options).await {
+            report.log();
+        }
+        Ok(SessionStore::new(ensemble, options, sender, events))
+    }
+
+    /// Looks at the ensemble over connections of its own.
+    pub(crate) async fn check(
+        address: Address,
+        options: &Options,
+    ) -> Result<CheckReport, LockError> {
+        let (sender, _events) = unbounded_channel();
+        let examined = async {
+            let ensemble = Self::reach(address, options, sender).await?;
+            check::examine(&ensemble, options).await
+        };
+        examined.await.map_err(|failure| failure.error)
+    }
+
+    /// Which users may do what with the znodes.
+    pub(super) fn acls(&self) -> Acls<'static> {
+        if self.address.digest().is_some() {
+            Acls::creator_all()
+        } else {
+            Acls::anyone_all()
+        }
+    }
+
+    async fn opened(&self, timeout: Timeout) -> Answer<(Session, Timeout)> {
+        let mut connector = Client::connector().with_session_timeout(timeout.0);
+        if let Some(digest) = self.address.digest() {
+            connector = connector.with_auth("digest", digest.as_bytes());
+        }
+        let hosts = self.address.hosts();
+        let connecting = connector.connect(&hosts);
+        let client = connecting.await.map_err(|error| failure::trouble(&error))?;
+        let lasts = Timeout(client.session_timeout());
+        let directory = self.names.sessions();
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        done(self.patience, client.mkdir(&directory, &open)).await?;
+        let own = format!("{directory}/{:016x}", client.session_id().0);
+        let ephemeral = CreateMode::Ephemeral.with_acls(self.acls());
+        let owner = Owner::written("");
+        let creating = client.create(&own, owner.as_bytes(), &ephemeral);
+        done(self.patience, creating).await?;
+        Ok((Session::new(client, own), lasts))
+    }
+
+    /// Notes whether the ensemble can be reached, and tells the engine when it can again.
+    fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
+        match &answer {
+            Ok(_) | Err(Trouble::Ended) => {
+                if self.out.swap(false, Ordering::Relaxed) {
+                    let server = self.address.to_string();
+                    reporter::log(move || tracing::info!(server, "connected again"));
+                    // Without a store there is no engine to tell.
+                    let _ = self.events.send(StoreEvent::Connected);
+                }
+            }
+            Err(Trouble::Failed(failure)) if matches!(failure.code(), "io" | "timeout") => {
+                if !self.out.swap(true, Ordering::Relaxed) {
+                    let (server, error) = (self.address.to_string(), failure.error.clone());
+                    reporter::log(
+                        move || tracing::warn!(server, %error, "cannot connect; trying again"),
+                    );
+                }
+            }
+            Err(Trouble::Failed(_)) => {}
+        }
+        answer
+    }
+}
+
+impl Service for ZooKeeper {
+    type Session = Session;
+
+    const NAME: &'static str = "zookeeper";
+
+    fn classes(&self) -> Vec<Timeout> {
+        self.classes.all()
+    }
+
+    fn serves(&self, timeout: Timeout) -> Duration {
+        self.classes.serves(timeout)
+    }
+
+    fn confirmed_within(&self) -> Duration {
+        self.classes.hearing() * 2
+    }
+
+    fn is_away(&self) -> bool {
+        self.out.load(Ordering::Relaxed)
+    }
+
+    async fn open(
+        &self,
+        lasts: Timeout,
+        patience: Duration,
+    ) -> Result<(Session, Timeout), Failure> {
+        let opening = timeout(patience, self.opened(lasts)).await;
+        let opened = opening.unwrap_or_else(|_| Err(failure::silent().into()));
+        self.heard(opened).map_err(|trouble| match trouble {
+            // The request for a lock did not leave.
+            Trouble::Failed(failure) => failure::not_sent(failure),
+            Trouble::Ended => failure::not_sent(failure::unsettled()),
+        })
+    }
+
+    async fn heartbeat(&self, session: &Session, patience: Duration) -> Answer<()> {
+        let hearing = self.classes.hearing();
+        self.heard(heartbeat::beat(session, hearing, patience).await)
+    }
+
+    /// The client is told of the end when it connects again.
+    async fn ended(&self, session: &Session) -> Answer<()> {
+        let mut state = session.client()?.state_watcher();
+        while !state.peek_state().is_terminated() {
+            if state.changed().await == SessionState::Expired {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&self, session: &Session, _patience: Duration) -> Answer<()> {
+        session.close();
+        Ok(())
+    }
+
+    async fn enter(
+        &self,
+        session: &Session,
+        node: &Node,
+        queue: bool,
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<Entered> {
+        let owner = Owner::written(function);
+        self.heard(self.make(session, node, queue, &owner, patience).await)
+    }
+
+    async fn enter_all(
+        &self,
+        session: &Session,
+        nodes: &[Node],
+        function: &'static str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
+        let owner = Owner::written(function);
+        self.heard(self.make_all(session, nodes, &owner, patience).await)
+    }
+
+    async fn present(
+        &self,
+        session: &Session,
+        nodes: &[(Node, Fence)],
+        patience: Duration,
+    ) -> Answer<Vec<bool>> {
+        let client = session.client()?;
+        let looks = nodes.iter().map(|(node, expected)| {
+            let made = session.made(node.name);
+            let client = &client;
+            async move {
+                let Some(made) = made else {
+                    return Ok(false);
+                };
+                let path = format!("{}/{}", self.names.directory(&node.key), made.name);
+                let stat = done(patience, client.check_stat(&path)).await?;
+                let stat = stat.filter(|stat| session.is_owner(stat.ephemeral_owner));
+                match stat {
+                    Some(stat) => Ok(entering::fence(stat.czxid)? == *expected),
+                    None => Ok(false),
+                }
+            }
+        });
+        join_all(looks).await.into_iter().collect()
+    }
+
+    async fn remove(
+        &self,
+        session: &Session,
+        node: &Node,
+        _fence: Option<Fence>,
+        patience: Duration,
+    ) -> Answer<bool> {
+        self.unmake(session, node, patience).await
+    }
+
+    async fn keep(
+        &self,
+        _session: &Session,
+        _node: &Node,
+        _fence: Fence,
+        _keep: Duration,
+        _patience: Duration,
+    ) -> Answer<bool> {
+        Err(failure::cannot_keep().into())
+    }
+
+    async fn turn(&self, session: &Session, node: &Node) -> Answer<Turn> {
+        self.turn_of(session, node).await
+    }
+}
