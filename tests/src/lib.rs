@@ -7,6 +7,7 @@
 //! | [`server_clock`] | the clock of such a process, which a test sets |
 //! | [`postgres`] | a PostgreSQL server, a database for each test, and a look into it |
 //! | [`etcd`] | an etcd server, a part of it for each test, a look into it, and a cluster |
+//! | [`zookeeper`] | a ZooKeeper server, a chroot for each test, a look into it, an ensemble, and Curator |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
@@ -80,3 +81,4 @@ pub mod transfer;
 pub mod variant;
 pub mod wait;
 pub mod worker;
+pub mod zookeeper;

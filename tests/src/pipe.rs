@@ -47,7 +47,16 @@ impl Pipe {
     ///
     /// When no port is free.
     pub fn start(target: SocketAddr) -> Self {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), target)
+    }
+
+    /// The same at an address that the clients know already.
+    ///
+    /// # Panics
+    ///
+    /// When it is not free.
+    pub fn start_at(address: SocketAddr, target: SocketAddr) -> Self {
+        let listener = std::net::TcpListener::bind(address).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
         let address = listener.local_addr().expect("a bound socket");
         let state = Arc::new(State {

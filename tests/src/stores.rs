@@ -11,6 +11,7 @@ use crate::etcd::Etcd;
 use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
+use crate::zookeeper::Zookeeper;
 
 /// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
 pub const NO_OUTAGE: Duration = Duration::from_secs(10);
@@ -97,6 +98,21 @@ impl Store {
         }
     }
 
+    /// A part of a real ZooKeeper.
+    ///
+    /// # Panics
+    ///
+    /// When another test of the program has this name, or the server does not start.
+    pub fn zookeeper(test: &str) -> Self {
+        has_its_own_part("zookeeper", test);
+        let server = Zookeeper::shared();
+        Self {
+            url: server.url("stores"),
+            probe: Arc::new(server.probe("stores", &format!("{test}:"))),
+            namespace: test.to_owned(),
+        }
+    }
+
     /// A pool of its own, as another process would have.
     ///
     /// # Panics
@@ -134,6 +150,16 @@ macro_rules! on_etcd {
     ($($name:ident),+ $(,)?) => {
         mod etcd {
             $($crate::on_every_store_of_leases!(@test $name etcd);)+
+        }
+    };
+}
+
+/// The same for ZooKeeper, where locks belong to sessions as well.
+#[macro_export]
+macro_rules! on_zookeeper {
+    ($($name:ident),+ $(,)?) => {
+        mod zookeeper {
+            $($crate::on_every_store_of_leases!(@test $name zookeeper);)+
         }
     };
 }

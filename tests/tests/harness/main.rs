@@ -7,3 +7,4 @@ mod seeded_bugs;
 mod server_clock;
 mod server_versions;
 mod servers_and_proxies;
+mod zookeeper;

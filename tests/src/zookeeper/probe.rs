@@ -1,0 +1,127 @@
+//! A look into the nodes of the locks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::client::{Client, Node};
+use crate::probe::Probe;
+
+/// Looks into the nodes under a chroot. Its own nodes belong to no session, so that they outlast a
+/// crash of the server, and stay until they are given back.
+#[derive(Debug)]
+pub struct ZookeeperProbe {
+    client: Client,
+    chroot: String,
+    namespace: String,
+    /// The paths of the locks that it took.
+    taken: Mutex<HashMap<String, String>>,
+}
+
+impl ZookeeperProbe {
+    pub(super) fn new(client: Client, chroot: &str, namespace: &str) -> Self {
+        Self {
+            client,
+            chroot: chroot.to_owned(),
+            namespace: namespace.to_owned(),
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The holder of a lock, and those that wait for it, in their order.
+    pub fn nodes(&self, key: &str) -> Vec<Node> {
+        self.client.list(&self.directory(key))
+    }
+
+    /// The paths of all nodes of locks under the chroot, without those of sessions. A lock's
+    /// directory may stay.
+    pub fn left(&self) -> Vec<String> {
+        let root = format!("/{}", self.chroot);
+        let directories = self.client.names(&root).into_iter();
+        let of_locks = directories.filter(|directory| directory != "%");
+        let nodes = of_locks.flat_map(|directory| {
+            let directory = format!("{root}/{directory}");
+            let names = self.client.names(&directory).into_iter();
+            names.map(move |name| format!("{directory}/{name}"))
+        });
+        nodes.collect()
+    }
+
+    /// The path of a lock.
+    pub fn directory(&self, key: &str) -> String {
+        let full = format!("{}{key}", self.namespace);
+        let full = full.replace('%', "%25").replace('/', "%2F");
+        format!("/{}/{full}", self.chroot)
+    }
+
+    /// Puts a node of one's own at the end of the queue, with a name such as Curator's.
+    fn enqueue(&self, key: &str) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(1);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = self.directory(key);
+        let id = format!("{:08x}-0000-4000-8000-{number:012x}", std::process::id());
+        let name = format!("{directory}/_c_{id}-lock-");
+        loop {
+            self.client.make_path(&directory);
+            // Another client may remove an empty directory at once.
+            if let Some(path) = self.client.enqueue(&name) {
+                return path;
+            }
+        }
+    }
+
+    fn keep(&self, key: &str, path: String) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(key.to_owned(), path);
+    }
+
+    fn is_first(&self, key: &str, path: &str) -> bool {
+        let nodes = self.nodes(key);
+        nodes.first().is_some_and(|first| first.path == path)
+    }
+}
+
+impl Probe for ZookeeperProbe {
+    fn exists(&self, key: &str) -> bool {
+        !self.client.names(&self.directory(key)).is_empty()
+    }
+
+    fn take(&self, key: &str, _ttl: Duration) -> bool {
+        let path = self.enqueue(key);
+        let won = self.is_first(key, &path);
+        if won {
+            self.keep(key, path);
+        } else {
+            self.client.delete(&path);
+        }
+        won
+    }
+
+    fn untouched(&self, key: &str) -> bool {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = taken.get(key).cloned();
+        drop(taken);
+        path.is_some_and(|path| self.is_first(key, &path))
+    }
+
+    fn steal(&self, key: &str, _ttl: Duration) {
+        for node in self.nodes(key) {
+            self.client.delete(&node.path);
+        }
+        let path = self.enqueue(key);
+        self.keep(key, path);
+    }
+
+    fn give_back(&self, key: &str) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = taken.remove(key).expect("the probe holds the key");
+        drop(taken);
+        assert!(self.client.delete(&path), "{key}: the probe held it");
+    }
+}

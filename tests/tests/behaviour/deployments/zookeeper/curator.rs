@@ -1,0 +1,174 @@
+//! Curator's locks: services in Java and ours exclude each other on one path, and queue together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{LockError, LockPool};
+use leasehold_tests::clock;
+use leasehold_tests::probe::Probe as _;
+use leasehold_tests::recorder::{Recorder, Section};
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Job, Scenario, Worker};
+use leasehold_tests::zookeeper::{CuratorPeer, Errand, Zookeeper, addresses, url_of};
+use tokio::task::JoinSet;
+
+use super::{LONG, connect, take};
+
+const SESSION: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(2);
+const STAY: Duration = Duration::from_millis(5);
+
+fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
+    Errand {
+        servers: addresses(servers.iter().map(Zookeeper::address)),
+        path,
+        session: SESSION,
+        time,
+        stay: STAY,
+        pause: Duration::from_millis(2),
+    }
+}
+
+/// Takes the lock again and again until `end`, and records each section under `path`.
+async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
+    while clock::now() < end {
+        let acquired = pool.lock("k").ttl(TTL).wait(LONG).watchdog().acquire().await;
+        let guard = match acquired {
+            Ok(guard) => guard,
+            Err(error) if error.is_unavailable() => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let deadline = clock::in_future(guard.remaining());
+        let inside = recorder.enter(&path, guard.fence().map(u64::from), deadline);
+        tokio::time::sleep(STAY).await;
+        drop(inside);
+        match guard.release().await {
+            Ok(()) | Err(LockError::Lost { .. }) => {}
+            Err(error) if error.is_unavailable() => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A process of ours that is inside until it is killed. Returns its section.
+fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
+    let job = Job {
+        url: url.to_owned(),
+        key: "k".to_owned(),
+        ttl_ms: 2_000,
+        wait_ms: 60_000,
+        watchdog: true,
+        scenario: Scenario::Hold,
+    };
+    let mut worker = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    worker.wait_entered(LONG);
+    std::thread::sleep(Duration::from_millis(300));
+    worker.process().kill();
+    let killed = clock::now();
+    let mut sections = worker.sections(path);
+    for section in &mut sections {
+        section.left = Some(killed);
+        // The one that was seen last is that of its first moment.
+        section.deadline = section.deadline.max(killed);
+    }
+    sections
+}
+
+/// Runs two processes of Curator and two pools of ours on one path, while one process of each is
+/// killed and `disturb` runs.
+async fn together(servers: &mut [Zookeeper], chroot: &str, disturb: impl AsyncFnOnce(&mut [Zookeeper])) {
+    let time = Duration::from_secs(15);
+    let url = url_of(servers, chroot);
+    let probe = servers[0].probe(chroot, "lock:");
+    let path = probe.directory("k");
+    let errand = errand(servers, path.clone(), time);
+    let recorder = Arc::new(Recorder::new());
+    let (mut killed, stays) = tokio::task::block_in_place(|| {
+        (CuratorPeer::start(&errand), CuratorPeer::start(&errand))
+    });
+    let end = clock::in_future(time);
+    let mut pools = JoinSet::new();
+    for _ in 0..2 {
+        let (pool, recorder) = (connect(&url).await, Arc::clone(&recorder));
+        pools.spawn(ours(pool, path.clone(), recorder, end));
+    }
+    let kill = async {
+        let (url, path) = (url.clone(), path.clone());
+        let by_kill = tokio::task::spawn_blocking(move || {
+            killed.wait_inside(LONG);
+            let mut sections = killed.kill();
+            sections.extend(one_of_ours_is_killed(&url, &path));
+            sections
+        });
+        by_kill.await.expect("no panic")
+    };
+    let (sections, ()) = tokio::join!(kill, disturb(servers));
+    while let Some(ended) = wait::within("ours end", LONG, pools.join_next()).await {
+        ended.expect("no panic");
+    }
+    let of_ours = recorder.len();
+    let last_kill = sections.iter().filter_map(|it| it.left).max().expect("two were killed");
+    let (of_curator, lost) = tokio::task::block_in_place(|| stays.finish(time));
+    let after = of_curator.iter().filter(|it| last_kill < it.entered).count();
+    println!(
+        "{of_ours} sections of ours, {} of Curator's ({lost} given up), {after} after the kills",
+        of_curator.len()
+    );
+    assert!(0 < of_ours && 0 < after, "both are served");
+    sections.into_iter().chain(of_curator).for_each(|it| recorder.add(it));
+    recorder.verify();
+    wait::until("no node is left", LONG, || !probe.exists("k"));
+}
+
+/// Fails if ours and Curator's are inside together, or one of them is not served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curator_and_leasehold_exclude_each_other() {
+    let mut servers = [Zookeeper::start()];
+    together(&mut servers, "curator", async |_| ()).await;
+}
+
+/// Fails if they are inside together when the leader of their ensemble dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_while_leaders_are_killed() {
+    let mut servers = Zookeeper::ensemble(3);
+    together(&mut servers, "curator", async |servers| {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let Some(leader) = servers.iter().position(Zookeeper::leads) else {
+                continue;
+            };
+            servers[leader].kill();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::task::block_in_place(|| servers[leader].restart());
+        }
+    })
+    .await;
+}
+
+/// Fails if one that waits is passed over for one that came later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_queue_together() {
+    let servers = [Zookeeper::start()];
+    let pool = connect(&url_of(&servers, "queue")).await;
+    let probe = servers[0].probe("queue", "lock:");
+    let held = take(&pool, "k").await;
+    let errand = Errand {
+        stay: Duration::from_millis(300),
+        ..errand(&servers, probe.directory("k"), Duration::from_millis(1_500))
+    };
+    let mut peer = tokio::task::block_in_place(|| CuratorPeer::start(&errand));
+    wait::until_async("it queues", LONG, || probe.nodes("k").len() == 2).await;
+    let other = connect(&url_of(&servers, "queue")).await;
+    let behind = other.lock("k").ttl(TTL).wait(LONG).acquire();
+    let behind = wait::started(behind).await;
+    let behind = tokio::spawn(behind);
+    wait::until_async("ours queues", LONG, || probe.nodes("k").len() == 3).await;
+    held.release().await.expect("still held");
+    tokio::task::block_in_place(|| peer.wait_inside(LONG));
+    let guard = behind.await.expect("no panic").expect("its turn comes");
+    let entered = clock::now();
+    guard.release().await.expect("still held");
+    let (sections, _) = tokio::task::block_in_place(|| peer.finish(errand.time));
+    let first = sections[0].left.expect("it has left");
+    assert!(first <= entered, "Curator's came first");
+}

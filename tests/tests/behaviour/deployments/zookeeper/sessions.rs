@@ -1,0 +1,188 @@
+//! Sessions: they outlast the leases in them, and their end is told to all of their locks.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockError, LockGuard};
+use leasehold_tests::pipe::{Flow, Pipe};
+use leasehold_tests::rerun::fails_with;
+use leasehold_tests::wait;
+use leasehold_tests::zookeeper::{Settings, Zookeeper, url_of_all};
+
+use super::{LONG, TTL, connect, take, works};
+
+/// How soon the holders are told of the end of their session once the server has told it.
+const TOLD: Duration = Duration::from_secs(10);
+
+fn is_lost(guard: &LockGuard) -> bool {
+    matches!(guard.check(), Err(LockError::Lost { .. }))
+}
+
+/// The timeout of a session, as the server has agreed to it.
+fn lasts(server: &Zookeeper, session: i64) -> Duration {
+    let told = server.word("cons").expect("it answers");
+    let name = format!("sid=0x{session:x},");
+    let line = told.lines().find(|line| line.contains(&name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {told}"));
+    let fields = line.split(',');
+    let mut timeouts = fields.filter_map(|field| field.strip_prefix("to="));
+    let timeout = timeouts.next().expect("it has a timeout");
+    Duration::from_millis(timeout.parse().expect("a number"))
+}
+
+/// Fails if locks of one session end apart, or those of another session with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_session_is_told_to_all() {
+    let server = Zookeeper::start();
+    let (through, direct) = (Pipe::start(server.address()), connect(&server.url("lost")).await);
+    let pool = connect(&url_of_all([through.address()], "lost")).await;
+    let probe = server.probe("lost", "lock:");
+    let mut guards = Vec::new();
+    for number in 0..5 {
+        let request = pool.lock(format!("k{number}")).ttl(TTL).watchdog();
+        guards.push(request.acquire().await.expect("it is free"));
+    }
+    let other = direct.lock("other").ttl(TTL).watchdog().acquire().await;
+    let other = other.expect("it is free");
+    let session = probe.nodes("k0")[0].session;
+    assert_eq!(probe.nodes("k4")[0].session, session, "one session for all");
+    assert_ne!(probe.nodes("other")[0].session, session, "another pool");
+    through.set(Flow::BlackHole);
+    wait::until_async("all are told", LONG, || guards.iter().all(is_lost)).await;
+    assert!(other.check().is_ok(), "its session is another");
+    let gone = || (0..5).all(|number| probe.nodes(&format!("k{number}")).is_empty());
+    wait::until_async("their nodes end", LONG, gone).await;
+    through.set(Flow::Pass);
+    works(&pool, "k0").await;
+    other.release().await.expect("held");
+}
+
+/// Fails if the locks of a session block their keys when the session's own node was deleted.
+#[tokio::test]
+async fn a_session_without_its_node_keeps_no_lock() {
+    let server = Zookeeper::shared();
+    let pool = connect(&server.url("no-node")).await;
+    let probe = server.probe("no-node", "lock:");
+    let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
+    let held = held.expect("it is free");
+    let session = probe.nodes("k")[0].session;
+    let own = format!("/no-node/%/{session:016x}");
+    assert!(probe.client().delete(&own), "no node {own}");
+    wait::until_async("it is told", TOLD, || is_lost(&held)).await;
+    wait::until_async("the key is free", LONG, || probe.nodes("k").is_empty()).await;
+    works(&pool, "k").await;
+}
+
+/// Fails if a lock has a session that is shorter than its lease.
+#[tokio::test]
+async fn a_session_is_longer_than_its_leases() {
+    let server = Zookeeper::start();
+    let pool = connect(&server.url("longer")).await;
+    let probe = server.probe("longer", "lock:");
+    for ttl in [100, 1_000, 3_000, 5_000, 9_000] {
+        let ttl = Duration::from_millis(ttl);
+        let guard = pool.lock("k").ttl(ttl).wait(LONG).watchdog().acquire().await;
+        let guard = guard.unwrap_or_else(|error| panic!("{ttl:?}: {error}"));
+        // On a busy machine a short lease may be over by now.
+        if let Some(node) = probe.nodes("k").first() {
+            let lasts = lasts(&server, node.session);
+            assert!(ttl < lasts, "{lasts:?} for {ttl:?}");
+            assert!(lasts <= Duration::from_secs(10), "{lasts:?} for {ttl:?}");
+        }
+        drop(guard);
+    }
+}
+
+/// Fails if a lock is believed in although its node is gone: its server answers, and has been
+/// replaced as the leader. The new leader has counted the session from its own election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replaced_leader_confirms_nothing() {
+    const ROUNDS: u32 = 3;
+    for round in 0..ROUNDS {
+        let (servers, network) = Settings::new().ensemble_with_network(3);
+        let old = leader(&servers, None).await;
+        let pool = connect(&servers[old].url("replaced")).await;
+        let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
+        let held = held.expect("it is free");
+        servers[old].pause();
+        network.set(old, Flow::BlackHole);
+        let new = leader(&servers, Some(old)).await;
+        servers[old].resume();
+        let resumed = Instant::now();
+        let probe = servers[new].probe("replaced", "lock:");
+        wait::until_async("its node ends", LONG, || !probe.nodes("k").is_empty()).await;
+        wait::until_async("its node ends", LONG, || probe.nodes("k").is_empty()).await;
+        assert!(held.check().is_err(), "round {round}: held without a node");
+        println!("round {round}: gone {:?} after", resumed.elapsed());
+        network.set(old, Flow::Pass);
+        network.cut(old);
+        works(&pool, "k").await;
+    }
+}
+
+#[test]
+fn a_heartbeat_that_is_believed_is_found() {
+    let test = "deployments::zookeeper::sessions::a_replaced_leader_confirms_nothing";
+    fails_with("HeartbeatBelieved", test);
+}
+
+/// Which server leads the ensemble, other than `before`.
+async fn leader(servers: &[Zookeeper], before: Option<usize>) -> usize {
+    let mut leader = None;
+    wait::until_async("there is a leader", LONG, || {
+        let mut all = servers.iter().enumerate();
+        leader = all.position(|(at, server)| Some(at) != before && server.leads());
+        leader.is_some()
+    })
+    .await;
+    leader.expect("one leads")
+}
+
+/// Fails if a lock that was removed by another client is renewed, or if its body goes on.
+#[tokio::test]
+async fn a_removed_node_is_a_lost_lock() {
+    let server = Zookeeper::shared();
+    let pool = connect(&server.url("removed")).await;
+    let probe = server.probe("removed", "lock:");
+    let guard = pool.lock("k").ttl(TTL / 2).watchdog().acquire().await;
+    let guard = guard.expect("it is free");
+    assert!(probe.client().delete(&probe.nodes("k")[0].path));
+    wait::until_async("the loss is told", TTL / 2, || is_lost(&guard)).await;
+    works(&pool, "k").await;
+}
+
+/// Fails if a lease goes on as long as its session.
+#[tokio::test]
+async fn a_lease_that_is_not_renewed_is_ended() {
+    let server = Zookeeper::shared();
+    let pool = connect(&server.url("ended")).await;
+    let probe = server.probe("ended", "lock:");
+    let ttl = Duration::from_secs(1);
+    let stays = pool.lock("stays").ttl(ttl).watchdog().acquire().await;
+    let stays = stays.expect("it is free");
+    let guard = pool.lock("k").ttl(ttl).acquire().await;
+    let guard = guard.expect("it is free");
+    let session = probe.nodes("k")[0].session;
+    let ended = || probe.nodes("k").is_empty();
+    wait::until_async("the store ends it", LONG, ended).await;
+    assert!(guard.check().is_err(), "it was not renewed");
+    let goes_on = probe.nodes("stays");
+    assert_eq!(goes_on[0].session, session, "the session goes on");
+    stays.release().await.expect("held");
+    works(&pool, "k").await;
+}
+
+/// Fails if a directory with a foreign name in it is taken for a free lock, or costs the pool.
+#[tokio::test]
+async fn a_foreign_node_is_told() {
+    let server = Zookeeper::shared();
+    let pool = connect(&server.url("foreign")).await;
+    let probe = server.probe("foreign", "lock:");
+    let path = format!("{}/notes", probe.directory("k"));
+    probe.client().make_path(&path);
+    let refused = pool.lock("k").ttl(TTL).acquire().await;
+    let error = refused.map(drop).expect_err("it is no lock of Curator's kind");
+    assert!(!error.is_contention(), "{error}");
+    assert!(probe.client().delete(&path));
+    drop(take(&pool, "k").await);
+    works(&pool, "other").await;
+}
