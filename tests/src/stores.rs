@@ -141,6 +141,7 @@ macro_rules! on_every_store {
     ($($name:ident),+ $(,)?) => {
         $crate::on_every_store_of_leases!($($name),+);
         $crate::on_etcd!($($name),+);
+        $crate::on_zookeeper!($($name),+);
     };
 }
 

@@ -326,7 +326,11 @@ impl Zookeeper {
             let _ = writeln!(lines, "maxSessionTimeout={}", longest.as_millis());
         }
         if self.members.is_empty() {
-            let _ = writeln!(lines, "clientPortAddress=127.0.0.1\nclientPort={}", self.port);
+            let _ = writeln!(
+                lines,
+                "clientPortAddress=127.0.0.1\nclientPort={}",
+                self.port
+            );
         }
         lines + &self.members
     }

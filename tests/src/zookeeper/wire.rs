@@ -108,7 +108,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         let mut connection = Self { stream, number: 0 };
         let hello = Request::new().int(0).long(0).int(SESSION_MS).long(0);
-        connection.send(hello.bytes(&[0; 16]).flag(false))?;
+        connection.send(&hello.bytes(&[0; 16]).flag(false))?;
         let mut welcome = connection.receive()?;
         let (_version, timeout) = (welcome.int(), welcome.int());
         if timeout <= 0 {
@@ -120,17 +120,21 @@ impl Connection {
     /// Asks, and returns the answer or the server's error code.
     pub(super) fn ask(&mut self, code: i32, request: Request) -> io::Result<Result<Answer, i32>> {
         self.number += 1;
-        let number = if code == AUTH { AUTH_NUMBER } else { self.number };
+        let number = if code == AUTH {
+            AUTH_NUMBER
+        } else {
+            self.number
+        };
         let mut whole = Request::new().int(number).int(code);
         whole.0.extend(request.0);
-        self.send(whole)?;
+        self.send(&whole)?;
         let mut answer = self.receive()?;
         let (told, _zxid, error) = (answer.int(), answer.long(), answer.int());
         assert_eq!(told, number, "each request is answered in its turn");
         Ok(if error == 0 { Ok(answer) } else { Err(error) })
     }
 
-    fn send(&mut self, request: Request) -> io::Result<()> {
+    fn send(&mut self, request: &Request) -> io::Result<()> {
         let whole = Request::new().bytes(&request.0);
         self.stream.write_all(&whole.0)
     }
@@ -149,6 +153,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let close = Request::new().int(self.number + 1).int(CLOSE_SESSION);
         // A server that is gone ends the session by itself.
-        let _ = self.send(close);
+        let _ = self.send(&close);
     }
 }

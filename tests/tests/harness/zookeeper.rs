@@ -154,14 +154,21 @@ fn curators_processes_exclude_each_other() {
     killed.wait_inside(LONG);
     let recorder = Recorder::new();
     let before = killed.kill();
-    let end = before.last().and_then(|last| last.left).expect("it has been inside");
-    before.into_iter().for_each(|section| recorder.add(section));
+    let end = before
+        .last()
+        .and_then(|last| last.left)
+        .expect("it has been inside");
+    for section in before {
+        recorder.add(section);
+    }
     let mut after = 0;
     for other in others {
         let (sections, lost) = other.finish(time);
         assert_eq!(lost, 0, "nothing happened to it");
         after += sections.iter().filter(|it| end < it.entered).count();
-        sections.into_iter().for_each(|it| recorder.add(it));
+        for section in sections {
+            recorder.add(section);
+        }
     }
     println!("{} sections, {after} after the kill", recorder.len());
     assert!(0 < after, "the lock comes free");
@@ -189,5 +196,8 @@ fn curators_process_gives_up_when_it_hears_nothing() {
     server.resume();
     std::thread::sleep(time.saturating_sub(paused.elapsed()));
     let sections = peer.kill();
-    assert!(2 <= sections.len(), "it gave up, and asked again: {sections:?}");
+    assert!(
+        2 <= sections.len(),
+        "it gave up, and asked again: {sections:?}"
+    );
 }

@@ -7,6 +7,10 @@ const SHORT: Duration = Duration::from_millis(150);
 
 /// What a store promises, and how fast the suite can expect it to keep its promises.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a promise of its own"
+)]
 pub(crate) struct Promises {
     /// Whether each acquisition has a fence.
     pub(crate) fences: bool,

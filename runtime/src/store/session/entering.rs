@@ -46,9 +46,13 @@ impl<S: Service> Shared<S> {
                 Ok(acquired(fence, others))
             }
             Ok(Entered::Behind(owner)) => {
-                self.state().locks.remove(&id);
-                self.waits_for_its_turn(&id.0, &own);
-                Ok(held(queue, owner))
+                let is_place = self.is_place(&id, &own, queue);
+                if is_place {
+                    self.waits_for_its_turn(&id.0, &own);
+                } else {
+                    self.remove_for_good(own, None);
+                }
+                Ok(held(is_place && queue, owner))
             }
             Ok(Entered::Held(owner)) => {
                 let mut state = self.state();
@@ -114,6 +118,22 @@ impl<S: Service> Shared<S> {
             self.remove_for_good(place.node.clone(), None);
         }
         (own, again)
+    }
+
+    /// The token's node waits. Returns whether it is the place of this process: its former place may
+    /// have been given up while an answer was lost, and then the node was made anew.
+    fn is_place(&self, id: &LockId, own: &OwnNode<S>, queue: bool) -> bool {
+        let mut state = self.state();
+        state.locks.remove(id);
+        let (key, token) = id;
+        match state.places.get_mut(key) {
+            Some(place) => place.node == *own,
+            None if queue => {
+                state.places.insert(key.clone(), own.clone(), *token);
+                true
+            }
+            None => false,
+        }
     }
 
     /// The token's node is the first: it is no place any more.

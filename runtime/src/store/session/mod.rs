@@ -35,6 +35,8 @@ pub(crate) mod members;
 mod places;
 mod requests;
 pub(crate) mod service;
+#[cfg(test)]
+mod session_tests;
 mod sessions;
 mod shared;
 pub(crate) mod store;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::session::service::Timeout;
 
 /// How long sessions last, in ticks. A server takes those of 2 to 20 ticks, unless it is told
-/// otherwise.
+/// otherwise; longer ones are doubled.
 const TICKS: [u32; 7] = [2, 3, 5, 9, 13, 16, 20];
 
 /// Half a tick is at least this, unless the URL names the tick: `tickTime` is 2 s in the example
@@ -44,7 +44,11 @@ impl Classes {
     /// How long sessions can be asked to last, the shortest first.
     pub(super) fn all(self) -> Vec<Timeout> {
         let wanted = TICKS.iter().map(|ticks| self.shortest * *ticks / 2);
-        let mut classes: Vec<_> = wanted.filter(|lasts| *lasts < self.longest).collect();
+        let doubled = (1..16).map(|times| self.shortest.saturating_mul(10 << times));
+        let mut classes: Vec<_> = wanted
+            .chain(doubled)
+            .take_while(|lasts| *lasts < self.longest)
+            .collect();
         classes.push(self.longest);
         classes.into_iter().map(Timeout).collect()
     }
@@ -79,7 +83,7 @@ mod tests {
         let one = Classes::new(longest, longest, None);
         assert_eq!(seconds(one), [40.0]);
         let wide = Classes::new(shortest, Duration::from_secs(120), None);
-        assert_eq!(seconds(wide).last(), Some(&120.0));
+        assert_eq!(seconds(wide)[6..], [40.0, 80.0, 120.0]);
     }
 
     #[test]

@@ -8,3 +8,4 @@ mod redlock;
 mod replicas;
 mod sentinel;
 mod tls_and_acl;
+mod zookeeper;

@@ -9,6 +9,7 @@ use leasehold_tests::probe::Probe;
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
+use leasehold_tests::zookeeper::Zookeeper;
 
 /// The counter of the namespace's fences.
 const FENCES: &str = "lock:%leasehold:fence";
@@ -89,6 +90,22 @@ async fn etcd() {
     conformance_of_queues(&url).await;
     let left = server.probe("conformance", "lock:").left();
     assert!(left.is_empty(), "nothing is left: {left:?}");
+}
+
+#[tokio::test]
+async fn zookeeper() {
+    let server = Zookeeper::shared();
+    let url = server.url("conformance");
+    conformance(&url).await;
+    conformance_of_queues(&url).await;
+    let left = server.probe("conformance", "lock:").left();
+    assert!(left.is_empty(), "nothing is left: {left:?}");
+}
+
+/// Fails if the suite does not see that a store takes a znode of another session for its own.
+#[test]
+fn a_znode_of_another_session_is_found() {
+    fails_with("NodesOfAnySession", "store::conformance::zookeeper");
 }
 
 /// Fails if the suite does not see that a store takes a node of another session for its own.

@@ -3,14 +3,20 @@
 use std::time::Instant;
 
 use leasehold::{LockError, LockPool};
-use leasehold_tests::on_every_store;
 use leasehold_tests::stores::Store;
 use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases};
 use tokio::time::sleep;
 
 use super::{AT_LEAST, HANG, NEARLY, TTL, is_free_early, request, taken};
 
-on_every_store! {
+on_every_store_of_leases! {
+    who_waits_waits_on,
+    it_is_not_handed_over_early,
+    a_nested_call_keeps_nothing,
+}
+
+on_etcd! {
     who_waits_waits_on,
     it_is_not_handed_over_early,
     a_nested_call_keeps_nothing,

@@ -18,6 +18,7 @@ mod memory;
 mod postgres;
 mod redis;
 mod ways;
+mod zookeeper;
 pub(crate) use endings::{runtime_dropped, workers_blocked};
 pub(crate) use ways::Way;
 

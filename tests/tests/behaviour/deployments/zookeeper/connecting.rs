@@ -108,7 +108,7 @@ async fn a_ttl_beyond_all_sessions_is_refused() {
     assert!(matches!(error, LockError::Config { .. }), "{error}");
     assert!(error.to_string().contains("9898ms"), "{error}");
     works(&pool, "k").await;
-    let longest = pool.lock("k").ttl(Duration::from_millis(9_000)).wait(LONG);
+    let longest = pool.lock("k").ttl(Duration::from_secs(9)).wait(LONG);
     let longest = longest.acquire().await.expect("a session covers it");
     longest.release().await.expect("held");
 }
@@ -136,7 +136,9 @@ async fn from_the_shortest_ttl_to_the_longest() {
 async fn keys_of_all_kinds() {
     let pool = connect(&Zookeeper::shared().url("kinds")).await;
     let mut guards = Vec::new();
-    for key in ["a", "a/", "a/b", "a%2Fb", "%", "ä ö", "a:b", "\u{85}", "\u{e000}"] {
+    for key in [
+        "a", "a/", "a/b", "a%2Fb", "%", "ä ö", "a:b", "\u{85}", "\u{e000}",
+    ] {
         let guard = pool.lock(key).ttl(TTL).acquire().await;
         guards.push(guard.unwrap_or_else(|error| panic!("{key}: {error}")));
     }

@@ -32,7 +32,13 @@ fn errand(servers: &[Zookeeper], path: String, time: Duration) -> Errand {
 /// Takes the lock again and again until `end`, and records each section under `path`.
 async fn ours(pool: LockPool, path: String, recorder: Arc<Recorder>, end: u64) {
     while clock::now() < end {
-        let acquired = pool.lock("k").ttl(TTL).wait(LONG).watchdog().acquire().await;
+        let acquired = pool
+            .lock("k")
+            .ttl(TTL)
+            .wait(LONG)
+            .watchdog()
+            .acquire()
+            .await;
         let guard = match acquired {
             Ok(guard) => guard,
             Err(error) if error.is_unavailable() => continue,
@@ -76,16 +82,19 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
 
 /// Runs two processes of Curator and two pools of ours on one path, while one process of each is
 /// killed and `disturb` runs.
-async fn together(servers: &mut [Zookeeper], chroot: &str, disturb: impl AsyncFnOnce(&mut [Zookeeper])) {
+async fn together(
+    servers: &mut [Zookeeper],
+    chroot: &str,
+    disturb: impl AsyncFnOnce(&mut [Zookeeper]),
+) {
     let time = Duration::from_secs(15);
     let url = url_of(servers, chroot);
     let probe = servers[0].probe(chroot, "lock:");
     let path = probe.directory("k");
     let errand = errand(servers, path.clone(), time);
     let recorder = Arc::new(Recorder::new());
-    let (mut killed, stays) = tokio::task::block_in_place(|| {
-        (CuratorPeer::start(&errand), CuratorPeer::start(&errand))
-    });
+    let (mut killed, stays) =
+        tokio::task::block_in_place(|| (CuratorPeer::start(&errand), CuratorPeer::start(&errand)));
     let end = clock::in_future(time);
     let mut pools = JoinSet::new();
     for _ in 0..2 {
@@ -107,15 +116,25 @@ async fn together(servers: &mut [Zookeeper], chroot: &str, disturb: impl AsyncFn
         ended.expect("no panic");
     }
     let of_ours = recorder.len();
-    let last_kill = sections.iter().filter_map(|it| it.left).max().expect("two were killed");
+    let last_kill = sections
+        .iter()
+        .filter_map(|it| it.left)
+        .max()
+        .expect("two were killed");
     let (of_curator, lost) = tokio::task::block_in_place(|| stays.finish(time));
-    let after = of_curator.iter().filter(|it| last_kill < it.entered).count();
+    let after = of_curator
+        .iter()
+        .filter(|it| last_kill < it.entered)
+        .count();
     println!(
         "{of_ours} sections of ours, {} of Curator's ({lost} given up), {after} after the kills",
         of_curator.len()
     );
     assert!(0 < of_ours && 0 < after, "both are served");
-    sections.into_iter().chain(of_curator).for_each(|it| recorder.add(it));
+    sections
+        .into_iter()
+        .chain(of_curator)
+        .for_each(|it| recorder.add(it));
     recorder.verify();
     wait::until("no node is left", LONG, || !probe.exists("k"));
 }

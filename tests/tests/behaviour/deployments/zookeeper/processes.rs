@@ -122,8 +122,8 @@ async fn first_come_first_served() {
 
 /// Six processes queue for a lock. Returns how long it took to serve them.
 async fn serve_six(key: &str) -> Duration {
-    let server = Zookeeper::shared();
-    let (url, probe) = (server.url("order"), server.probe("order", "lock:"));
+    let zookeeper = Zookeeper::shared();
+    let (url, probe) = (zookeeper.url("order"), zookeeper.probe("order", "lock:"));
     let pool = connect(&url).await;
     let held = take(&pool, key).await;
     let served = Arc::new(Mutex::new(Vec::new()));

@@ -33,7 +33,10 @@ fn lasts(server: &Zookeeper, session: i64) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_to_all() {
     let server = Zookeeper::start();
-    let (through, direct) = (Pipe::start(server.address()), connect(&server.url("lost")).await);
+    let (through, direct) = (
+        Pipe::start(server.address()),
+        connect(&server.url("lost")).await,
+    );
     let pool = connect(&url_of_all([through.address()], "lost")).await;
     let probe = server.probe("lost", "lock:");
     let mut guards = Vec::new();
@@ -80,7 +83,13 @@ async fn a_session_is_longer_than_its_leases() {
     let probe = server.probe("longer", "lock:");
     for ttl in [100, 1_000, 3_000, 5_000, 9_000] {
         let ttl = Duration::from_millis(ttl);
-        let guard = pool.lock("k").ttl(ttl).wait(LONG).watchdog().acquire().await;
+        let guard = pool
+            .lock("k")
+            .ttl(ttl)
+            .wait(LONG)
+            .watchdog()
+            .acquire()
+            .await;
         let guard = guard.unwrap_or_else(|error| panic!("{ttl:?}: {error}"));
         // On a busy machine a short lease may be over by now.
         if let Some(node) = probe.nodes("k").first() {
@@ -180,7 +189,9 @@ async fn a_foreign_node_is_told() {
     let path = format!("{}/notes", probe.directory("k"));
     probe.client().make_path(&path);
     let refused = pool.lock("k").ttl(TTL).acquire().await;
-    let error = refused.map(drop).expect_err("it is no lock of Curator's kind");
+    let error = refused
+        .map(drop)
+        .expect_err("it is no lock of Curator's kind");
     assert!(!error.is_contention(), "{error}");
     assert!(probe.client().delete(&path));
     drop(take(&pool, "k").await);
