@@ -198,11 +198,14 @@ impl Storm<'_> {
     }
 }
 
-/// The pause between two faults of one process. A full run leaves time for sections too.
+/// The pause between two faults of one process. A full run leaves time for sections too. So does
+/// one on PostgreSQL, which starts a process for each new connection: on a busy machine no worker
+/// would be connected for long enough to get a lock.
 pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Memory => Duration::from_millis(250),
         Size::Full => Duration::from_millis(2_500),
+        Size::Small if ground.store == Store::Postgres => Duration::from_millis(2_000),
         Size::Small => Duration::from_millis(600),
     }
 }

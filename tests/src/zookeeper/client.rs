@@ -35,6 +35,8 @@ pub struct Node {
     pub path: String,
     /// The number of the change that made it.
     pub made: i64,
+    /// How often its data were written since then.
+    pub writes: i32,
     /// The session that it ends with; 0 if it stays.
     pub session: i64,
 }
@@ -93,10 +95,12 @@ impl Client {
         let mut stat = self.found(EXISTS, || Request::new().text(path).flag(false))?;
         let made = stat.long();
         let _ = (stat.long(), stat.long(), stat.long());
-        let _ = (stat.int(), stat.int(), stat.int());
+        let writes = stat.int();
+        let _ = (stat.int(), stat.int());
         Some(Node {
             path: path.to_owned(),
             made,
+            writes,
             session: stat.long(),
         })
     }

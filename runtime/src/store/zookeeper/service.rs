@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, SessionState};
 
 use super::address::Address;
@@ -28,6 +28,14 @@ use crate::store::{Failure, StoreEvent};
 /// How long a server gets for an answer to the handshake, at least.
 const LEAST_HANDSHAKE: Duration = Duration::from_millis(500);
 
+/// The pause before the servers are asked again. Without a leader they hang up at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a server may be silent before the session goes on with another: a fifth of the session,
+/// within these bounds.
+const LEAST_SILENCE: Duration = Duration::from_secs(1);
+const MOST_SILENCE: Duration = Duration::from_secs(3);
+
 /// An ensemble of ZooKeeper.
 pub(crate) struct ZooKeeper {
     pub(super) address: Address,
@@ -41,22 +49,14 @@ pub(crate) struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Asks the servers that the URL names, in turn, until one answers.
+    /// Asks the servers that the URL names for their bounds.
     async fn reach(
         address: Address,
         options: &Options,
         events: UnboundedSender<StoreEvent>,
     ) -> Result<Self, Failure> {
-        let servers = address.servers();
-        let share = options.io_timeout / u32::try_from(servers.len()).unwrap_or(1).max(1);
-        let mut reached = Err(failure::silent());
-        for server in servers {
-            reached = handshake::bounds(server, share.max(LEAST_HANDSHAKE)).await;
-            if reached.is_ok() {
-                break;
-            }
-        }
-        let (shortest, longest) = reached?;
+        let bounds = first_bounds(address.servers(), options.io_timeout);
+        let (shortest, longest) = bounds.await?;
         Ok(Self {
             names: address.names(),
             classes: Classes::new(shortest, longest, address.tick),
@@ -105,7 +105,10 @@ impl ZooKeeper {
     }
 
     async fn opened(&self, timeout: Timeout) -> Answer<(Session, Timeout)> {
-        let mut connector = Client::connector().with_session_timeout(timeout.0);
+        let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
+        let mut connector = Client::connector()
+            .with_session_timeout(timeout.0)
+            .with_connection_timeout(silence);
         if let Some(digest) = self.address.digest() {
             connector = connector.with_auth("digest", digest.as_bytes());
         }
@@ -146,6 +149,28 @@ impl ZooKeeper {
             Err(Trouble::Failed(_)) => {}
         }
         answer
+    }
+}
+
+/// Asks the servers in turn, until one answers or the time is over.
+async fn first_bounds(
+    servers: &[String],
+    patience: Duration,
+) -> Result<(Duration, Duration), Failure> {
+    let share = patience / u32::try_from(servers.len()).unwrap_or(1).max(1);
+    let begun = Instant::now();
+    loop {
+        let mut reason = failure::silent();
+        for server in servers {
+            match handshake::bounds(server, share.max(LEAST_HANDSHAKE)).await {
+                Ok(bounds) => return Ok(bounds),
+                Err(failure) => reason = failure,
+            }
+        }
+        if patience <= begun.elapsed() + PAUSE {
+            return Err(reason);
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -128,9 +128,39 @@ async fn a_replaced_leader_confirms_nothing() {
     }
 }
 
+/// Fails if a heartbeat counts before the leader has heard of it. A server that a client is
+/// connected to tells the leader half a tick later, so one answered write is not enough.
+#[tokio::test]
+async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
+    let server = Zookeeper::start();
+    let pool = connect(&server.url("heard")).await;
+    let probe = server.probe("heard", "lock:");
+    // So long a ttl needs a heartbeat that has just left.
+    let ttl = Duration::from_millis(9_500);
+    let first = pool.lock("first").ttl(ttl).acquire().await;
+    let first = first.expect("it is free");
+    let session = probe.nodes("first")[0].session;
+    let writes = || {
+        let own = format!("/heard/%/{session:016x}");
+        probe.client().node(&own).expect("the session lives").writes
+    };
+    for round in 0..3 {
+        // Then the session is confirmed for less than the ttl.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = writes();
+        let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
+        let guard = guard.expect("it is free");
+        let heartbeat = writes() - before;
+        assert!(heartbeat >= 2, "round {round}: {heartbeat} writes");
+        guard.release().await.expect("held");
+    }
+    drop(first);
+}
+
 #[test]
 fn a_heartbeat_that_is_believed_is_found() {
-    let test = "deployments::zookeeper::sessions::a_replaced_leader_confirms_nothing";
+    let test =
+        "deployments::zookeeper::sessions::a_heartbeat_counts_when_the_leader_has_heard_of_it";
     fails_with("HeartbeatBelieved", test);
 }
 
