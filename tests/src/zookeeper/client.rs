@@ -161,7 +161,9 @@ impl Client {
         self.must(AUTH, || Request::new().int(0).text("digest").text(&name));
         let any_version = -1;
         let users_of_this_connection = || Request::new().text(path).int(1).int(ALL).text("auth");
-        self.must(SET_ACL, || users_of_this_connection().text("").int(any_version));
+        self.must(SET_ACL, || {
+            users_of_this_connection().text("").int(any_version)
+        });
     }
 
     fn create(&self, path: &str, kind: i32) -> Result<String, i32> {
@@ -188,7 +190,10 @@ impl Client {
 
     /// Asks, and asks again over a new connection when the present one has ended.
     fn ask(&self, code: i32, request: impl Fn() -> Request) -> Result<Answer, i32> {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let end = Instant::now() + LIMIT;
         loop {
             let present = match connection.take() {

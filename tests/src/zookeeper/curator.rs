@@ -131,7 +131,11 @@ impl CuratorPeer {
                 break;
             }
         }
-        let status = self.process.child().wait().expect("a child can be waited for");
+        let status = self
+            .process
+            .child()
+            .wait()
+            .expect("a child can be waited for");
         assert!(status.success(), "CuratorPeer: {status}");
         (self.sections, self.lost)
     }

@@ -120,7 +120,11 @@ impl Connection {
     /// Asks, and returns the answer or the server's error code.
     pub(super) fn ask(&mut self, code: i32, request: Request) -> io::Result<Result<Answer, i32>> {
         self.number += 1;
-        let number = if code == AUTH { AUTH_NUMBER } else { self.number };
+        let number = if code == AUTH {
+            AUTH_NUMBER
+        } else {
+            self.number
+        };
         let mut whole = Request::new().int(number).int(code);
         whole.0.extend(request.0);
         self.send(whole)?;

@@ -105,6 +105,9 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
     servers[second].pause();
     let third = leader(&servers, Some(second));
     servers[second].resume();
+    // For a moment it believes that it leads.
+    let follows = || servers[second].mode().as_deref() == Some("follower");
+    wait::until("it follows", LONG, follows);
     all_serve(&servers);
 
     network.set(third, Flow::BlackHole);
@@ -154,7 +157,10 @@ fn curators_processes_exclude_each_other() {
     killed.wait_inside(LONG);
     let recorder = Recorder::new();
     let before = killed.kill();
-    let end = before.last().and_then(|last| last.left).expect("it has been inside");
+    let end = before
+        .last()
+        .and_then(|last| last.left)
+        .expect("it has been inside");
     before.into_iter().for_each(|section| recorder.add(section));
     let mut after = 0;
     for other in others {
@@ -189,5 +195,8 @@ fn curators_process_gives_up_when_it_hears_nothing() {
     server.resume();
     std::thread::sleep(time.saturating_sub(paused.elapsed()));
     let sections = peer.kill();
-    assert!(2 <= sections.len(), "it gave up, and asked again: {sections:?}");
+    assert!(
+        2 <= sections.len(),
+        "it gave up, and asked again: {sections:?}"
+    );
 }
