@@ -21,8 +21,8 @@ install_zookeeper() {
         need Maven 'mvn --version' maven maven maven maven
         echo "installing ZooKeeper and Curator"
         rm -rf "${folder:?}"/*
-        mvn --quiet --batch-mode --file tests/zookeeper/pom.xml "-Dout=$folder" \
-            compile dependency:copy-dependencies
+        mvn --quiet --batch-mode -Dstyle.color=never --file tests/zookeeper/pom.xml \
+            "-Dout=$folder" compile dependency:copy-dependencies
         touch "$folder/complete"
     fi
     export LEASEHOLD_TEST_ZOOKEEPER=$folder

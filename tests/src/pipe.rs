@@ -5,6 +5,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -35,6 +36,7 @@ pub struct Pipe {
 #[derive(Debug)]
 struct State {
     target: SocketAddr,
+    patience: Duration,
     flow: watch::Sender<Flow>,
     /// Grows with every cut; connections of an older number end. The last number ends the proxy.
     cuts: watch::Sender<u64>,
@@ -47,20 +49,23 @@ impl Pipe {
     ///
     /// When no port is free.
     pub fn start(target: SocketAddr) -> Self {
-        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), target)
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self::start_at(any, target, Duration::ZERO)
     }
 
-    /// The same at an address that the clients know already.
+    /// The same at an address that the clients know already. A connection is kept for so long as
+    /// `patience` while the target does not listen: to a client it is not refused.
     ///
     /// # Panics
     ///
-    /// When it is not free.
-    pub fn start_at(address: SocketAddr, target: SocketAddr) -> Self {
+    /// When the address is not free.
+    pub fn start_at(address: SocketAddr, target: SocketAddr, patience: Duration) -> Self {
         let listener = std::net::TcpListener::bind(address).expect("a free port");
         listener.set_nonblocking(true).expect("a socket option");
         let address = listener.local_addr().expect("a bound socket");
         let state = Arc::new(State {
             target,
+            patience,
             flow: watch::Sender::new(Flow::Pass),
             cuts: watch::Sender::new(0),
         });
@@ -124,7 +129,7 @@ async fn serve(listener: &TcpListener, state: &Arc<State>) {
 async fn connect(client: TcpStream, state: &State) {
     let mut cuts = state.cuts.subscribe();
     let number = *cuts.borrow_and_update();
-    let Ok(server) = TcpStream::connect(state.target).await else {
+    let Ok(server) = reach(state).await else {
         return;
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -140,6 +145,16 @@ async fn connect(client: TcpStream, state: &State) {
         () = requests => {}
         () = answers => {}
         _ = cuts.wait_for(|cuts| *cuts != number) => {}
+    }
+}
+
+async fn reach(state: &State) -> std::io::Result<TcpStream> {
+    let end = Instant::now() + state.patience;
+    loop {
+        match TcpStream::connect(state.target).await {
+            Err(_) if Instant::now() < end => tokio::time::sleep(Duration::from_millis(5)).await,
+            reached => return reached,
+        }
     }
 }
 

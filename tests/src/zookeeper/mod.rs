@@ -205,7 +205,8 @@ impl Zookeeper {
         ZookeeperProbe::new(self.client(), chroot, namespace)
     }
 
-    /// Whether this server leads its ensemble.
+    /// Whether this server leads its ensemble, as far as it knows. One that was replaced while it
+    /// was paused believes so for a moment.
     pub fn leads(&self) -> bool {
         self.mode().is_some_and(|mode| mode == "leader")
     }
@@ -318,7 +319,7 @@ impl Zookeeper {
 
     fn configuration(&self) -> String {
         let mut lines = format!(
-            "tickTime={}\ndataDir={}\ninitLimit=20\nsyncLimit=5\nmaxClientCnxns=0\n",
+            "tickTime={}\ndataDir={}\ninitLimit=10\nsyncLimit=5\nmaxClientCnxns=0\n",
             self.settings.tick.as_millis(),
             self.folder.path().join("data").display()
         );

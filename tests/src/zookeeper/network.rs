@@ -1,12 +1,17 @@
-//! The network between the members of an ensemble, which can cut a member off from the others.
+//! The network between the members of an ensemble, which can cut one member off from all.
 //!
-//! Each member knows the others by names, and has a file that says where these are: at an address
-//! for each two members, where a proxy listens. Two members may connect to each other both ways.
+//! Each member knows every other one by its name, and has a file that says where they are. Each two
+//! members have an address of their own, where a proxy listens. Either of them may connect.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use crate::pipe::{Flow, Pipe};
+
+/// How long a member that connects is not told that the other one does not listen. A follower tries
+/// again when a new leader refuses it, and gives the leader up when the connection ends.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The proxies between each two members.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ struct Link {
 }
 
 impl Network {
-    /// `ports` are those of each member for the others.
+    /// `ports` are those of each member for the rest of them.
     pub(super) fn between(ports: &[[u16; 2]]) -> Self {
         let mut links = Vec::new();
         for from in 0..ports.len() {
@@ -31,7 +36,7 @@ impl Network {
                 for port in *ports {
                     let seen = SocketAddr::from((address(from, to), port));
                     let real = SocketAddr::from((address(to, to), port));
-                    let pipe = Pipe::start_at(seen, real);
+                    let pipe = Pipe::start_at(seen, real, PATIENCE);
                     links.push(Link { from, to, pipe });
                 }
             }
@@ -48,14 +53,14 @@ impl Network {
         hosts
     }
 
-    /// Sets what becomes of bytes between a member and the others. Clients reach it as before.
+    /// Sets what becomes of bytes between a member and the rest. Clients reach it as before.
     pub fn set(&self, member: usize, flow: Flow) {
         for link in self.links_of(member) {
             link.pipe.set(flow);
         }
     }
 
-    /// Closes all connections between a member and the others.
+    /// Closes all connections between a member and the rest.
     pub fn cut(&self, member: usize) {
         for link in self.links_of(member) {
             link.pipe.cut();

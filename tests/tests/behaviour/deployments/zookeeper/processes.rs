@@ -41,7 +41,10 @@ fn counted(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce()) -> (u32
     };
     let job = job(url.to_owned(), "counted", ttl, scenario);
     let worker = || Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
-    let workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
+    let mut workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
+    for worker in &mut workers {
+        worker.wait_for("it is ready", LONG, |event| *event == Event::Ready);
+    }
     disturb();
     for mut worker in workers {
         let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
