@@ -205,7 +205,7 @@ pub(super) fn pause(ground: &Ground) -> Duration {
     match ground.size {
         Size::Full if ground.store == Store::Memory => Duration::from_millis(250),
         Size::Full => Duration::from_millis(2_500),
-        Size::Small if ground.store == Store::Postgres => Duration::from_millis(2_000),
+        Size::Small if ground.store == Store::Postgres => Duration::from_secs(2),
         Size::Small => Duration::from_millis(600),
     }
 }
