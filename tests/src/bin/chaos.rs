@@ -66,7 +66,7 @@ struct Full {
     #[arg(long)]
     store: Option<Only>,
     /// The requirements of another deployment, and nothing else: of several servers, `sentinel`,
-    /// `redlock`, `replicas`, `cluster` or `etcd`, or `postgres`.
+    /// `redlock`, `replicas`, `cluster`, `etcd` or `zookeeper`, or `postgres`.
     #[arg(long, value_parser = deployment, conflicts_with = "store")]
     deployment: Option<Store>,
     /// How many requirements run at a time; most of them wait most of the time.

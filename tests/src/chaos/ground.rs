@@ -10,9 +10,9 @@ use leasehold::LockPool;
 use tokio::runtime::{Builder, Runtime};
 
 use super::crew::Crew;
+use super::ensembles::Ensemble;
 use super::sheet::{Outcome, Sheet};
 use super::site::Site;
-use crate::etcd::Etcd;
 use crate::lateness;
 use crate::oracle::Note;
 use crate::probe::{MemoryProbe, Probe};
@@ -38,16 +38,19 @@ pub enum Store {
     Postgres,
     /// A cluster of three members of etcd; one where a requirement needs one server.
     Etcd,
+    /// An ensemble of three servers of ZooKeeper; one where a requirement needs one server.
+    Zookeeper,
 }
 
 /// The deployments beside one Redis. Each one's name is its variant in small letters.
-pub const DEPLOYMENTS: [Store; 6] = [
+pub const DEPLOYMENTS: [Store; 7] = [
     Store::Redlock,
     Store::Sentinel,
     Store::Replicas,
     Store::Cluster,
     Store::Postgres,
     Store::Etcd,
+    Store::Zookeeper,
 ];
 
 impl Store {
@@ -101,8 +104,13 @@ pub struct Requirement {
 /// Both stores.
 pub(super) const BOTH: &[Store] = &[Store::Redis, Store::Memory];
 /// For those that hold in sessions as well.
-pub(super) const EVERYWHERE: &[Store] =
-    &[Store::Redis, Store::Memory, Store::Postgres, Store::Etcd];
+pub(super) const EVERYWHERE: &[Store] = &[
+    Store::Redis,
+    Store::Memory,
+    Store::Postgres,
+    Store::Etcd,
+    Store::Zookeeper,
+];
 /// For requirements about servers and networks.
 pub(super) const REDIS: &[Store] = &[Store::Redis];
 /// For those that PostgreSQL has in common with Redis, and memory as well.
@@ -157,16 +165,16 @@ impl Ground {
                 probe: Arc::new(MemoryProbe::new(&url)),
                 url,
                 _server: None,
-                _etcd: None,
+                _ensemble: None,
             };
         }
-        if self.store == Store::Etcd {
-            let server = Etcd::start();
+        if matches!(self.store, Store::Etcd | Store::Zookeeper) {
+            let server = Ensemble::start(self.store, 1);
             return Place {
-                url: server.url(name),
-                probe: Arc::new(server.probe(name, "lock:")),
+                url: server.url(),
+                probe: server.probe(),
                 _server: None,
-                _etcd: Some(server),
+                _ensemble: Some(server),
             };
         }
         let server = Site::start(self.store);
@@ -174,7 +182,7 @@ impl Ground {
             url: server.url(),
             probe: server.probe(),
             _server: Some(server),
-            _etcd: None,
+            _ensemble: None,
         }
     }
 }
@@ -184,7 +192,7 @@ pub(super) struct Place {
     pub(super) url: String,
     pub(super) probe: Arc<dyn Probe>,
     _server: Option<Site>,
-    _etcd: Option<Etcd>,
+    _ensemble: Option<Ensemble>,
 }
 
 pub(super) fn runtime(workers: usize) -> Runtime {

@@ -1,11 +1,11 @@
-//! Faults of the members of an etcd cluster, and of the networks between it and a worker: one after
+//! Faults of the members of a cluster with sessions, and of the networks between it and a worker: one after
 //! the other, from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::crew::Crew;
-use crate::etcd::Etcd;
+use super::ensembles::Ensemble;
 use crate::pipe::{Flow, Pipe};
 use crate::random::Random;
 use crate::wait;
@@ -16,7 +16,7 @@ const ELECTION: Duration = Duration::from_secs(60);
 /// A cluster whose members can be made to fail.
 pub(super) struct Members<'a> {
     pub(super) crew: &'a Crew,
-    pub(super) servers: &'a mut [Etcd],
+    pub(super) servers: &'a mut Ensemble,
     pub(super) random: Random,
     /// The longest that a fault lasts.
     pub(super) longest: Duration,
@@ -46,14 +46,15 @@ impl Members<'_> {
     fn leader(&self) -> usize {
         let mut leader = None;
         wait::until("the cluster has a leader", ELECTION, || {
-            leader = self.servers.iter().position(Etcd::leads);
+            let mut members = 0..self.servers.members();
+            leader = members.find(|member| self.servers.leads(*member));
             leader.is_some()
         });
         leader.expect("one leads")
     }
 
     fn strike(&mut self, kind: u64, leader: usize) {
-        let members = self.servers.len();
+        let members = self.servers.members();
         let next = usize::from(self.random.below(2) == 0);
         let follower = (leader + 1 + next) % members;
         match kind {
@@ -78,42 +79,35 @@ impl Members<'_> {
     fn kill(&mut self, fault: &str, members: &[usize]) {
         self.crew.fault(fault);
         for member in members {
-            self.servers[*member].kill();
+            self.servers.kill(*member);
         }
         self.lasts();
-        for member in members {
-            self.servers[*member].restart();
-        }
+        self.servers.restart(members);
     }
 
     /// Stops members, and if need be until another one leads.
     fn stop(&mut self, fault: &str, members: &[usize], until_another_leads: bool) {
         self.crew.fault(fault);
         for member in members {
-            self.servers[*member].pause();
+            self.servers.pause(*member);
         }
         self.lasts();
         if until_another_leads {
-            let others = self.servers.iter().enumerate();
-            let others = others.filter(|(at, _)| !members.contains(at));
-            let others: Vec<_> = others.map(|(_, server)| server).collect();
-            let leads = || others.iter().any(|server| server.leads());
+            let others = (0..self.servers.members()).filter(|other| !members.contains(other));
+            let others: Vec<_> = others.collect();
+            let leads = || others.iter().any(|other| self.servers.leads(*other));
             wait::until("another member leads", ELECTION, leads);
         }
         for member in members {
-            self.servers[*member].resume();
+            self.servers.resume(*member);
         }
     }
 
-    /// Nothing that the other members send reaches the leader by its own network, and so nothing
-    /// that they ask it for. Clients reach it.
     fn cut_off(&mut self, leader: usize) {
         self.crew.fault("the leader cut off from the other members");
-        self.servers[leader].network().set(Flow::BlackHole);
+        self.servers.cut_off(leader);
         self.lasts();
-        let network = self.servers[leader].network();
-        network.set(Flow::Pass);
-        network.cut();
+        self.servers.heal(leader);
     }
 }
 

@@ -22,6 +22,7 @@ mod calls;
 mod canary;
 pub mod crew;
 mod ending;
+mod ensembles;
 mod fail_overs;
 mod faults;
 mod gauge;

@@ -1,4 +1,4 @@
-//! Requirement 1 in an etcd cluster: no two leases of one key overlap, while leaders are killed,
+//! Requirement 1 in a cluster of etcd or ZooKeeper: no two leases of one key overlap, while leaders are killed,
 //! stopped and cut off, and the loss of any member loses no lock.
 //!
 //! Each worker process has a network of its own to each member. A process that is stopped loses its
@@ -12,6 +12,7 @@ use leasehold::__test::now;
 use super::body::nanos;
 use super::crew::{Crew, Hand};
 use super::ending::end_all;
+use super::ensembles::{Ensemble, Times};
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::{Ground, Requirement, Store};
 use super::job::{Job, Lane};
@@ -19,7 +20,6 @@ use super::members::{Members, Wires};
 use super::r01_exclusion;
 use super::sheet::Sheet;
 use super::storm;
-use crate::etcd::{Etcd, EtcdProbe, url_of_all};
 use crate::oracle::Note;
 use crate::pipe::Pipe;
 use crate::random::Random;
@@ -28,7 +28,7 @@ use crate::wait;
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 1,
     what: "exclusion in a cluster whose leaders fail",
-    stores: &[Store::Etcd],
+    stores: &[Store::Etcd, Store::Zookeeper],
     run,
 };
 
@@ -42,13 +42,9 @@ const LEADERS: u64 = 12;
 const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(4);
 
-/// How long the session for the longer ttl lasts, and how late the leader notices its end.
-const SESSION: Duration = Duration::from_secs(6);
-const NOTICED: Duration = Duration::from_secs(1);
-
 fn run(ground: &Ground, sheet: &Sheet) {
     let crew = ground.crew("sessions");
-    let leaders = on_members(ground.time, &mut ground.random(40), sheet, &crew);
+    let leaders = on_members(ground, &mut ground.random(40), sheet, &crew);
     let report = crew.report();
     sheet.report(&report);
     let inside = storm::from_inside(&report);
@@ -72,16 +68,10 @@ fn run(ground: &Ground, sheet: &Sheet) {
 }
 
 /// Returns how many times another member came to lead.
-fn on_members(time: Duration, random: &mut Random, sheet: &Sheet, crew: &Crew) -> u64 {
-    let mut servers = Etcd::cluster_with_networks(MEMBERS);
-    let networks: Vec<Vec<Pipe>> = (0..WORKERS)
-        .map(|_| {
-            let servers = servers.iter();
-            servers
-                .map(|server| Pipe::start(server.address()))
-                .collect()
-        })
-        .collect();
+fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) -> u64 {
+    let mut servers = Ensemble::start(ground.store, MEMBERS);
+    let times = servers.times();
+    let networks: Vec<Vec<Pipe>> = (0..WORKERS).map(|_| servers.pipes()).collect();
     let over = AtomicBool::new(false);
     let mut leaders = 0;
     let hands: Vec<Hand> = std::thread::scope(|scope| {
@@ -100,13 +90,13 @@ fn on_members(time: Duration, random: &mut Random, sheet: &Sheet, crew: &Crew) -
                 crew,
                 pipes,
                 random: random.fork(),
-                longest: SESSION,
+                longest: times.session,
                 pause: Duration::from_secs(6),
                 over,
             };
             scope.spawn(move || wires.run());
             let mut seeds = random.fork();
-            let url = url_of_all(pipes.iter().map(Pipe::address), "chaos");
+            let url = servers.url_over(pipes);
             scope.spawn(move || {
                 let mut start = || crew.spawn(&job(crew, &url, seeds.next_u64()), None);
                 let hand = start();
@@ -119,15 +109,15 @@ fn on_members(time: Duration, random: &mut Random, sheet: &Sheet, crew: &Crew) -
             crew,
             servers: &mut servers,
             random: random.fork(),
-            longest: SESSION,
+            longest: times.session,
         };
-        leaders = members.run(Duration::from_secs(4), time);
+        leaders = members.run(Duration::from_secs(4), ground.time);
         drop(end);
         let lanes = lanes.into_iter();
         lanes.map(|lane| lane.join().expect("no panic")).collect()
     });
     end_all(sheet, hands);
-    all_free(crew, &servers[0].probe("chaos", "lock:"));
+    all_free(crew, &servers, times);
     leaders
 }
 
@@ -140,8 +130,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// The lanes of one server, with a ttl that has a session of two seconds and one that has one of
-/// six. A key is in one lane of each ttl.
+/// The lanes of one server, with two ttls that have a session each. A key is in one lane of each ttl.
 fn job(crew: &Crew, url: &str, seed: u64) -> Job {
     let mut job = r01_exclusion::job(crew, url, "k", seed);
     for (number, lane) in job.lanes.iter_mut().enumerate() {
@@ -156,11 +145,11 @@ fn job(crew: &Crew, url: &str, seed: u64) -> Job {
 }
 
 /// No holder is left: all keys are free when the sessions of those that were killed have ended.
-fn all_free(crew: &Crew, probe: &EtcdProbe) {
+fn all_free(crew: &Crew, servers: &Ensemble, times: Times) {
     let due = now();
-    let within = SESSION + NOTICED + Duration::from_millis(500);
-    let free = wait::try_until(within, || probe.left().is_empty());
-    let key = probe.left().pop().unwrap_or_else(|| "all".to_owned());
+    let within = times.session + times.noticed + Duration::from_millis(500);
+    let free = wait::try_until(within, || servers.left().is_empty());
+    let key = servers.left().pop().unwrap_or_else(|| "all".to_owned());
     let at = free.map_or_else(|| now() + nanos(within), |_| now());
     crew.note(&Note::Free {
         key,

@@ -1,4 +1,4 @@
-//! Requirement 7 in etcd: an acquisition leaves no node when its call is gone, although its session
+//! Requirement 7 in etcd and ZooKeeper: an acquisition leaves no node when its call is gone, although its session
 //! goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
+use super::ensembles::Ensemble;
 use super::ground::{Ground, Requirement, Store, local_runtime, on_threads};
 use super::sheet::Sheet;
-use crate::etcd::{Etcd, url_of_all};
 use crate::lateness;
 use crate::pipe::{Flow, Pipe};
 use crate::probe::Probe;
@@ -18,16 +18,12 @@ use crate::wait;
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 7,
     what: "no orphan outlives its bound, in a session that goes on",
-    stores: &[Store::Etcd],
+    stores: &[Store::Etcd, Store::Zookeeper],
     run,
 };
 
 /// How soon a server that can be reached has no orphan any more.
 const SOON: Duration = Duration::from_millis(500);
-
-/// A ttl of 1 s has a session of 2 s, and the leader notices its end within a second. A session
-/// that goes on has a connection, by which a removal is tried each second.
-const BOUND: Duration = Duration::from_millis(4_200);
 
 #[distributed_lock(key = "<key>", ttl = "1s", pool = pool)]
 async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
@@ -36,13 +32,14 @@ async fn stays(pool: &LockPool, key: &str) -> Result<(), LockError> {
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(800, 80);
-    let server = Etcd::start();
+    let server = Ensemble::start(ground.store, 1);
+    let bound = server.times().orphan;
     let (reachable, slow) = (AtomicU64::new(0), AtomicU64::new(0));
     on_threads(8, total, &mut ground.random(42), |_, mut random, next| {
-        let pipe = Pipe::start(server.address());
-        let probe = server.probe("orphans", "lock:");
+        let pipes = server.pipes();
+        let (pipe, probe) = (&pipes[0], server.probe());
         let runtime = local_runtime();
-        let builder = LockPool::builder().url(url_of_all([pipe.address()], "orphans"));
+        let builder = LockPool::builder().url(server.url_over(&pipes));
         let pool = runtime.block_on(wait::connected(builder));
         while let Some(number) = next() {
             let key = format!("orphan-{number}");
@@ -56,7 +53,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
                     let fail = async {
                         if fails {
                             tokio::time::sleep(phase).await;
-                            break_network(&pipe, fault);
+                            break_network(pipe, fault);
                         }
                     };
                     tokio::join!(call, fail)
@@ -69,10 +66,11 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults("network fault in an acquire", 1);
                 pipe.set(Flow::Pass);
             }
-            let last = last_seen(&probe, &key, due, if fails { BOUND } else { SOON });
+            let watch = if fails { bound } else { SOON };
+            let last = last_seen(&*probe, &key, due, watch, bound);
             let busy = lateness::worst_since(due);
             sheet.release(last);
-            if last > BOUND + busy {
+            if last > bound + busy {
                 sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
             }
             if !fails {
@@ -94,7 +92,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
 /// gone, or should be.
-fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duration {
+fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration, bound: Duration) -> Duration {
     let mut last = Duration::ZERO;
     loop {
         let passed = Duration::from_nanos(now() - due);
@@ -102,7 +100,7 @@ fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duratio
         if there {
             last = passed;
         }
-        if (watch < passed && !there) || BOUND * 2 < passed {
+        if (watch < passed && !there) || bound * 2 < passed {
             return last;
         }
         std::thread::sleep(Duration::from_millis(5));

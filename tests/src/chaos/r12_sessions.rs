@@ -1,45 +1,45 @@
-//! Requirement 12 in etcd: a killed holder's lock is free when its session has ended.
+//! Requirement 12 in etcd and ZooKeeper: a killed holder's lock is free when its session has ended.
 
 use std::time::Duration;
 
 use leasehold::__test::now;
 
 use super::body::nanos;
+use super::ensembles::Ensemble;
 use super::ground::{Ground, Requirement, Store, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
-use crate::etcd::Etcd;
 use crate::lateness;
 use crate::oracle::Note;
-use crate::probe::Probe;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 12,
     what: "a killed holder frees its lock with its session: a ttl of 1 s within 3.5 s",
-    stores: &[Store::Etcd],
+    stores: &[Store::Etcd, Store::Zookeeper],
     run,
 };
 
-/// A ttl of 1 s has a session of 2 s. The leader looks every half second for leases that have
-/// ended, and revokes them with a write.
+/// A ttl of 1 s has a session of 2 s in etcd. Its leader looks every half second for leases that
+/// have ended, and revokes them with a write. In ZooKeeper, with a tick of half a second, the session
+/// has 2.5 s and ends with a tick.
 const WITHIN: Duration = Duration::from_millis(3_500);
 
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(100, 6);
-    let server = Etcd::start();
+    let server = Ensemble::start(ground.store, 1);
     on_threads(
         6,
         total,
         &mut ground.random(41),
         |thread, mut random, next| {
             let crew = ground.crew(&format!("session-kills-{thread}"));
-            let probe = server.probe("kills", "lock:");
+            let probe = server.probe();
             let mut watch = crew.watch();
             while let Some(number) = next() {
                 let key = format!("killed-{number}");
                 let lane = Lane::stays(&key, 1_000, 60_000).watched();
-                let mut hand = crew.spawn(&crew.job(&server.url("kills"), vec![lane]), None);
+                let mut hand = crew.spawn(&crew.job(&server.url(), vec![lane]), None);
                 if !watch.entered(Duration::from_secs(20), 1) {
                     sheet.fail(format!("{key}: the body did not begin"));
                     continue;

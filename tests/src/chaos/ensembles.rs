@@ -1,0 +1,191 @@
+//! Clusters whose locks belong to sessions: those of etcd and of ZooKeeper, as the faults see them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ground::Store;
+use crate::etcd::{self, Etcd};
+use crate::pipe::{Flow, Pipe};
+use crate::probe::Probe;
+use crate::zookeeper::{self, Network, Settings, Zookeeper};
+
+/// Where the locks are.
+const PREFIX: &str = "chaos";
+
+/// A cluster whose members can be made to fail.
+pub(super) enum Ensemble {
+    Etcd(Vec<Etcd>),
+    /// The network is between its members, if there are several.
+    Zookeeper(Vec<Zookeeper>, Option<Network>),
+}
+
+/// What a cluster's sessions take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// How long the session for a ttl of four seconds lasts.
+    pub(super) session: Duration,
+    /// How late the leader notices its end.
+    pub(super) noticed: Duration,
+    /// How long an orphan may live that has a ttl of a second, while its network fails.
+    pub(super) orphan: Duration,
+}
+
+impl Ensemble {
+    /// A cluster of so many members, each of which the others reach by a network.
+    pub(super) fn start(store: Store, members: usize) -> Self {
+        match (store, members) {
+            (Store::Zookeeper, 1) => Self::Zookeeper(vec![Zookeeper::start()], None),
+            (Store::Zookeeper, _) => {
+                let (servers, network) = Settings::new().ensemble_with_network(members);
+                Self::Zookeeper(servers, Some(network))
+            }
+            (_, 1) => Self::Etcd(vec![Etcd::start()]),
+            _ => Self::Etcd(Etcd::cluster_with_networks(members)),
+        }
+    }
+
+    pub(super) fn times(&self) -> Times {
+        match self {
+            Self::Etcd(_) => Times {
+                session: Duration::from_secs(6),
+                noticed: Duration::from_secs(1),
+                // The session lasts 2 s, and its end is noticed within a second. A session that
+                // goes on has a connection, by which a removal is tried each second.
+                orphan: Duration::from_millis(4_200),
+            },
+            Self::Zookeeper(..) => Times {
+                session: Duration::from_secs(8),
+                noticed: Duration::from_secs(1),
+                // The session lasts 2.5 s, and its end is noticed within half a second. One that
+                // goes on has another connection after a second of silence.
+                orphan: Duration::from_secs(6),
+            },
+        }
+    }
+
+    pub(super) fn members(&self) -> usize {
+        match self {
+            Self::Etcd(servers) => servers.len(),
+            Self::Zookeeper(servers, _) => servers.len(),
+        }
+    }
+
+    /// A network between one client and each member.
+    pub(super) fn pipes(&self) -> Vec<Pipe> {
+        let members = 0..self.members();
+        members
+            .map(|member| Pipe::start(self.address(member)))
+            .collect()
+    }
+
+    fn address(&self, member: usize) -> SocketAddr {
+        match self {
+            Self::Etcd(servers) => servers[member].address(),
+            Self::Zookeeper(servers, _) => servers[member].address(),
+        }
+    }
+
+    /// The URL of the locks over these networks.
+    pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
+        let addresses = pipes.iter().map(Pipe::address);
+        match self {
+            Self::Etcd(_) => etcd::url_of_all(addresses, PREFIX),
+            Self::Zookeeper(..) => zookeeper::url_of_all(addresses, PREFIX),
+        }
+    }
+
+    /// The URL of the locks.
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Etcd(servers) => etcd::url_of(servers, PREFIX),
+            Self::Zookeeper(servers, _) => zookeeper::url_of(servers, PREFIX),
+        }
+    }
+
+    /// A look at the locks.
+    pub(super) fn probe(&self) -> Arc<dyn Probe> {
+        match self {
+            Self::Etcd(servers) => Arc::new(servers[0].probe(PREFIX, "lock:")),
+            Self::Zookeeper(servers, _) => Arc::new(servers[0].probe(PREFIX, "lock:")),
+        }
+    }
+
+    /// The nodes of all locks.
+    pub(super) fn left(&self) -> Vec<String> {
+        match self {
+            Self::Etcd(servers) => servers[0].probe(PREFIX, "lock:").left(),
+            Self::Zookeeper(servers, _) => servers[0].probe(PREFIX, "lock:").left(),
+        }
+    }
+
+    pub(super) fn leads(&self, member: usize) -> bool {
+        match self {
+            Self::Etcd(servers) => servers[member].leads(),
+            Self::Zookeeper(servers, _) => servers[member].leads(),
+        }
+    }
+
+    pub(super) fn kill(&mut self, member: usize) {
+        match self {
+            Self::Etcd(servers) => servers[member].kill(),
+            Self::Zookeeper(servers, _) => servers[member].kill(),
+        }
+    }
+
+    /// Starts killed members again.
+    pub(super) fn restart(&mut self, members: &[usize]) {
+        for member in members {
+            match self {
+                Self::Etcd(servers) => servers[*member].restart(),
+                Self::Zookeeper(servers, _) => servers[*member].begin_restart(),
+            }
+        }
+        if let Self::Zookeeper(servers, _) = self {
+            for member in members {
+                servers[*member].serves();
+            }
+        }
+    }
+
+    pub(super) fn pause(&self, member: usize) {
+        match self {
+            Self::Etcd(servers) => servers[member].pause(),
+            Self::Zookeeper(servers, _) => servers[member].pause(),
+        }
+    }
+
+    pub(super) fn resume(&self, member: usize) {
+        match self {
+            Self::Etcd(servers) => servers[member].resume(),
+            Self::Zookeeper(servers, _) => servers[member].resume(),
+        }
+    }
+
+    /// Nothing that the other members send reaches this one, and so nothing that they ask it for.
+    /// Clients reach it.
+    pub(super) fn cut_off(&self, member: usize) {
+        match self {
+            Self::Etcd(servers) => servers[member].network().set(Flow::BlackHole),
+            Self::Zookeeper(_, network) => {
+                let network = network.as_ref().expect("there are other members");
+                network.set(member, Flow::BlackHole);
+            }
+        }
+    }
+
+    /// The other members reach this one again.
+    pub(super) fn heal(&self, member: usize) {
+        match self {
+            Self::Etcd(servers) => {
+                servers[member].network().set(Flow::Pass);
+                servers[member].network().cut();
+            }
+            Self::Zookeeper(_, network) => {
+                let network = network.as_ref().expect("there are other members");
+                network.set(member, Flow::Pass);
+                network.cut(member);
+            }
+        }
+    }
+}
