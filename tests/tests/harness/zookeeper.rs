@@ -105,6 +105,9 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
     servers[second].pause();
     let third = leader(&servers, Some(second));
     servers[second].resume();
+    // For a moment it believes that it leads.
+    let follows = || servers[second].mode().as_deref() == Some("follower");
+    wait::until("it follows", LONG, follows);
     all_serve(&servers);
 
     network.set(third, Flow::BlackHole);

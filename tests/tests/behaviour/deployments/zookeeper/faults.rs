@@ -165,7 +165,7 @@ async fn lost_answers() {
 /// afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_are_killed_and_stopped() {
-    // Longer than the others take to find out that a leader stands still, and to choose another.
+    // Longer than the other members take to miss a leader that stands still, and to choose another.
     const HELD: Duration = Duration::from_secs(12);
     let mut ensemble = Settings::new().longest_session(LONG).ensemble(3);
     let pool = connect(&url_of(&ensemble, "leaders")).await;
