@@ -212,6 +212,8 @@ bugs! {
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.
     NodesOfAnySession,
+    /// A place that is given up is asked for again by its token, while it is being removed.
+    PlaceGivenTwice,
     /// A node is removed although an earlier request may make it yet.
     NeverSealed,
     /// A `:` in a value of a key template is not encoded.

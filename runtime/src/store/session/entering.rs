@@ -102,7 +102,7 @@ impl<S: Service> Shared<S> {
                 // The answer to this request is the answer to that one as well.
                 state.locks.remove(&(key.clone(), before));
             } else {
-                given_up = state.places.remove(key);
+                given_up = state.give_up_place(key);
             }
         }
         let again = own.is_some();
@@ -113,9 +113,9 @@ impl<S: Service> Shared<S> {
         state.locks.ask(id.clone(), own.clone(), until);
         drop(guard);
         self.earlier.notify_one();
-        if let Some(place) = given_up {
+        if let Some(node) = given_up {
             // It waits in a session for other ttls.
-            self.remove_for_good(place.node.clone(), None);
+            self.remove_for_good(node, None);
         }
         (own, again)
     }
@@ -208,10 +208,7 @@ impl<S: Service> Shared<S> {
             let place = state.places.get_mut(key);
             let own = place.map(|place| place.node.clone());
             let own = own.filter(|own| own.node.name == name);
-            if own.is_some() {
-                state.places.remove(key);
-            }
-            own
+            own.and_then(|_| state.give_up_place(key))
         };
         if let Some(own) = own {
             self.removed_or_later(own, None).await;

@@ -103,17 +103,17 @@ impl<S: Service> Shared<S> {
         key: &FullKey,
         patience: Duration,
     ) -> Result<Reply, Failure> {
-        let place = self.state().places.remove(key);
-        let Some(place) = place else {
+        let own = self.state().give_up_place(key);
+        let Some(own) = own else {
             return Ok(Reply::Left);
         };
-        let (session, node) = (&place.node.session, &place.node.node);
+        let (session, node) = (&own.session, &own.node);
         let removing = self.service.remove(&session.server, node, None, patience);
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
                 // The engine asks once. The processes behind must not wait for this one.
-                self.remove_for_good(place.node.clone(), None);
+                self.remove_for_good(own, None);
                 Err(failure)
             }
         }

@@ -87,7 +87,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// How long sessions can be asked to last, the shortest first.
     fn classes(&self) -> Vec<Timeout>;
 
-    /// The longest ttl that such a session is chosen for. A longer one waits for a heartbeat.
+    /// The longest ttl that such a session serves: between two heartbeats it is confirmed for so
+    /// long.
     fn serves(&self, timeout: Timeout) -> Duration {
         timeout.usable()
     }

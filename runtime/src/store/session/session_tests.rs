@@ -27,6 +27,8 @@ struct Server {
     changed: Notify,
     /// How many requests for a lock are lost before they arrive.
     lost: Mutex<u32>,
+    /// How many removals are lost.
+    lost_removals: Mutex<u32>,
 }
 
 impl Server {
@@ -46,6 +48,12 @@ impl Server {
     fn leaves(&self, name: Token) {
         self.change(|nodes| nodes.retain(|node| *node != name));
     }
+}
+
+async fn no_answer(patience: Duration) -> Trouble {
+    tokio::time::sleep(patience).await;
+    let text = "no answer came in time".to_owned();
+    Trouble::Failed(Failure::unavailable("timeout", text, Retry::Later, true))
 }
 
 impl Service for Arc<Server> {
@@ -86,10 +94,7 @@ impl Service for Arc<Server> {
         patience: Duration,
     ) -> Answer<Entered> {
         if std::mem::take(&mut *self.lost.lock().unwrap()) > 0 {
-            tokio::time::sleep(patience).await;
-            let text = "no answer came in time".to_owned();
-            let failure = Failure::unavailable("timeout", text, Retry::Later, true);
-            return Err(Trouble::Failed(failure));
+            return Err(no_answer(patience).await);
         }
         let mut nodes = self.nodes.lock().unwrap();
         if !nodes.contains(&node.name) {
@@ -119,7 +124,22 @@ impl Service for Arc<Server> {
         Ok(vec![true; nodes.len()])
     }
 
-    async fn remove(&self, (): &(), node: &Node, _: Option<Fence>, _: Duration) -> Answer<bool> {
+    async fn remove(
+        &self,
+        (): &(),
+        node: &Node,
+        _: Option<Fence>,
+        patience: Duration,
+    ) -> Answer<bool> {
+        let lost = {
+            let mut lost = self.lost_removals.lock().unwrap();
+            let is_lost = 0 < *lost;
+            *lost = lost.saturating_sub(1);
+            is_lost
+        };
+        if lost {
+            return Err(no_answer(patience).await);
+        }
         let was_there = self.nodes().contains(&node.name);
         self.leaves(node.name);
         Ok(was_there)
@@ -219,4 +239,33 @@ async fn a_place_that_is_made_anew_has_its_turn() {
     client.is_told_of_its_turn().await;
     let taken = client.asks(call).await;
     assert!(matches!(taken, Ok(Reply::Acquired { .. })), "{taken:?}");
+}
+
+/// Fails if a place that is given up is granted while it is being removed: the removal would take
+/// the lock away from its holder.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_given_up_is_not_granted() {
+    let server = Arc::<Server>::default();
+    let holder = Token::fixed(1);
+    server.change(|nodes| nodes.push_back(holder));
+    let mut client = Client::of(&server);
+    let call = Token::fixed(3);
+    let queued = client.asks(call).await;
+    assert!(matches!(queued, Ok(Reply::Held { .. })), "{queued:?}");
+    let place = server.nodes()[1];
+    server.lose();
+    *server.lost_removals.lock().unwrap() = 3;
+    server.leaves(holder);
+    client.is_told_of_its_turn().await;
+    assert!(client.asks(call).await.is_err(), "the answer was lost");
+    tokio::time::sleep(CLAIM).await;
+    assert_eq!(server.nodes(), [place], "its removal is lost");
+    let mut taken = client.asks(call).await;
+    while !matches!(taken, Ok(Reply::Acquired { .. })) {
+        client.is_told_of_its_turn().await;
+        taken = client.asks(call).await;
+    }
+    let held = server.nodes();
+    tokio::time::sleep(TTL / 2).await;
+    assert_eq!(server.nodes(), held, "the lock was taken away");
 }

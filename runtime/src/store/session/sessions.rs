@@ -42,12 +42,6 @@ impl<S: Service> Sessions<S> {
             classes: classes.into_iter().map(class).collect(),
         }
     }
-
-    /// The longest ttl that fits into a session.
-    fn longest(&self) -> Duration {
-        let last = self.classes.last();
-        last.map_or(Duration::ZERO, |class| class.timeout.usable())
-    }
 }
 
 impl<S: Service> Shared<S> {
@@ -58,7 +52,7 @@ impl<S: Service> Shared<S> {
         patience: Duration,
     ) -> Result<Arc<LiveSession<S>>, Failure> {
         let Some(class) = self.class(ttl) else {
-            return Err(too_long::<S>(ttl, self.sessions.longest()));
+            return Err(too_long::<S>(ttl, self.longest()));
         };
         let mut slot = class.slot.lock().await;
         if let Some(slot) = &mut *slot
@@ -68,27 +62,32 @@ impl<S: Service> Shared<S> {
             return Ok(Arc::clone(&slot.session));
         }
         let sent = self.clock.now();
-        let (server, timeout) = self.service.open(class.timeout, patience).await?;
+        let (server, timeout) = self
+            .service
+            .open(class.timeout, patience.max(self.io_timeout))
+            .await?;
         let session = Arc::new(LiveSession::new(server, timeout, sent));
         *slot = Some(Slot {
             session: Arc::clone(&session),
             used: sent,
         });
         self.spawn(beat(Arc::clone(self), Arc::clone(&session)));
-        if session.fits(ttl) {
+        if ttl <= self.service.serves(timeout) {
             return Ok(session);
         }
-        Err(too_long::<S>(ttl, timeout.usable()))
+        Err(too_long::<S>(ttl, self.service.serves(timeout)))
     }
 
-    /// The class for leases of `ttl`; the last one also where it serves such leases late.
+    /// The class for leases of `ttl`.
     fn class(&self, ttl: Duration) -> Option<&Class<S>> {
-        let serves = |class: &&Class<S>| ttl <= self.service.serves(class.timeout);
         let mut classes = self.sessions.classes.iter();
-        classes.find(serves).or_else(|| {
-            let last = self.sessions.classes.last();
-            last.filter(|class| ttl <= class.timeout.usable())
-        })
+        classes.find(|class| ttl <= self.service.serves(class.timeout))
+    }
+
+    /// The longest ttl that a session serves.
+    fn longest(&self) -> Duration {
+        let last = self.sessions.classes.last();
+        last.map_or(Duration::ZERO, |class| self.service.serves(class.timeout))
     }
 
     /// Closes the session if it has no node and was not used for a while. Returns whether it did.

@@ -68,6 +68,20 @@ pub(super) struct State<S: Service> {
     tasks: JoinSet<()>,
 }
 
+impl<S: Service> State<S> {
+    /// Gives up the place of this process in the queue of `key`. Returns its node, which is to be
+    /// removed: no token asks with it any more.
+    pub(super) fn give_up_place(&mut self, key: &FullKey) -> Option<OwnNode<S>> {
+        let place = self.places.remove(key)?;
+        let id = (key.clone(), place.asked_by);
+        let lock = self.locks.get(&id);
+        if lock.is_some_and(|lock| lock.node == place.node) && !seeded!(PlaceGivenTwice) {
+            self.locks.remove(&id);
+        }
+        Some(place.node.clone())
+    }
+}
+
 impl<S: Service> Shared<S> {
     /// To be called in the runtime that requests run on.
     pub(super) fn new(

@@ -89,10 +89,10 @@ async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<
     let known = (ensemble.classes.shortest, ensemble.classes.longest);
     match handshake::bounds(server, limit).await {
         Ok(bounds) if bounds == known => None,
-        Ok((shortest, longest)) => Some(Finding::warning(
+        Ok((shortest, longest)) => Some(Finding::error(
             "session",
             format!(
-                "{server} allows sessions of {} to {}, and another server those of {} to {}; give all the same `tickTime`, `minSessionTimeout` and `maxSessionTimeout`",
+                "{server} allows sessions of {} to {}, and all of the URL those of {} to {}, so a session may end early when it changes servers; give all the same `tickTime`, `minSessionTimeout` and `maxSessionTimeout`",
                 millis(shortest),
                 millis(longest),
                 millis(known.0),

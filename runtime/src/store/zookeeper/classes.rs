@@ -27,12 +27,12 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest
-    /// session, which is the server's default.
+    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest session
+    /// or a twentieth of the longest, which are the server's defaults, whichever is more.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,
-            None => (shortest / 4).max(LEAST_HALF_TICK),
+            None => (shortest / 4).max(longest / 40).max(LEAST_HALF_TICK),
         };
         Self {
             shortest,
@@ -106,30 +106,24 @@ mod tests {
             let tenths = ttl.as_millis() / 100;
             format!("{}.{}", tenths / 10, tenths % 10)
         };
-        let (last, others) = {
-            let mut all = classes.all();
-            (all.pop().expect("there are several"), all)
-        };
-        for class in others {
+        for class in classes.all() {
             let (ttl, lasts) = (tenths(classes.serves(class)), class.0.as_secs());
             let row = format!("| {ttl} s | {lasts} s |");
             assert!(page.contains(&row), "{row}");
         }
-        let (longest, lasts) = (tenths(last.usable()), last.0.as_secs());
-        let row = format!("| {longest} s | {lasts} s;");
-        assert!(page.contains(&row), "{row}");
     }
 
     #[test]
     fn the_tick_is_estimated_on_the_long_side() {
-        let hearing = |shortest, tick| {
+        let hearing = |shortest, longest, tick| {
             let shortest = Duration::from_millis(shortest);
-            let classes = Classes::new(shortest, shortest * 10, tick);
+            let classes = Classes::new(shortest, shortest * longest, tick);
             classes.hearing().as_millis()
         };
-        assert_eq!(hearing(4_000, None), 1_250);
-        assert_eq!(hearing(6_000, None), 1_875);
-        assert_eq!(hearing(1_000, None), 1_250, "the tick may be longer");
-        assert_eq!(hearing(1_000, Some(Duration::from_millis(500))), 350);
+        assert_eq!(hearing(4_000, 10, None), 1_250);
+        assert_eq!(hearing(6_000, 10, None), 1_875);
+        assert_eq!(hearing(1_000, 10, None), 1_250, "the tick may be longer");
+        assert_eq!(hearing(2_000, 30, None), 1_875, "only the least was set");
+        assert_eq!(hearing(1_000, 60, Some(Duration::from_millis(500))), 350);
     }
 }

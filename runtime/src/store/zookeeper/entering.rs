@@ -4,19 +4,19 @@
 //! once stays the first. A server carries the requests of a connection out in their order, so the
 //! list that is asked for behind a creation shows the created znode and all before it.
 //!
-//! A creation without an answer may have made its znode or make it yet. Then `sync` brings the
-//! server up to date, and after it no earlier request of the session makes a znode: the server
-//! carries out no request of an older connection (`PrepRequestProcessor.java`, `checkSession`).
+//! A creation without an answer may have made its znode or make it yet. Then a write to the session's
+//! own znode brings the server up to date. After it no earlier request of the session makes a znode:
+//! no request of an older connection is carried out (`PrepRequestProcessor.java`, `checkSession`).
 
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
-use super::failure;
 use super::live::{Made, Session, answered, done};
 use super::names::{Number, number, prefix};
 use super::service::ZooKeeper;
+use super::{failure, heartbeat};
 use crate::base::seeded::seeded;
 use crate::fence::Fence;
 use crate::inspect::owner::Owner;
@@ -31,6 +31,7 @@ const TRIES: usize = 8;
 /// The znodes of a directory, the first of them first.
 pub(super) struct Directory {
     pub(super) path: String,
+    is_there: bool,
     pub(super) znodes: Vec<(Number, String)>,
 }
 
@@ -55,13 +56,15 @@ fn directory(path: &str, names: Vec<String>) -> Result<Directory, Trouble> {
     let mut znodes = Vec::with_capacity(names.len());
     for name in names {
         match number(&name) {
+            Some(number) if number.is_worn_out() => return Err(failure::worn_out(path).into()),
             Some(number) => znodes.push((number, name)),
             None => return Err(failure::foreign(path, &name).into()),
         }
     }
-    znodes.sort_unstable_by(|(one, _), (other, _)| one.order(*other));
+    znodes.sort_unstable_by_key(|(number, _)| *number);
     Ok(Directory {
         path: path.to_owned(),
+        is_there: true,
         znodes,
     })
 }
@@ -79,34 +82,52 @@ impl ZooKeeper {
         let path = self.names.directory(&node.key);
         let known = self.own(session, &client, node, patience).await?;
         let is_new = known.is_none();
-        let (made, found) = if let Some(made) = known {
-            (made, self.list(&client, &path, patience).await?)
-        } else {
-            if !queue {
-                let found = self.list(&client, &path, patience).await?;
-                if found.first().is_some() {
+        if is_new {
+            let found = self.list(&client, &path, patience).await?;
+            if !queue && found.first().is_some() {
+                let owner = self.owner(&client, &found, patience).await;
+                return Ok(Entered::Held(owner));
+            }
+            if !found.is_there {
+                self.prepare(&client, &path, patience).await?;
+            }
+        }
+        let placing = async {
+            let (made, found) = match known {
+                Some(made) => (made, self.list(&client, &path, patience).await?),
+                None => self.create(session, &client, node, value, patience).await?,
+            };
+            match found.place(&made) {
+                None => {
+                    // It was removed from outside.
+                    session.has_not(node.name);
+                    Err(failure::unsettled().into())
+                }
+                Some(0) => Ok(Entered::First {
+                    fence: fence(made.transaction)?,
+                    others: 1 < found.znodes.len(),
+                }),
+                Some(_) => {
+                    let waits = queue || !is_new;
+                    if !waits {
+                        self.unmake(session, node, patience).await?;
+                    }
                     let owner = self.owner(&client, &found, patience).await;
-                    return Ok(Entered::Held(owner));
+                    Ok(if waits {
+                        Entered::Behind(owner)
+                    } else {
+                        Entered::Held(owner)
+                    })
                 }
             }
-            self.create(session, &client, node, value, patience).await?
         };
-        match found.place(&made) {
-            None => {
-                // It was removed from outside.
-                session.has_not(node.name);
-                Err(failure::unsettled().into())
+        placing.await.map_err(|trouble| {
+            if session.may_have(node.name) {
+                failure::after_making(trouble)
+            } else {
+                trouble
             }
-            Some(0) => Ok(Entered::First {
-                fence: fence(made.transaction)?,
-                others: 1 < found.znodes.len(),
-            }),
-            Some(_) if is_new && !queue => {
-                self.unmake(session, node, patience).await?;
-                Ok(Entered::Held(self.owner(&client, &found, patience).await))
-            }
-            Some(_) => Ok(Entered::Behind(self.owner(&client, &found, patience).await)),
-        }
+        })
     }
 
     pub(super) async fn make_all(
@@ -131,21 +152,41 @@ impl ZooKeeper {
                 return Ok(EnteredAll::Held(at, owner));
             }
         }
-        self.create_all(session, &client, &missing, value, patience)
+        let entering = self.all_first(session, &client, nodes, &missing, value, patience);
+        entering.await.map_err(|trouble| {
+            if nodes.iter().any(|node| session.may_have(node.name)) {
+                failure::after_making(trouble)
+            } else {
+                trouble
+            }
+        })
+    }
+
+    /// Makes the `missing` of `nodes`. Removes them again if not each node is the first then.
+    async fn all_first(
+        &self,
+        session: &Session,
+        client: &Client,
+        nodes: &[Node],
+        missing: &[Node],
+        value: &str,
+        patience: Duration,
+    ) -> Answer<EnteredAll> {
+        self.create_all(session, client, missing, value, patience)
             .await?;
         // The answer does not name the transaction (ZOOKEEPER-4026), so the nodes are looked up.
-        let made = self.all_own(session, &client, nodes, patience).await?;
+        let made = self.all_own(session, client, nodes, patience).await?;
         let made = made.into_iter().collect::<Option<Vec<_>>>();
         let made = made.ok_or_else(failure::unsettled)?;
-        let lists = self.lists(&client, nodes, patience).await?;
+        let lists = self.lists(client, nodes, patience).await?;
         for (at, (found, made)) in lists.iter().zip(&made).enumerate() {
             match found.place(made) {
                 Some(0) => {}
                 Some(_) => {
-                    for node in &missing {
+                    for node in missing {
                         self.unmake(session, node, patience).await?;
                     }
-                    let owner = self.owner(&client, found, patience).await;
+                    let owner = self.owner(client, found, patience).await;
                     return Ok(EnteredAll::Held(at, owner));
                 }
                 None => {
@@ -172,25 +213,25 @@ impl ZooKeeper {
         if !session.is_doubted(node.name) && !seeded!(NodesOfAnySession) {
             return Ok(None);
         }
+        heartbeat::write(session, client, patience).await?;
         let path = self.names.directory(&node.key);
-        let syncing = client.sync(&path);
-        match answered(patience, syncing).await {
-            Ok(()) | Err(Error::NoNode) => {}
-            Err(error) => return Err(failure::trouble(&error)),
-        }
-        let found = self.list(client, &path, patience).await?;
+        let names = self.list_names(client, &path, patience).await?;
         let prefix = prefix(node.name);
-        let mut own = None;
-        for (number, name) in &found.znodes {
-            if !name.starts_with(&prefix) {
+        let mut own: Option<Made> = None;
+        for name in names.into_iter().flatten() {
+            let Some(number) = number(&name).filter(|_| name.starts_with(&prefix)) else {
                 continue;
-            }
-            let stat = done(patience, client.check_stat(&found.path_of(name))).await?;
-            if let Some(stat) = stat.filter(|stat| session.is_owner(stat.ephemeral_owner)) {
+            };
+            let stat = done(patience, client.check_stat(&format!("{path}/{name}"))).await?;
+            let Some(stat) = stat.filter(|stat| session.is_owner(stat.ephemeral_owner)) else {
+                continue;
+            };
+            if own.as_ref().is_none_or(|own| number < own.number) {
+                let transaction = stat.czxid;
                 own = Some(Made {
-                    name: name.clone(),
-                    number: *number,
-                    transaction: stat.czxid,
+                    name,
+                    number,
+                    transaction,
                 });
             }
         }
@@ -314,12 +355,28 @@ impl ZooKeeper {
         path: &str,
         patience: Duration,
     ) -> Answer<Directory> {
-        let names = match answered(patience, client.list_children(path)).await {
-            Ok(names) => names,
-            Err(Error::NoNode) => Vec::new(),
-            Err(error) => return Err(failure::trouble(&error)),
-        };
-        directory(path, names)
+        match self.list_names(client, path, patience).await? {
+            Some(names) => directory(path, names),
+            None => Ok(Directory {
+                path: path.to_owned(),
+                is_there: false,
+                znodes: Vec::new(),
+            }),
+        }
+    }
+
+    /// The names in a directory; none if there is no directory.
+    async fn list_names(
+        &self,
+        client: &Client,
+        path: &str,
+        patience: Duration,
+    ) -> Answer<Option<Vec<String>>> {
+        match answered(patience, client.list_children(path)).await {
+            Ok(names) => Ok(Some(names)),
+            Err(Error::NoNode) => Ok(None),
+            Err(error) => Err(failure::trouble(&error)),
+        }
     }
 
     async fn lists(

@@ -61,6 +61,16 @@ fn of(error: &Error) -> Failure {
             true,
             "the request met other changes of the same znodes; it is repeated",
         ),
+        Error::InvalidAcl
+        | Error::BadArguments(_)
+        | Error::MarshallingError
+        | Error::NoChildrenForEphemerals
+        | Error::UnexpectedErrorCode(_) => (
+            "ERR",
+            Retry::Never,
+            false,
+            "the server cannot carry out the request; look at its log and its settings",
+        ),
         error => return disconnected(error),
     };
     Failure::unavailable(code, format!("{advice} ({error})"), retry, executed)
@@ -102,6 +112,40 @@ pub(super) fn foreign(directory: &str, name: &str) -> Failure {
         Retry::Later,
         true,
     )
+}
+
+/// Servers that are not of one ensemble, or not set alike.
+pub(super) fn apart() -> Failure {
+    Failure::unavailable(
+        "session",
+        "the servers of the URL allow no session of the same length; name those of one ensemble, with the same settings"
+            .to_owned(),
+        Retry::Never,
+        false,
+    )
+}
+
+/// A directory whose numbers have no order any more.
+pub(super) fn worn_out(directory: &str) -> Failure {
+    Failure::unavailable(
+        "numbers",
+        format!(
+            "`{directory}` has given all of its 2147483647 numbers; delete it when no process holds its lock"
+        ),
+        Retry::Later,
+        true,
+    )
+}
+
+/// What fails after a node was made, or may have been.
+pub(super) fn after_making(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Failed(failure) => Trouble::Failed(Failure {
+            executed: true,
+            ..failure
+        }),
+        Trouble::Ended => Trouble::Ended,
+    }
 }
 
 /// A request that met other changes again and again.

@@ -38,8 +38,10 @@ pub(super) async fn beat(session: &Session, hearing: Duration, patience: Duratio
     write(session, &client, patience).await
 }
 
-/// Writes the session's own znode, which is there as long as the session.
-async fn write(session: &Session, client: &Client, patience: Duration) -> Answer<()> {
+/// Writes the session's own znode, which is there as long as the session. Then the server that the
+/// client is connected to has all that was carried out before, which `sync` does not promise: a
+/// leader that was replaced answers it by itself.
+pub(super) async fn write(session: &Session, client: &Client, patience: Duration) -> Answer<()> {
     let writing = client.set_data(&session.own, &[], None);
     match answered(patience, writing).await {
         Ok(_) => Ok(()),

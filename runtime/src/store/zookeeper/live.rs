@@ -79,6 +79,12 @@ impl Session {
         self.state().doubts.contains(&name)
     }
 
+    /// Whether the node may be there.
+    pub(super) fn may_have(&self, name: Token) -> bool {
+        let state = self.state();
+        state.made.contains_key(&name) || state.doubts.contains(&name)
+    }
+
     pub(super) fn made(&self, name: Token) -> Option<Made> {
         self.state().made.get(&name).cloned()
     }
@@ -88,6 +94,14 @@ impl Session {
         let mut state = self.state();
         state.doubts.remove(&name);
         state.made.insert(name, made);
+    }
+
+    /// The znode is known not to be there any more.
+    pub(super) fn has_lost(&self, name: Token, lost: &Made) {
+        let mut state = self.state();
+        if state.made.get(&name) == Some(lost) {
+            state.made.remove(&name);
+        }
     }
 
     /// The node is known not to be there.

@@ -5,7 +5,6 @@
 //! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
 //! `/<chroot>/%/<session>`, in a directory that no lock has.
 
-use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use crate::base::token::Token;
@@ -20,14 +19,14 @@ pub(super) struct Names {
 }
 
 /// The number that the server gave a znode in its directory.
-///
-/// It has 32 bits and wraps around, so that the order is that within half of its range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number(i32);
 
 impl Number {
-    pub(super) fn order(self, other: Self) -> Ordering {
-        self.0.wrapping_sub(other.0).cmp(&0)
+    /// Whether the directory has no further numbers: the server gives the last one again and again,
+    /// or goes on with negative ones (ZOOKEEPER-3249).
+    pub(super) fn is_worn_out(self) -> bool {
+        self.0 < 0 || self.0 == i32::MAX
     }
 }
 
@@ -85,9 +84,10 @@ pub(super) fn is_path(path: &str) -> bool {
     path.split('/').all(is_name) && path.split('/').next() != Some("zookeeper")
 }
 
-/// Whether ZooKeeper takes the character in a path.
+/// Whether ZooKeeper takes the character in a path. It looks at UTF-16, where characters above the
+/// first 65,536 are surrogates.
 fn is_plain(c: char) -> bool {
-    !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..=0xffff)
+    !matches!(u32::from(c), 0..=0x1f | 0x7f..=0x9f | 0xd800..=0xf8ff | 0xfff0..)
 }
 
 #[cfg(test)]
@@ -106,6 +106,7 @@ mod tests {
             ("...", "/shop/locks/..."),
             ("ä\n", "/shop/locks/ä%0A"),
             ("\u{85}", "/shop/locks/%C2%85"),
+            ("\u{1f600}", "/shop/locks/%F0%9F%98%80"),
         ] {
             assert_eq!(names.directory(key), directory);
         }
@@ -125,17 +126,25 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap_around() {
-        let (last, first) = (Number(i32::MAX), Number(i32::MIN));
-        assert_eq!(number("lock--2147483648"), Some(first));
-        assert_eq!(last.order(first), Ordering::Less);
-        assert_eq!(Number(3).order(Number(2)), Ordering::Greater);
+    fn numbers_wear_out() {
+        let worn_out = |name| number(name).is_some_and(Number::is_worn_out);
+        assert!(worn_out("lock-2147483647") && worn_out("lock--2147483648"));
+        assert!(!worn_out("lock-2147483646") && !worn_out("lock-0000000000"));
     }
 
     #[test]
     fn paths_are_those_of_zookeeper() {
         assert!(is_path("a") && is_path("a/b%c/ä") && is_path("a/zookeeper"));
-        for wrong in ["", "a//b", ".", "a/..", "zookeeper", "zookeeper/a", "a\0"] {
+        for wrong in [
+            "",
+            "a//b",
+            ".",
+            "a/..",
+            "zookeeper",
+            "zookeeper/a",
+            "a\0",
+            "\u{1f600}",
+        ] {
             assert!(!is_path(wrong), "{wrong:?}");
         }
     }

@@ -55,7 +55,9 @@ impl ZooKeeper {
             let place = own.as_ref().and_then(|own| found.place(own));
             let before = match place {
                 None => {
-                    session.has_not(node.name);
+                    if let Some(lost) = &own {
+                        session.has_lost(node.name, lost);
+                    }
                     return Ok(Turn::Gone);
                 }
                 Some(0) => return Ok(Turn::First),

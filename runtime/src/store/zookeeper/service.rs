@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
-use zookeeper_client::{Acls, Client, CreateMode, SessionState};
+use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 
 use super::address::Address;
 use super::classes::Classes;
-use super::live::{Session, done};
+use super::live::{Session, answered, done};
 use super::names::Names;
 use super::{check, entering, failure, handshake, heartbeat};
 use crate::base::reporter;
@@ -55,7 +55,7 @@ impl ZooKeeper {
         options: &Options,
         events: UnboundedSender<StoreEvent>,
     ) -> Result<Self, Failure> {
-        let bounds = first_bounds(address.servers(), options.io_timeout);
+        let bounds = common_bounds(address.servers(), options.io_timeout);
         let (shortest, longest) = bounds.await?;
         Ok(Self {
             names: address.names(),
@@ -117,20 +117,24 @@ impl ZooKeeper {
         let client = connecting.await.map_err(|error| failure::trouble(&error))?;
         let lasts = Timeout(client.session_timeout());
         let directory = self.names.sessions();
-        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        done(self.patience, client.mkdir(&directory, &open)).await?;
         let own = format!("{directory}/{:016x}", client.session_id().0);
         let ephemeral = CreateMode::Ephemeral.with_acls(self.acls());
         let owner = Owner::written("");
-        let creating = client.create(&own, owner.as_bytes(), &ephemeral);
-        done(self.patience, creating).await?;
+        let create = || client.create(&own, owner.as_bytes(), &ephemeral);
+        let mut created = answered(self.patience, create()).await;
+        if created == Err(Error::NoNode) {
+            let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+            done(self.patience, client.mkdir(&directory, &open)).await?;
+            created = answered(self.patience, create()).await;
+        }
+        created.map_err(|error| failure::trouble(&error))?;
         Ok((Session::new(client, own), lasts))
     }
 
     /// Notes whether the ensemble can be reached, and tells the engine when it can again.
     fn heard<T>(&self, answer: Answer<T>) -> Answer<T> {
         match &answer {
-            Ok(_) | Err(Trouble::Ended) => {
+            Ok(_) => {
                 if self.out.swap(false, Ordering::Relaxed) {
                     let server = self.address.to_string();
                     reporter::log(move || tracing::info!(server, "connected again"));
@@ -146,31 +150,40 @@ impl ZooKeeper {
                     );
                 }
             }
-            Err(Trouble::Failed(_)) => {}
+            // The client may have ended the session by its own clock.
+            Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
     }
 }
 
-/// Asks the servers in turn, until one answers or the time is over.
-async fn first_bounds(
+/// The bounds that all servers have in common that answer, so that a session keeps its length when
+/// the client goes on with another server. Asks again until one answers or the time is over.
+async fn common_bounds(
     servers: &[String],
     patience: Duration,
 ) -> Result<(Duration, Duration), Failure> {
-    let share = patience / u32::try_from(servers.len()).unwrap_or(1).max(1);
     let begun = Instant::now();
     loop {
-        let mut reason = failure::silent();
-        for server in servers {
-            match handshake::bounds(server, share.max(LEAST_HANDSHAKE)).await {
-                Ok(bounds) => return Ok(bounds),
+        let asking = servers
+            .iter()
+            .map(|server| handshake::bounds(server, patience.max(LEAST_HANDSHAKE)));
+        let (mut common, mut reason) = (None, failure::silent());
+        for bounds in join_all(asking).await {
+            match bounds {
+                Ok((shortest, longest)) => {
+                    let (most, least) = common.unwrap_or((shortest, longest));
+                    common = Some((shortest.max(most), longest.min(least)));
+                }
                 Err(failure) => reason = failure,
             }
         }
-        if patience <= begun.elapsed() + PAUSE {
-            return Err(reason);
+        match common {
+            Some((shortest, longest)) if longest < shortest => return Err(failure::apart()),
+            Some(common) => return Ok(common),
+            None if patience <= begun.elapsed() + PAUSE => return Err(reason),
+            None => tokio::time::sleep(PAUSE).await,
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

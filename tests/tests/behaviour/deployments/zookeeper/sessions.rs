@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{LockError, LockGuard};
+use leasehold_tests::lateness::Excuse;
 use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::wait;
@@ -81,7 +82,7 @@ async fn a_session_is_longer_than_its_leases() {
     let server = Zookeeper::start();
     let pool = connect(&server.url("longer")).await;
     let probe = server.probe("longer", "lock:");
-    for ttl in [100, 1_000, 3_000, 5_000, 9_000] {
+    for ttl in [100, 1_000, 3_000, 5_000, 6_000] {
         let ttl = Duration::from_millis(ttl);
         let guard = pool
             .lock("k")
@@ -128,33 +129,29 @@ async fn a_replaced_leader_confirms_nothing() {
     }
 }
 
-/// Fails if a heartbeat counts before the leader has heard of it. A server that a client is
-/// connected to tells the leader half a tick later, so one answered write is not enough.
+/// Fails if a heartbeat counts before the leader has heard of it. The server that a client is
+/// connected to tells the leader half a tick later, so a heartbeat is three writes.
 #[tokio::test]
 async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     let server = Zookeeper::start();
     let pool = connect(&server.url("heard")).await;
     let probe = server.probe("heard", "lock:");
-    // So long a ttl needs a heartbeat that has just left.
-    let ttl = Duration::from_millis(9_500);
-    let first = pool.lock("first").ttl(ttl).acquire().await;
-    let first = first.expect("it is free");
-    let session = probe.nodes("first")[0].session;
+    let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
+    let held = held.expect("it is free");
+    let session = probe.nodes("k")[0].session;
+    let own = format!("/heard/%/{session:016x}");
     let writes = || {
-        let own = format!("/heard/%/{session:016x}");
-        probe.client().node(&own).expect("the session lives").writes
+        let own = probe.client().node(&own).expect("the session lives");
+        own.writes
     };
-    for round in 0..3 {
-        // Then the session is confirmed for less than the ttl.
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let before = writes();
-        let guard = pool.lock("k").ttl(ttl).wait(LONG).acquire().await;
-        let guard = guard.expect("it is free");
-        let heartbeat = writes() - before;
-        assert!(heartbeat >= 2, "round {round}: {heartbeat} writes");
-        guard.release().await.expect("held");
-    }
-    drop(first);
+    let before = writes();
+    wait::until_async("a heartbeat begins", LONG, || before < writes()).await;
+    let (begun, excuse) = (Instant::now(), Excuse::begin());
+    wait::until_async("it is over", LONG, || before + 3 <= writes()).await;
+    // The next one leaves a third of the session later, which is three seconds.
+    let most = Duration::from_millis(1_500) + excuse.so_far();
+    assert!(begun.elapsed() < most, "{:?}", begun.elapsed());
+    held.release().await.expect("held");
 }
 
 #[test]
