@@ -4,8 +4,9 @@
 //! The operators are the command `leasehold`: `watch` and `ls` all the time, `release --yes` of a
 //! lock that `ls` has shown.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::oracle::Note;
 use crate::process::Leashed;
 use crate::random::Random;
 use crate::server::Server;
+use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 35,
@@ -255,7 +257,7 @@ impl<'a> Operators<'a> {
         over: &AtomicBool,
         note: &(dyn Fn(&Take) + Sync),
     ) -> Vec<Take> {
-        let mut watching = Leashed::new(self.watch(url), None);
+        let mut watching = self.watching(url);
         let taken = std::thread::scope(|scope| {
             let operators: Vec<_> = (0..OPERATORS)
                 .map(|_| {
@@ -276,10 +278,28 @@ impl<'a> Operators<'a> {
         taken
     }
 
-    fn watch(&self, url: &str) -> Child {
-        let mut watch = self.command(url, &["watch", "--every", "200ms"]);
-        let watch = watch.stdout(Stdio::null()).stderr(Stdio::null());
-        watch.spawn().expect("the command starts")
+    /// The command `watch`, once it has shown locks. It does not begin while the server is away.
+    fn watching(&self, url: &str) -> Leashed {
+        loop {
+            let mut watch = self.command(url, &["watch", "--every", "200ms"]);
+            let watch = watch.stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut watch = watch.spawn().expect("the command starts");
+            let shown = watch.stdout.take().expect("it is piped");
+            let mut watch = Leashed::new(watch, None);
+            let mut shown = BufReader::new(shown);
+            let begins = shown.read_line(&mut String::new());
+            if begins.is_ok_and(|length| 0 < length) {
+                std::thread::spawn(move || std::io::copy(&mut shown, &mut std::io::sink()));
+                return watch;
+            }
+            let mut ended = None;
+            wait::until("it has ended", LONG, || {
+                ended = watch.exited();
+                ended.is_some()
+            });
+            let code = ended.and_then(|ended| ended.code());
+            assert_eq!(code, Some(AWAY), "`leasehold watch` has ended");
+        }
     }
 
     fn command(&self, url: &str, arguments: &[&str]) -> Command {

@@ -124,6 +124,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "another session asks for a held lock with the token of its holder",
     },
     Elsewhere {
+        bug: "PlaceGivenTwice",
+        program: "leasehold",
+        test: "store::session::session_tests::a_place_that_is_given_up_is_not_granted",
+        what: "the removal of a place is lost, and its call asks again",
+    },
+    Elsewhere {
         bug: "ColonUnencoded",
         program: "leasehold",
         test: "key::tests::a_value_ends_where_its_separator_is",

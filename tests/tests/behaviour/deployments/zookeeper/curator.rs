@@ -12,7 +12,7 @@ use leasehold_tests::worker::{Job, Scenario, Worker};
 use leasehold_tests::zookeeper::{CuratorPeer, Errand, Zookeeper, addresses, url_of};
 use tokio::task::JoinSet;
 
-use super::{LONG, connect, take};
+use super::{LONG, connect};
 
 const SESSION: Duration = Duration::from_secs(2);
 const TTL: Duration = Duration::from_secs(2);
@@ -85,9 +85,9 @@ fn one_of_ours_is_killed(url: &str, path: &str) -> Vec<Section> {
 async fn together(
     servers: &mut [Zookeeper],
     chroot: &str,
+    time: Duration,
     disturb: impl AsyncFnOnce(&mut [Zookeeper]),
 ) {
-    let time = Duration::from_secs(15);
     let url = url_of(servers, chroot);
     let probe = servers[0].probe(chroot, "lock:");
     let path = probe.directory("k");
@@ -143,14 +143,17 @@ async fn together(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curator_and_leasehold_exclude_each_other() {
     let mut servers = [Zookeeper::start()];
-    together(&mut servers, "curator", async |_| ()).await;
+    let time = Duration::from_secs(15);
+    together(&mut servers, "curator", time, async |_| ()).await;
 }
 
 /// Fails if they are inside together when the leader of their ensemble dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_while_leaders_are_killed() {
     let mut servers = Zookeeper::ensemble(3);
-    together(&mut servers, "curator", async |servers| {
+    // On a busy machine a server takes long to start.
+    let time = Duration::from_secs(40);
+    together(&mut servers, "curator", time, async |servers| {
         for _ in 0..2 {
             tokio::time::sleep(Duration::from_secs(3)).await;
             let Some(leader) = servers.iter().position(Zookeeper::leads) else {
@@ -170,7 +173,14 @@ async fn they_queue_together() {
     let servers = [Zookeeper::start()];
     let pool = connect(&url_of(&servers, "queue")).await;
     let probe = servers[0].probe("queue", "lock:");
-    let held = take(&pool, "k").await;
+    let held = pool
+        .lock("k")
+        .ttl(TTL)
+        .wait(LONG)
+        .watchdog()
+        .acquire()
+        .await;
+    let held = held.expect("it is free");
     let errand = Errand {
         stay: Duration::from_millis(300),
         ..errand(&servers, probe.directory("k"), Duration::from_millis(1_500))
