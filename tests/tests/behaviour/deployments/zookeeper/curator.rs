@@ -183,7 +183,7 @@ async fn they_queue_together() {
     let held = held.expect("it is free");
     let errand = Errand {
         stay: Duration::from_millis(300),
-        ..errand(&servers, probe.directory("k"), Duration::from_millis(1_500))
+        ..errand(&servers, probe.directory("k"), LONG * 4)
     };
     let mut peer = tokio::task::block_in_place(|| CuratorPeer::start(&errand));
     wait::until_async("it queues", LONG, || probe.nodes("k").len() == 2).await;
@@ -197,7 +197,7 @@ async fn they_queue_together() {
     let guard = behind.await.expect("no panic").expect("its turn comes");
     let entered = clock::now();
     guard.release().await.expect("still held");
-    let (sections, _) = tokio::task::block_in_place(|| peer.finish(errand.time));
+    let sections = tokio::task::block_in_place(|| peer.kill());
     let first = sections[0].left.expect("it has left");
     assert!(first <= entered, "Curator's came first");
 }
