@@ -13,6 +13,9 @@ use crate::zookeeper::{self, Network, Settings, Zookeeper};
 /// Where the locks are.
 const PREFIX: &str = "chaos";
 
+/// Sessions for the longest ttls of the requirements.
+const LONGEST: Duration = Duration::from_secs(120);
+
 /// A cluster whose members can be made to fail.
 pub(super) enum Ensemble {
     Etcd(Vec<Etcd>),
@@ -35,7 +38,10 @@ impl Ensemble {
     /// A cluster of so many members, each of which the others reach by a network.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
-            (Store::Zookeeper, 1) => Self::Zookeeper(vec![Zookeeper::start()], None),
+            (Store::Zookeeper, 1) => {
+                let server = Settings::new().longest_session(LONGEST).start();
+                Self::Zookeeper(vec![server], None)
+            }
             (Store::Zookeeper, _) => {
                 let (servers, network) = Settings::new().ensemble_with_network(members);
                 Self::Zookeeper(servers, Some(network))
