@@ -35,7 +35,7 @@ pub(super) struct Times {
 }
 
 impl Ensemble {
-    /// A cluster of so many members, each of which the others reach by a network.
+    /// A cluster of so many members, with a network between each two of them.
     pub(super) fn start(store: Store, members: usize) -> Self {
         match (store, members) {
             (Store::Zookeeper, 1) => {

@@ -37,8 +37,8 @@ impl Promises {
         sessions: false,
         keeps: true,
     };
-    /// The promises of a server that commits. A busy disk can delay a commit by a third of a second,
-    /// so that a shorter lease could end between two requests of a scene.
+    /// The promises of a server that commits. A busy disk can delay a commit by a third of a
+    /// second, so that a shorter lease could end between two requests of a scene.
     #[cfg(all(feature = "__test", feature = "postgres"))]
     pub(crate) const COMMITS: Self = Self {
         short: Duration::from_millis(600),

@@ -120,8 +120,8 @@ impl<S: Service> Shared<S> {
         (own, again)
     }
 
-    /// The token's node waits. Returns whether it is the place of this process: its former place may
-    /// have been given up while an answer was lost, and then the node was made anew.
+    /// The token's node waits. Returns whether it is the place of this process: its former place
+    /// may have been given up while an answer was lost, and then the node was made anew.
     fn is_place(&self, id: &LockId, own: &OwnNode<S>, queue: bool) -> bool {
         let mut state = self.state();
         state.locks.remove(id);

@@ -84,7 +84,7 @@ fn broken(trouble: Trouble) -> Finding {
     }
 }
 
-/// Whether one server gives sessions, and those that the others give.
+/// Whether one server gives sessions, within the bounds that all servers of the URL have in common.
 async fn answers(ensemble: &ZooKeeper, server: &str, limit: Duration) -> Option<Finding> {
     let known = (ensemble.classes.shortest, ensemble.classes.longest);
     match handshake::bounds(server, limit).await {

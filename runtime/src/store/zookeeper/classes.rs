@@ -27,8 +27,8 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest session
-    /// or a twentieth of the longest, which are the server's defaults, whichever is more.
+    /// `tick` is the ensemble's, where the URL names it. Otherwise it is half of the shortest
+    /// session or a twentieth of the longest, whichever is more. A server has these by default.
     pub(super) fn new(shortest: Duration, longest: Duration, tick: Option<Duration>) -> Self {
         let half_tick = match tick {
             Some(tick) => tick / 2,

@@ -4,9 +4,10 @@
 //! once stays the first. A server carries the requests of a connection out in their order, so the
 //! list that is asked for behind a creation shows the created znode and all before it.
 //!
-//! A creation without an answer may have made its znode or make it yet. Then a write to the session's
-//! own znode brings the server up to date. After it no earlier request of the session makes a znode:
-//! no request of an older connection is carried out (`PrepRequestProcessor.java`, `checkSession`).
+//! A creation without an answer may have made its znode or make it yet. Then a write to the
+//! session's own znode brings the server up to date. After it no earlier request of the session
+//! makes a znode: the leader refuses those of an older connection (`PrepRequestProcessor.java`,
+//! `checkSession`).
 
 use std::time::Duration;
 

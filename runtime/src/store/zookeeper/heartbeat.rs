@@ -12,9 +12,9 @@
 //!    answer shows that the leader has counted the session from the first write or later.
 //!
 //! Writes need a majority. So a leader that was replaced while it stood still confirms none. Where
-//! the client has changed servers meanwhile, its new server has asked the leader to take the session
-//! up, which counts it anew (`LearnerHandler.java`, `REVALIDATE`). A new leader counts each session
-//! anew (`SessionTrackerImpl.java`).
+//! the client has changed servers meanwhile, its new server has asked the leader to take the
+//! session up, which counts it anew (`LearnerHandler.java`, `REVALIDATE`). A new leader counts each
+//! session anew (`SessionTrackerImpl.java`).
 
 use std::time::Duration;
 

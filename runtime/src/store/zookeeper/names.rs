@@ -1,7 +1,7 @@
 //! Which znode is which node.
 //!
-//! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's name
-//! as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
+//! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's
+//! name as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
 //! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
 //! `/<chroot>/%/<session>`, in a directory that no lock has.
 
