@@ -18,16 +18,16 @@ fn is_lost(guard: &LockGuard) -> bool {
     matches!(guard.check(), Err(LockError::Lost { .. }))
 }
 
-/// The timeout of a session, as the server has agreed to it.
-fn lasts(server: &Zookeeper, session: i64) -> Duration {
-    let told = server.word("cons").expect("it answers");
+/// The timeout of a session, as the server has agreed to it. None while the server is silent, or
+/// while the client connects again.
+fn lasts(server: &Zookeeper, session: i64) -> Option<Duration> {
+    let told = server.word("cons")?;
     let name = format!("sid=0x{session:x},");
-    let line = told.lines().find(|line| line.contains(&name));
-    let line = line.unwrap_or_else(|| panic!("no {name} in {told}"));
+    let line = told.lines().find(|line| line.contains(&name))?;
     let fields = line.split(',');
     let mut timeouts = fields.filter_map(|field| field.strip_prefix("to="));
     let timeout = timeouts.next().expect("it has a timeout");
-    Duration::from_millis(timeout.parse().expect("a number"))
+    Some(Duration::from_millis(timeout.parse().expect("a number")))
 }
 
 /// Fails if locks of one session end apart, or those of another session with them.
@@ -92,12 +92,20 @@ async fn a_session_is_longer_than_its_leases() {
             .acquire()
             .await;
         let guard = guard.unwrap_or_else(|error| panic!("{ttl:?}: {error}"));
-        // On a busy machine a short lease may be over by now.
-        if let Some(node) = probe.nodes("k").first() {
-            let lasts = lasts(&server, node.session);
+        wait::until_async("its session is seen", LONG, || {
+            // On a busy machine a short lease may be over by now.
+            let nodes = probe.nodes("k");
+            let Some(node) = nodes.first() else {
+                return true;
+            };
+            let Some(lasts) = lasts(&server, node.session) else {
+                return false;
+            };
             assert!(ttl < lasts, "{lasts:?} for {ttl:?}");
             assert!(lasts <= Duration::from_secs(10), "{lasts:?} for {ttl:?}");
-        }
+            true
+        })
+        .await;
         drop(guard);
     }
 }
