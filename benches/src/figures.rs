@@ -222,7 +222,7 @@ mod tests {
     const SHAPE: Clients = Clients {
         work: Work::Hot,
         masters: 1,
-        postgres: false,
+        engine: crate::row::Engine::Redis,
         processes: 1,
         tasks: 2,
         section_ms: 1,

@@ -4,7 +4,7 @@
 //! | module | noun |
 //! |---|---|
 //! | `row`, `setup`, `entry` | what is measured, under which conditions; what of it a run selects |
-//! | `stage`, `delay` | servers, the network to them, and the processes beside a row |
+//! | `stage`, `delay`, `engines` | servers, the network to them, and the processes beside a row |
 //! | `contestants` | what is compared; contestants in other languages are in `benches/peers` |
 //! | `client`, `plan`, `record` | a client process, its arguments, its records |
 //! | `observed` | the recorder and the subscriber of a service |
@@ -20,6 +20,11 @@ mod clock;
 mod contestants;
 mod crew;
 mod delay;
+#[cfg(feature = "engines")]
+mod engines;
+#[cfg(not(feature = "engines"))]
+#[path = "no_engines.rs"]
+mod engines;
 mod entry;
 mod figures;
 mod harness;

@@ -11,7 +11,7 @@ use crate::setup::Runtime;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Plan {
     /// Where the Redis is; several masters, parted by commas, are to be used as a quorum. Or a
-    /// PostgreSQL, and a Redis behind a comma
+    /// server of another engine, and a Redis behind a comma
     pub(crate) url: String,
     /// What the tasks do
     pub(crate) work: Work,

@@ -1,9 +1,9 @@
 //! What is measured: each row is one kind of work, done by several contestants in one run.
 
 use crate::contestants::Contestant::{
-    self, Advisory, DistributedLock, HandWritten, Leasehold, LeaseholdBefore, LeaseholdOnRedis,
-    LeaseholdReplayed, LeaseholdSingle, NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Ring,
-    Rslock, Upsert,
+    self, Advisory, Curator, DistributedLock, EtcdConcurrency, HandWritten, Leasehold,
+    LeaseholdBefore, LeaseholdOnRedis, LeaseholdReplayed, LeaseholdSingle, NodeRedlock, Poll50ms,
+    RedisPy, Redisson, Redsync, Ring, Rslock, Upsert,
 };
 use crate::plan::Work;
 use crate::setup::{self, Setup};
@@ -26,7 +26,7 @@ pub(crate) struct Row {
 /// The work of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Task {
-    /// By client processes on a Redis or a PostgreSQL.
+    /// By client processes on an engine.
     Clients(Clients),
     /// In this process, without a server: what the attribute costs.
     Overhead,
@@ -38,8 +38,8 @@ pub(crate) struct Clients {
     pub(crate) work: Work,
     /// How many independent servers there are; more than one are a quorum.
     pub(crate) masters: usize,
-    /// Whether there is a PostgreSQL as well, for all but one contestant.
-    pub(crate) postgres: bool,
+    /// Where the locks are.
+    pub(crate) engine: Engine,
     pub(crate) processes: u32,
     /// The tasks of each process; leases or waiters in the rows that keep or weigh.
     pub(crate) tasks: u32,
@@ -47,6 +47,16 @@ pub(crate) struct Clients {
     pub(crate) think_ms: u64,
     /// The length of a measurement, unless the command line says otherwise.
     pub(crate) window_ms: u64,
+}
+
+/// Where the locks of a row are. With another engine than Redis there is a Redis as well, for one
+/// contestant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Redis,
+    Postgres,
+    Etcd,
+    ZooKeeper,
 }
 
 /// The usual length of a measurement.
@@ -94,6 +104,10 @@ const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
 const POSTGRES: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Upsert, Advisory];
+const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
+const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
+/// No peer in another language has an open loop.
+const OPEN_SESSIONS: &[Contestant] = &[Leasehold, LeaseholdOnRedis];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
 const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
 const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
@@ -163,7 +177,7 @@ pub(crate) const ROWS: &[Row] = &[
         task: Task::Clients(Clients {
             work: Work::Distinct,
             masters: 3,
-            postgres: false,
+            engine: Engine::Redis,
             processes: 1,
             tasks: 1,
             section_ms: 0,
@@ -172,29 +186,101 @@ pub(crate) const ROWS: &[Row] = &[
         }),
         setups: &[],
     },
-    on_postgres(
+    on(
+        Engine::Postgres,
         "postgres_uncontended",
         "as `uncontended`, on a PostgreSQL with every commit on disk",
         Work::Distinct,
         (1, 1),
+        POSTGRES,
     ),
-    on_postgres(
+    on(
+        Engine::Postgres,
         "postgres_distinct_64",
         "as `distinct_64`, on PostgreSQL",
         Work::Distinct,
         (1, 64),
+        POSTGRES,
     ),
-    on_postgres(
+    on(
+        Engine::Postgres,
         "postgres_hot_4x16_0ms",
         "as `hot_4x16_0ms`, on PostgreSQL",
         Work::Hot,
         (4, 16),
+        POSTGRES,
     ),
-    on_postgres(
+    on(
+        Engine::Postgres,
         "postgres_open_1000",
         "as `open_1000`, on PostgreSQL",
         Work::Open,
         (1, 1_000),
+        POSTGRES,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_uncontended",
+        "as `uncontended`, on one etcd that has every change on disk",
+        Work::Distinct,
+        (1, 1),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_distinct_64",
+        "as `distinct_64`, on etcd",
+        Work::Distinct,
+        (1, 64),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on etcd",
+        Work::Hot,
+        (4, 16),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_open_1000",
+        "as `open_1000`, on etcd",
+        Work::Open,
+        (1, 1_000),
+        OPEN_SESSIONS,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_uncontended",
+        "as `uncontended`, on one ZooKeeper that has every change on disk",
+        Work::Distinct,
+        (1, 1),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_distinct_64",
+        "as `distinct_64`, on ZooKeeper",
+        Work::Distinct,
+        (1, 64),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on ZooKeeper",
+        Work::Hot,
+        (4, 16),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_open_1000",
+        "as `open_1000`, on ZooKeeper",
+        Work::Open,
+        (1, 1_000),
+        OPEN_SESSIONS,
     ),
     many(
         "renew_10k",
@@ -317,20 +403,22 @@ const fn distinct(
     many(name, title, Work::Distinct, tasks, contestants)
 }
 
-const fn on_postgres(
+const fn on(
+    engine: Engine,
     name: &'static str,
     title: &'static str,
     work: Work,
     (processes, tasks): (u32, u32),
+    contestants: &'static [Contestant],
 ) -> Row {
     Row {
         name,
         title,
-        contestants: POSTGRES,
+        contestants,
         task: Task::Clients(Clients {
             work,
             masters: 1,
-            postgres: true,
+            engine,
             processes,
             tasks,
             section_ms: 0,
@@ -358,7 +446,7 @@ const fn hot(
         task: Task::Clients(Clients {
             work: Work::Hot,
             masters: 1,
-            postgres: false,
+            engine: Engine::Redis,
             processes,
             tasks,
             section_ms,
@@ -383,7 +471,7 @@ const fn many(
         task: Task::Clients(Clients {
             work,
             masters: 1,
-            postgres: false,
+            engine: Engine::Redis,
             processes: 1,
             tasks,
             section_ms: 0,
@@ -424,7 +512,7 @@ const fn timed(
         task: Task::Clients(Clients {
             work,
             masters: 1,
-            postgres: false,
+            engine: Engine::Redis,
             processes: 1,
             tasks,
             section_ms: 0,

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold_tests::postgres::Postgres;
 use leasehold_tests::process::Leashed;
 use leasehold_tests::quorum::Quorum;
 use leasehold_tests::server::Server;
 
 use crate::contestants::Fault;
+use crate::engines::Other;
 use crate::row::Clients;
 use crate::setup::{Beside, Network, Setup};
 
@@ -23,7 +23,7 @@ const BUSY: usize = 2;
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
-    _postgres: Option<Postgres>,
+    _other: Option<Other>,
     /// Processes that run until the stage is dropped.
     helpers: Vec<Leashed>,
 }
@@ -41,14 +41,14 @@ impl Stage {
             Quorum::young(1)
         };
         let mut urls: Vec<String> = servers.servers.iter().map(Server::url).collect();
-        let postgres = shape.postgres.then(Postgres::durable_on_disk);
-        if let Some(postgres) = &postgres {
-            urls.insert(0, postgres.migrated().url());
-        }
+        let other = Other::start(shape.engine)?.map(|(server, url)| {
+            urls.insert(0, url);
+            server
+        });
         let mut stage = Self {
             url: urls.join(","),
             servers,
-            _postgres: postgres,
+            _other: other,
             helpers: Vec::new(),
         };
         if let Some(setup) = setup {

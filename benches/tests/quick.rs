@@ -178,9 +178,9 @@ fn a_delayed_network_delays() {
     assert!(fast, "{runs:?} µs on loopback");
 }
 
-/// Fails if a row of several masters, or of an earlier build, does not run.
+/// Fails if a row of several masters, of another engine or of an earlier build does not run.
 #[test]
-fn rows_of_a_quorum_and_of_an_earlier_build() {
+fn rows_of_a_quorum_of_other_engines_and_of_an_earlier_build() {
     let arguments = [
         "--rows",
         "redlock_uncontended",
@@ -191,6 +191,20 @@ fn rows_of_a_quorum_and_of_an_earlier_build() {
     assert!(output.status.success(), "{output:?}");
     for who in ["leasehold", "leasehold_single", "rslock"] {
         assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
+    }
+    // The other engines, beside the same on Redis.
+    for row in [
+        "postgres_uncontended",
+        "etcd_distinct_64",
+        "zookeeper_open_1000",
+    ] {
+        let who = "leasehold,leasehold_on_redis,upsert";
+        let arguments = ["--rows", row, "--contestants", who];
+        let (output, lines) = bench(row, &arguments);
+        assert!(output.status.success(), "{output:?}");
+        for who in ["leasehold", "leasehold_on_redis"] {
+            assert!(most(&lines, who, "per_s") > 0.0, "{lines:?}");
+        }
     }
     // This build stands in for an earlier one.
     let (output, lines) = bench("against", &["--against", env!("CARGO_BIN_EXE_bench")]);

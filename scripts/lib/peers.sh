@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # Installs clients of benches/peers. Sourced, not run.
 
-# install_peers FOLDER NAME...: installs into FOLDER the named clients that are missing or whose
-# sources have changed. A client that cannot be installed leaves the reason in its folder, and the
+# install_peers FOLDER NAME...: installs into FOLDER the named clients that are missing, and all of
+# them if a source has changed: some have theirs in common. A client that cannot be installed leaves the reason in its folder, and the
 # harness that needs it says so.
 install_peers() {
     local peers=$1 name out
     shift
     for name in "$@"; do
         out=$peers/$name
-        if [ -x "$out/run" ] && [ -z "$(find "benches/peers/$name" -newer "$out/run")" ]; then
+        if [ -x "$out/run" ] && [ -z "$(find benches/peers -type f ! -name README.md -newer "$out/run")" ]; then
             continue
         fi
         echo "installing $name"

@@ -1,4 +1,4 @@
-// A client of a lock library for Go, on go-redis: redsync, or redislock with the build tag of that name. The protocol is in
+// A client of a lock library for Go: redsync, or with a build tag redislock or etcd's own. The protocol is in
 // benches/peers/README.md.
 package main
 
@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,18 +42,14 @@ type record struct{ Task, Asked, Entered, Left, Released uint64 }
 
 func main() {
 	plan := parse(os.Args[1:])
-	options, err := redis.ParseURL(plan.url)
-	check(err)
-	client := redis.NewClient(options)
-	check(client.Ping(context.Background()).Err())
-	locks := locks(client, plan.ttl)
+	locks := connect(plan)
 	fmt.Println("ready")
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	check(err)
 	start, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(line, "go ")), 10, 64)
 	check(err)
 	time.Sleep(time.Duration(int64(start) - int64(now())))
-	run(plan, func(number int) lock { return locks(plan.key(number)) }, start+uint64(plan.warmup+plan.window))
+	run(plan, locks, start+uint64(plan.warmup+plan.window))
 }
 
 func parse(arguments []string) plan {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bsm/redislock"
-	"github.com/redis/go-redis/v9"
 )
 
 type mutex struct {
@@ -18,9 +17,9 @@ type mutex struct {
 }
 
 // The maker of locks: redislock, which tries once, with the back-off of its README, a new try every 100 ms.
-func locks(client *redis.Client, ttl time.Duration) func(key string) *mutex {
-	locks := redislock.New(client)
-	return func(key string) *mutex { return &mutex{locks: locks, key: key, ttl: ttl} }
+func connect(plan plan) func(number int) lock {
+	locks := redislock.New(client(plan))
+	return func(number int) lock { return &mutex{locks: locks, key: plan.key(number), ttl: plan.ttl} }
 }
 
 func (mutex *mutex) take(waiting context.Context) (err error) {

@@ -1,24 +1,22 @@
-//go:build !redislock
+//go:build !redislock && !etcd
 
 package main
 
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
 )
 
 type mutex struct{ lock *redsync.Mutex }
 
 // The maker of locks: redsync with its defaults, a new try after 50 to 250 ms, here without a bound on their number.
-func locks(client *redis.Client, ttl time.Duration) func(key string) mutex {
-	locks := redsync.New(goredis.NewPool(client))
-	return func(key string) mutex {
-		return mutex{locks.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))}
+func connect(plan plan) func(number int) lock {
+	locks := redsync.New(goredis.NewPool(client(plan)))
+	return func(number int) lock {
+		return mutex{locks.NewMutex(plan.key(number), redsync.WithExpiry(plan.ttl), redsync.WithTries(math.MaxInt32))}
 	}
 }
 

@@ -28,6 +28,7 @@ use crate::contestants::distributed_lock::DistributedLock;
 use crate::contestants::hand_written::HandWritten;
 use crate::contestants::leasehold::Leasehold;
 use crate::contestants::polling::Polling;
+#[cfg(feature = "replay")]
 use crate::contestants::replayed::Replayed;
 use crate::contestants::ring::Ring;
 use crate::contestants::rslock::Rslock;
@@ -90,6 +91,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
             observed::install()?;
             keep_or_lock(Leasehold::connect(contestant, plan).await?, plan).await
         }
+        #[cfg(feature = "replay")]
         Contestant::LeaseholdReplayed => lock(Replayed::connect(plan).await?, plan).await,
         Contestant::HandWritten => keep_or_lock(HandWritten::connect(plan).await?, plan).await,
         Contestant::Upsert => lock(Upsert::connect(plan).await?, plan).await,
@@ -103,7 +105,7 @@ async fn work(contestant: Contestant, plan: &Plan) -> Result<Report, Fault> {
         Contestant::Nothing => lock(Nothing, plan).await,
         Contestant::SeededStall => lock(SeededStall::default(), plan).await,
         Contestant::SeededSpin => lock(SeededSpin, plan).await,
-        _ => Err(format!("{contestant} has a program of its own").into()),
+        _ => Err(format!("{contestant} is not in this program").into()),
     }
 }
 

@@ -42,10 +42,10 @@ impl Leasehold {
 pub(super) async fn pool(who: Contestant, plan: &Plan) -> Result<LockPool, Fault> {
     let masters: Vec<&str> = plan.masters().collect();
     let url = match masters[..] {
-        // A PostgreSQL, and a Redis to compare it with.
-        [postgres, redis] if postgres.starts_with("postgres:") => {
+        // Another engine, and a Redis to compare it with.
+        [engine, redis] if !engine.starts_with("redis:") => {
             let on_redis = who == Contestant::LeaseholdOnRedis;
-            if on_redis { redis } else { postgres }.to_owned()
+            if on_redis { redis } else { engine }.to_owned()
         }
         [_, _, ..] if who != Contestant::LeaseholdSingle => quorum(&masters),
         _ => masters

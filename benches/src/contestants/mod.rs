@@ -5,6 +5,7 @@ pub(crate) mod distributed_lock;
 pub(crate) mod hand_written;
 pub(crate) mod leasehold;
 pub(crate) mod polling;
+#[cfg(feature = "replay")]
 pub(crate) mod replayed;
 pub(crate) mod ring;
 pub(crate) mod rslock;
@@ -30,7 +31,7 @@ pub(crate) enum Contestant {
     LeaseholdReplayed,
     /// This project on the first of several masters alone.
     LeaseholdSingle,
-    /// This project on one Redis, beside itself on PostgreSQL.
+    /// This project on one Redis, beside itself on another engine.
     LeaseholdOnRedis,
     /// A row for each lock in PostgreSQL, taken by one statement as `ShedLock` does it.
     Upsert,
@@ -45,6 +46,10 @@ pub(crate) enum Contestant {
     Rslock,
     /// The crate distributed-lock.
     DistributedLock,
+    /// The lock of etcd's client for Go, package `concurrency`.
+    EtcdConcurrency,
+    /// Curator's lock on ZooKeeper, Java.
+    Curator,
     /// No lock: the cost of handing one from process to process with the crate redis.
     Ring,
     /// Redisson, Java.
@@ -89,6 +94,8 @@ impl Contestant {
     /// The folder of the contestant's program, if that is in another language.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
+            Self::EtcdConcurrency => Some("etcd_concurrency"),
+            Self::Curator => Some("curator"),
             Self::Redisson => Some("redisson"),
             Self::Redsync => Some("redsync"),
             Self::NodeRedlock => Some("node_redlock"),

@@ -54,6 +54,18 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
+    /// The same, with its data on a disk, where a change takes as long as it does for users.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_on_disk() -> Self {
+        let mut server = Self::member(0);
+        server.folder = Folder::on_disk();
+        let mut servers = Self::started(vec![server]);
+        servers.pop().expect("one was started")
+    }
+
     /// A cluster of so many servers.
     ///
     /// # Panics

@@ -49,6 +49,7 @@ static SHARED: LazyLock<Zookeeper> =
 pub struct Settings {
     tick: Duration,
     longest_session: Option<Duration>,
+    on_disk: bool,
 }
 
 impl Settings {
@@ -58,6 +59,7 @@ impl Settings {
         Self {
             tick: TICK,
             longest_session: None,
+            on_disk: false,
         }
     }
 
@@ -70,6 +72,14 @@ impl Settings {
     pub fn longest_session(self, longest: Duration) -> Self {
         Self {
             longest_session: Some(longest),
+            ..self
+        }
+    }
+
+    /// With its data on a disk, where a change takes as long as it does for users.
+    pub fn on_disk(self) -> Self {
+        Self {
+            on_disk: true,
             ..self
         }
     }
@@ -181,7 +191,11 @@ impl Zookeeper {
             peer_ports: [free_port(), free_port()],
             members: String::new(),
             has_hosts: false,
-            folder: Folder::in_memory(),
+            folder: if settings.on_disk {
+                Folder::on_disk()
+            } else {
+                Folder::in_memory()
+            },
         }
     }
 
@@ -302,14 +316,16 @@ impl Zookeeper {
         let mut properties = [
             "zookeeper.admin.enableServer=false",
             "zookeeper.4lw.commands.whitelist=*",
-            // A write is confirmed when the system has it, before the disk has. So a killed process
-            // loses nothing, and no test cuts the power. A real server must not be told this.
-            "zookeeper.forceSync=no",
             // Its files are in memory, where 64 MiB for each log would be much.
             "zookeeper.preAllocSize=1024",
         ]
         .map(|property| format!("-D{property}"))
         .to_vec();
+        if !self.settings.on_disk {
+            // A write is confirmed when the system has it, before the disk has. So a killed process
+            // loses nothing, and no test cuts the power. A real server must not be told this.
+            properties.push("-Dzookeeper.forceSync=no".to_owned());
+        }
         if self.has_hosts {
             let hosts = self.folder.path().join("hosts");
             properties.push(format!("-Djdk.net.hosts.file={}", hosts.display()));

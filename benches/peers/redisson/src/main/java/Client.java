@@ -13,16 +13,27 @@ import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
-import org.redisson.Redisson;
-import org.redisson.api.RLock;
-import org.redisson.api.RedissonClient;
-import org.redisson.config.Config;
 
-/**
- * Redisson's lock with its defaults, where a waiter is told of a release by a message; a thread for each task. The
- * protocol is in benches/peers/README.md.
- */
-public final class Client {
+/** A client of a lock library for Java, with a thread for each task. The protocol is in benches/peers/README.md. */
+final class Client {
+    /** A lock of either library. Each task has one of its own. */
+    interface Lock {
+        /** Returns false if the lock was not free within {@code patience} ms. */
+        boolean take(long patience) throws Exception;
+
+        void release() throws Exception;
+    }
+
+    /** Makes locks. */
+    interface Locks {
+        Lock lock(String key);
+    }
+
+    /** Connects to the servers of the URL, for locks that last {@code ttl} ms without a renewal. */
+    interface Library {
+        Locks connect(String url, long ttl) throws Exception;
+    }
+
     private final String work;
     private final int tasks;
     private final long ttl;
@@ -44,24 +55,23 @@ public final class Client {
         file = Path.of(arguments[9]);
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Config config = new Config();
-        config.useSingleServer().setAddress(arguments[0].replaceAll("/$", ""));
-        RedissonClient locks = Redisson.create(config);
+    static void main(String[] arguments, Library library) throws Exception {
+        Client client = new Client(arguments);
+        Locks locks = library.connect(arguments[0], client.ttl);
         // The JVM compiles what runs often; what is measured is to be compiled before.
-        new Client(arguments).warmUp(locks);
+        client.warmUp(locks);
         System.out.println("ready");
         String line = new BufferedReader(new InputStreamReader(System.in)).readLine();
         long start = Long.parseLong(line.replace("go ", ""));
         TimeUnit.NANOSECONDS.sleep(Math.max(0, start - System.nanoTime()));
-        new Client(arguments).run(locks, start);
+        client.run(locks, start);
         System.out.flush();
-        // Whoever still waits is not waited for.
+        // Tasks that still wait are not waited for.
         Runtime.getRuntime().halt(0);
     }
 
     /** The same with keys of this process, for as long as warm-up and window last, at most 3 s. */
-    private void warmUp(RedissonClient locks) throws InterruptedException {
+    private void warmUp(Locks locks) throws InterruptedException {
         long length = Math.min(TimeUnit.MILLISECONDS.toNanos(run), TimeUnit.SECONDS.toNanos(3));
         String prefix = "warm" + ProcessHandle.current().pid();
         for (Thread thread : start(locks, prefix, new ArrayList<>(), System.nanoTime() + length)) {
@@ -69,12 +79,13 @@ public final class Client {
         }
     }
 
-    private List<Thread> start(RedissonClient locks, String prefix, List<Log> logs, long end) {
+    private List<Thread> start(Locks locks, String prefix, List<Log> logs, long end) {
         List<Thread> threads = new ArrayList<>();
         for (int number = 0; number < tasks; number++) {
-            RLock lock = locks.getLock(prefix + (work.equals("hot") ? "hot" : "key" + number));
+            String key = prefix + (work.equals("hot") ? "hot" : "key" + number);
+            Lock lock = locks.lock(key);
             Log log = new Log(number);
-            Thread thread = new Thread(() -> task(lock, log, end));
+            Thread thread = new Thread(() -> task(key, lock, log, end));
             thread.start();
             threads.add(thread);
             logs.add(log);
@@ -82,7 +93,7 @@ public final class Client {
         return threads;
     }
 
-    private void run(RedissonClient locks, long start) throws Exception {
+    private void run(Locks locks, long start) throws Exception {
         long end = start + TimeUnit.MILLISECONDS.toNanos(run);
         List<Log> logs = new ArrayList<>();
         List<Thread> threads = start(locks, "", logs, end);
@@ -96,18 +107,18 @@ public final class Client {
         report(lost + errors.size());
     }
 
-    private void task(RLock lock, Log log, long end) {
+    private void task(String key, Lock lock, Log log, long end) {
         try {
             for (long asked = System.nanoTime(); asked < end; asked = System.nanoTime()) {
-                if (!lock.tryLock(patience, ttl, TimeUnit.MILLISECONDS)) {
-                    throw new IllegalStateException(lock.getName() + " was not free within " + patience + " ms");
+                if (!lock.take(patience)) {
+                    throw new IllegalStateException(key + " was not free within " + patience + " ms");
                 }
                 long entered = System.nanoTime();
                 if (section > 0) {
                     Thread.sleep(section);
                 }
                 long left = System.nanoTime();
-                lock.unlock();
+                lock.release();
                 log.add(asked, entered, left, System.nanoTime());
                 if (think > 0) {
                     Thread.sleep(think);

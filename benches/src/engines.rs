@@ -1,0 +1,45 @@
+//! Servers of other engines than Redis.
+
+use std::time::Duration;
+
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::postgres::Postgres;
+use leasehold_tests::zookeeper::{Settings, Zookeeper};
+
+use crate::contestants::Fault;
+use crate::row::Engine;
+
+/// ZooKeeper's own default. Its sessions last from 4 s to 40 s.
+const TICK: Duration = Duration::from_secs(2);
+
+/// A server of another engine than Redis, with its data on a disk. It runs until it is dropped.
+#[expect(dead_code, reason = "only dropped")]
+pub(crate) enum Other {
+    Postgres(Postgres),
+    Etcd(Etcd),
+    ZooKeeper(Zookeeper),
+}
+
+impl Other {
+    /// The server and its URL; none for Redis.
+    pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
+        Ok(Some(match engine {
+            Engine::Redis => return Ok(None),
+            Engine::Postgres => {
+                let server = Postgres::durable_on_disk();
+                let url = server.migrated().url();
+                (Self::Postgres(server), url)
+            }
+            Engine::Etcd => {
+                let server = Etcd::start_on_disk();
+                let url = server.url("bench/");
+                (Self::Etcd(server), url)
+            }
+            Engine::ZooKeeper => {
+                let server = Settings::new().tick(TICK).on_disk().start();
+                let url = server.url("bench");
+                (Self::ZooKeeper(server), url)
+            }
+        }))
+    }
+}
