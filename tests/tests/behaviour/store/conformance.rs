@@ -118,4 +118,5 @@ fn a_node_of_another_session_is_found() {
 #[test]
 fn a_lease_that_never_ends_is_found() {
     fails_with("LeaseNeverEnds", "store::conformance::etcd");
+    fails_with("LeaseNeverEnds", "store::conformance::zookeeper");
 }

@@ -162,6 +162,13 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     held.release().await.expect("held");
 }
 
+/// Fails if a release removes the node of another holder.
+#[test]
+fn a_release_of_any_holder_is_found() {
+    let test = "bodies::exits::zookeeper::the_lock_is_stolen";
+    fails_with("DeleteWithoutCompare", test);
+}
+
 #[test]
 fn a_heartbeat_that_is_believed_is_found() {
     let test =
