@@ -14,7 +14,7 @@ use crate::check_report::{CheckReport, Finding};
 use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
-use crate::store::session::service::{Answer, Entered, Node, Service, Timeout, Trouble};
+use crate::store::session::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
 
 /// How long the trial's session lasts.
 const TRIAL: Timeout = Timeout(Duration::from_secs(2));
@@ -67,8 +67,12 @@ async fn try_out(etcd: &Etcd, options: &Options) -> Answer<()> {
     let (mine, other) = (node(), node());
     let (session, _) = etcd.open(TRIAL, limit).await?;
     let tried = async {
-        let first = etcd.enter(&session, &mine, false, "check", limit).await?;
-        let second = etcd.enter(&session, &other, false, "check", limit).await?;
+        let first = etcd
+            .enter(&session, &mine, Entering::NEW, "check", limit)
+            .await?;
+        let second = etcd
+            .enter(&session, &other, Entering::NEW, "check", limit)
+            .await?;
         let Entered::First { fence, .. } = first else {
             return Err(failure::garbled().into());
         };

@@ -14,7 +14,7 @@ use crate::error::millis;
 use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
-use crate::store::session::service::{Answer, Entered, Node, Service, Timeout, Trouble};
+use crate::store::session::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
 
 /// With fewer servers the loss of one is the loss of all.
 const FEWEST: usize = 3;
@@ -51,9 +51,9 @@ async fn try_out(ensemble: &ZooKeeper, options: &Options) -> Answer<()> {
         .open(Timeout(ensemble.classes.shortest), limit)
         .await?;
     let tried = async {
-        let first = ensemble.enter(&session, &mine, false, "check", limit);
+        let first = ensemble.enter(&session, &mine, Entering::NEW, "check", limit);
         let first = first.await?;
-        let second = ensemble.enter(&session, &other, false, "check", limit);
+        let second = ensemble.enter(&session, &other, Entering::NEW, "check", limit);
         let second = second.await?;
         let Entered::First { fence, .. } = first else {
             return Err(failure::garbled().into());
