@@ -18,8 +18,8 @@ use super::address::Address;
 use super::failure;
 use super::messages::{
     AuthenticateRequest, AuthenticateResponse, GrantRequest, GrantResponse, KeepAliveResponse,
-    LeaseId, MemberListResponse, Nothing, RangeRequest, RangeResponse, StatusResponse, TxnRequest,
-    TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+    LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest, RangeResponse, StatusResponse,
+    TxnRequest, TxnResponse, WatchCreate, WatchRequest, WatchResponse,
 };
 use crate::store::Failure;
 
@@ -209,17 +209,36 @@ impl Connection {
         self.in_time(asking, patience).await
     }
 
-    /// Waits until a key is deleted at `create.start_revision` or later, or the watch ends.
-    pub(super) async fn deleted(&self, create: WatchCreate) -> Result<(), Problem> {
-        let create = Some(create);
+    /// Waits until there is no such key, or the watch ends.
+    ///
+    /// The watch begins now, and the key is looked up behind it. To a watch that begins with an
+    /// earlier revision the server tells what has happened once in 100 ms (`syncWatchersLoop`).
+    pub(super) async fn deleted(&self, key: Vec<u8>, patience: Duration) -> Result<(), Problem> {
+        let create = Some(WatchCreate {
+            key: key.clone(),
+            filters: vec![NO_PUT],
+        });
         // The server takes the end of the requests for the end of the watch.
         let requests = stream::iter([WatchRequest { create }]).chain(stream::pending());
         let path = "/etcdserverpb.Watch/Watch";
         let watching = self.stream(path, requests).await;
         let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
+        let mut is_looked_up = false;
         loop {
             match told.message().await.map_err(Problem::Status)? {
                 Some(told) if told.canceled || !told.events.is_empty() => return Ok(()),
+                // It tells that the watch is there.
+                Some(_) if !is_looked_up => {
+                    let request = RangeRequest {
+                        key: key.clone(),
+                        keys_only: true,
+                        ..RangeRequest::default()
+                    };
+                    if self.range(request, patience).await?.kvs.is_empty() {
+                        return Ok(());
+                    }
+                    is_looked_up = true;
+                }
                 Some(_) => {}
                 None => return Ok(()),
             }

@@ -40,8 +40,6 @@ pub(crate) struct Session {
 struct State {
     /// The revision of the session's key.
     epoch: i64,
-    /// The revision at which the key was seen last.
-    seen: i64,
     /// Nodes that a transaction without an answer may make yet.
     /// Each with the epoch in which it was doubted last.
     doubts: HashMap<Token, i64>,
@@ -53,23 +51,8 @@ impl Session {
         Self {
             lease,
             key,
-            state: Mutex::new(State {
-                epoch,
-                seen: epoch,
-                doubts,
-            }),
+            state: Mutex::new(State { epoch, doubts }),
         }
-    }
-
-    /// The session's key was there at `revision`.
-    pub(super) fn saw(&self, revision: i64) {
-        let mut state = self.state();
-        state.seen = revision.max(state.seen);
-    }
-
-    /// The revision at which the session's key was seen last.
-    pub(super) fn seen(&self) -> i64 {
-        self.state().seen
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

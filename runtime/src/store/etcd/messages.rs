@@ -217,8 +217,6 @@ pub(super) const NO_PUT: i32 = 0;
 pub(super) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    pub(super) start_revision: i64,
     #[prost(int32, repeated, tag = "5")]
     pub(super) filters: Vec<i32>,
 }

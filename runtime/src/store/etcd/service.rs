@@ -8,8 +8,8 @@ use super::address::Address;
 use super::client::Client;
 use super::entering::{Session, fence, first, get, put, revision, revision_of};
 use super::messages::{
-    BY_CREATION, CREATION, DESCENDING, DeleteRequest, GrantRequest, Header, NO_PUT, Operation,
-    RangeRequest, TxnRequest, WatchCreate,
+    BY_CREATION, CREATION, DESCENDING, DeleteRequest, GrantRequest, Header, Operation,
+    RangeRequest, TxnRequest,
 };
 use super::names::{Names, end_of};
 use super::{check, classes, failure};
@@ -123,13 +123,13 @@ impl Etcd {
         asking.await.map(drop)
     }
 
-    /// The node that was made last before `revision`, and the revision at which that was seen.
+    /// The node that was made last before `revision`.
     async fn before(
         &self,
         node: &Node,
         revision: i64,
         patience: Duration,
-    ) -> Answer<Option<(Vec<u8>, i64)>> {
+    ) -> Answer<Option<Vec<u8>>> {
         let directory = self.names.directory(&node.key);
         let request = RangeRequest {
             range_end: end_of(&directory),
@@ -144,9 +144,8 @@ impl Etcd {
             .client
             .ask(|connection| async move { connection.range(request, patience).await });
         let answer = asking.await?;
-        let seen = answer.header.ok_or_else(failure::garbled)?.revision;
         let found = answer.kvs.into_iter().next();
-        Ok(found.map(|found| (found.key, seen)))
+        Ok(found.map(|found| found.key))
     }
 }
 
@@ -222,10 +221,7 @@ impl Service for Etcd {
             return Err(Trouble::Ended);
         }
         match (kept.header, read.header) {
-            (Some(kept), Some(read)) if is_one_term(kept, read) => {
-                session.saw(read.revision);
-                Ok(())
-            }
+            (Some(kept), Some(read)) if is_one_term(kept, read) => Ok(()),
             (Some(_), Some(_)) => Err(Trouble::Failed(new_leader())),
             _ => Err(failure::garbled().into()),
         }
@@ -233,14 +229,10 @@ impl Service for Etcd {
 
     /// Watches the session's own key, which goes with its lease.
     async fn ended(&self, session: &Session) -> Answer<()> {
-        let watch = WatchCreate {
-            key: session.key.clone().into(),
-            start_revision: session.seen() + 1,
-            filters: vec![NO_PUT],
-        };
+        let (key, patience) = (session.key.clone().into(), self.client.attempt());
         let watching = self
             .client
-            .ask(|connection| async move { connection.deleted(watch).await });
+            .ask(|connection| async move { connection.deleted(key, patience).await });
         watching.await
     }
 
@@ -374,16 +366,11 @@ impl Service for Etcd {
                 return Ok(Turn::First);
             }
             let before = self.before(node, own.create_revision, patience).await?;
-            let Some((key, seen)) = before else {
+            let Some(key) = before else {
                 continue;
             };
-            let watch = WatchCreate {
-                key,
-                start_revision: seen + 1,
-                filters: vec![NO_PUT],
-            };
             self.client
-                .ask(|connection| async move { connection.deleted(watch).await })
+                .ask(|connection| async move { connection.deleted(key, patience).await })
                 .await?;
         }
     }
