@@ -4,7 +4,8 @@ use clap::ValueEnum as _;
 
 use crate::args::Pace;
 use crate::contestants::Contestant::{self, LeaseholdBefore};
-use crate::row::{AGAINST, ROWS, Row, SERVICE_ROWS, Task};
+use crate::row::{Row, Task};
+use crate::rows::{AGAINST, ROWS, SERVICE_ROWS};
 use crate::setup::Setup;
 
 /// A row in one of its setups. Each has results of its own.

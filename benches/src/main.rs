@@ -39,6 +39,7 @@ mod process;
 mod record;
 mod report;
 mod row;
+mod rows;
 mod setup;
 mod sheet;
 mod stage;

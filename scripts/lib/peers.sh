@@ -2,8 +2,8 @@
 # Installs clients of benches/peers. Sourced, not run.
 
 # install_peers FOLDER NAME...: installs into FOLDER the named clients that are missing, and all of
-# them if a source has changed: some have theirs in common. A client that cannot be installed leaves the reason in its folder, and the
-# harness that needs it says so.
+# them if a source has changed: some have theirs in common. A client that cannot be installed leaves
+# the reason in its folder, and the harness that needs it says so.
 install_peers() {
     local peers=$1 name out
     shift

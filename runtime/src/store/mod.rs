@@ -49,6 +49,8 @@ pub(crate) mod redlock;
 pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod target;
+#[cfg(test)]
+mod target_tests;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 #[cfg(feature = "__remote")]

@@ -489,7 +489,7 @@ fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
     Err(needs_tls(scheme))
 }
 
-fn needs_tls(scheme: &str) -> LockError {
+pub(super) fn needs_tls(scheme: &str) -> LockError {
     LockError::config(format!(
         "`{scheme}://` needs the feature `tls` of the crate `leasehold`, which is off; in `Cargo.toml` write \
          `leasehold = {{ version = \"{}\", features = [\"tls\"] }}`",
@@ -521,75 +521,6 @@ impl fmt::Display for Target {
             Self::Etcd(address) => address.fmt(f),
             #[cfg(feature = "zookeeper")]
             Self::ZooKeeper(address) => address.fmt(f),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(url: &str) -> String {
-        match Target::parse(url) {
-            Ok(target) => panic!("{target} was accepted"),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn refusals_say_what_to_write_and_keep_passwords() {
-        for url in [
-            "",
-            "localhost:6379",
-            "http://u:hunter2@h/",
-            "redis://u:hunter2@h:port/",
-        ] {
-            let text = refusal(url);
-            assert!(text.contains("redis://"), "{text}");
-            assert!(!text.contains("hunter2"), "{text}");
-        }
-    }
-
-    /// Fails if a URL with TLS is refused without the name of the feature that it needs, or is
-    /// refused where that feature is on.
-    #[test]
-    fn tls_is_a_feature() {
-        for (scheme, rest) in [
-            ("rediss", "h/"),
-            ("rediss-sentinel", "h/master"),
-            ("rediss-cluster", "h"),
-        ] {
-            let text = needs_tls(scheme).to_string();
-            assert!(text.contains(&format!("`{scheme}://`")), "{text}");
-            assert!(text.contains("feature `tls`"), "{text}");
-            assert!(text.contains("features = [\"tls\"]"), "{text}");
-            let refusal = Target::parse(&format!("{scheme}://{rest}")).err();
-            let expected = cfg!(not(feature = "tls")).then(|| needs_tls(scheme));
-            assert_eq!(refusal, expected);
-        }
-    }
-
-    #[test]
-    fn memory_has_a_name_or_none() {
-        for (url, shown) in [
-            ("memory://", "memory://"),
-            ("memory:///", "memory://"),
-            ("memory://one/", "memory://one"),
-            ("memory://Two.2_b-c", "memory://Two.2_b-c"),
-        ] {
-            assert_eq!(Target::parse(url).unwrap().to_string(), shown);
-        }
-        for url in [
-            "memory://one//",
-            "memory://one/2",
-            "memory://one?replicas=1",
-            "memory://u:hunter2@h:6379",
-            "memory://my shop",
-            "memory://café",
-        ] {
-            let text = refusal(url);
-            assert!(text.contains("`memory://name`"), "{url}: {text}");
-            assert!(!text.contains("hunter2"), "{text}");
         }
     }
 }

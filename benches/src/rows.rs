@@ -1,0 +1,456 @@
+//! The rows that are measured.
+
+use crate::contestants::Contestant::{
+    self, Advisory, Curator, DistributedLock, EtcdConcurrency, HandWritten, Leasehold,
+    LeaseholdBefore, LeaseholdOnRedis, LeaseholdReplayed, LeaseholdSingle, NodeRedlock, Poll50ms,
+    RedisPy, Redisson, Redsync, Ring, Rslock, Upsert,
+};
+use crate::plan::Work;
+use crate::row::{Clients, Engine, Row, Task, WINDOW_MS};
+use crate::setup;
+
+const ALONE: &[Contestant] = &[
+    Leasehold,
+    HandWritten,
+    Rslock,
+    DistributedLock,
+    Redisson,
+    Redsync,
+    NodeRedlock,
+    RedisPy,
+];
+const RUST: &[Contestant] = &[Leasehold, HandWritten, Rslock, DistributedLock];
+const HANDED_OVER: &[Contestant] = &[
+    Ring,
+    Leasehold,
+    Poll50ms,
+    Rslock,
+    DistributedLock,
+    Redisson,
+    Redsync,
+    NodeRedlock,
+    RedisPy,
+];
+/// In one process there is no hand-over among processes.
+const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
+const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
+const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
+const POSTGRES: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Upsert, Advisory];
+const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
+const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
+/// No peer in another language has an open loop.
+const OPEN_SESSIONS: &[Contestant] = &[Leasehold, LeaseholdOnRedis];
+const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
+const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
+const REPLAYED: &[Contestant] = &[LeaseholdReplayed];
+const WAITERS: &[Contestant] = &[Leasehold, Poll50ms, Rslock, DistributedLock];
+
+/// All rows.
+pub(crate) const ROWS: &[Row] = &[
+    distinct(
+        "uncontended",
+        "a lock that no other task wants, taken and released by one task",
+        1,
+        ALONE,
+    ),
+    distinct("distinct_1", "1 task with a key of its own", 1, RUST),
+    distinct(
+        "distinct_16",
+        "16 tasks, each with a key of its own",
+        16,
+        RUST,
+    ),
+    distinct(
+        "distinct_64",
+        "64 tasks, each with a key of its own",
+        64,
+        ALONE,
+    ),
+    distinct(
+        "distinct_256",
+        "256 tasks, each with a key of its own",
+        256,
+        RUST,
+    ),
+    distinct(
+        "distinct_1024",
+        "1024 tasks, each with a key of its own",
+        1024,
+        RUST,
+    ),
+    hot(
+        "hot_1x64_0ms",
+        "one key, 64 tasks in one process, empty section",
+        1,
+        64,
+        0,
+    ),
+    Row {
+        contestants: HANDED_OVER,
+        ..hot(
+            "hot_4x16_0ms",
+            "one key, 4 processes of 16 tasks, empty section",
+            4,
+            16,
+            0,
+        )
+    },
+    hot(
+        "hot_4x16_1ms",
+        "one key, 4 processes of 16 tasks, section of 1 ms, pause of 5 ms",
+        4,
+        16,
+        1,
+    ),
+    Row {
+        name: "redlock_uncontended",
+        title: "a lock that no other task wants, on a quorum of 3 masters; `leasehold_single` on one of them",
+        contestants: QUORUM,
+        task: Task::Clients(Clients {
+            work: Work::Distinct,
+            masters: 3,
+            engine: Engine::Redis,
+            processes: 1,
+            tasks: 1,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms: WINDOW_MS,
+        }),
+        setups: &[],
+    },
+    on(
+        Engine::Postgres,
+        "postgres_uncontended",
+        "as `uncontended`, on a PostgreSQL with every commit on disk",
+        Work::Distinct,
+        (1, 1),
+        POSTGRES,
+    ),
+    on(
+        Engine::Postgres,
+        "postgres_distinct_64",
+        "as `distinct_64`, on PostgreSQL",
+        Work::Distinct,
+        (1, 64),
+        POSTGRES,
+    ),
+    on(
+        Engine::Postgres,
+        "postgres_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on PostgreSQL",
+        Work::Hot,
+        (4, 16),
+        POSTGRES,
+    ),
+    on(
+        Engine::Postgres,
+        "postgres_open_1000",
+        "as `open_1000`, on PostgreSQL",
+        Work::Open,
+        (1, 1_000),
+        POSTGRES,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_uncontended",
+        "as `uncontended`, on one etcd that has every change on disk",
+        Work::Distinct,
+        (1, 1),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_distinct_64",
+        "as `distinct_64`, on etcd",
+        Work::Distinct,
+        (1, 64),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on etcd",
+        Work::Hot,
+        (4, 16),
+        ETCD,
+    ),
+    on(
+        Engine::Etcd,
+        "etcd_open_1000",
+        "as `open_1000`, on etcd",
+        Work::Open,
+        (1, 1_000),
+        OPEN_SESSIONS,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_uncontended",
+        "as `uncontended`, on one ZooKeeper that has every change on disk",
+        Work::Distinct,
+        (1, 1),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_distinct_64",
+        "as `distinct_64`, on ZooKeeper",
+        Work::Distinct,
+        (1, 64),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_hot_4x16_0ms",
+        "as `hot_4x16_0ms`, on ZooKeeper",
+        Work::Hot,
+        (4, 16),
+        ZOOKEEPER,
+    ),
+    on(
+        Engine::ZooKeeper,
+        "zookeeper_open_1000",
+        "as `open_1000`, on ZooKeeper",
+        Work::Open,
+        (1, 1_000),
+        OPEN_SESSIONS,
+    ),
+    many(
+        "renew_10k",
+        "10,000 leases kept renewed, ttl 10 s",
+        Work::Keep,
+        10_000,
+        KEEPERS,
+    ),
+    many(
+        "renew_100k",
+        "100,000 leases kept renewed, ttl 10 s",
+        Work::Keep,
+        100_000,
+        KEEPERS,
+    ),
+    many(
+        "renew_100k_burst",
+        "the same, all taken as fast as possible",
+        Work::KeepBurst,
+        100_000,
+        KEEPERS,
+    ),
+    Row {
+        name: "overhead",
+        title: "an annotated function on a store that does nothing and on memory://, and the gate alone, without a server",
+        contestants: &[],
+        task: Task::Overhead,
+        setups: &[],
+    },
+    many(
+        "memory",
+        "memory for each held lease, renewal included",
+        Work::WeighHeld,
+        20_000,
+        KEEPERS,
+    ),
+    many(
+        "memory_waiter",
+        "memory for each waiting call, its task included",
+        Work::WeighWaiting,
+        4_500,
+        WAITERS,
+    ),
+    many(
+        "memory_result",
+        "memory of the server for each result of 500 bytes that `replay` keeps",
+        Work::WeighResults,
+        100_000,
+        REPLAYED,
+    ),
+];
+
+/// The work of services: requests at some rate, on either runtime, on a machine with other work.
+/// The closed loops are those of the rows above.
+pub(crate) const SERVICE_ROWS: &[Row] = &[
+    open(
+        "open_200",
+        "200 pairs a second, each with a key of its own",
+        200,
+        1_600,
+    ),
+    open(
+        "open_1000",
+        "1,000 pairs a second, each with a key of its own",
+        1_000,
+        1_200,
+    ),
+    open(
+        "open_5000",
+        "5,000 pairs a second, each with a key of its own",
+        5_000,
+        800,
+    ),
+    open(
+        "open_20000",
+        "20,000 pairs a second, each with a key of its own",
+        20_000,
+        600,
+    ),
+    closed("closed_1", "as `uncontended`", 1),
+    closed("closed_16", "as `distinct_16`", 16),
+    closed("closed_64", "as `distinct_64`", 64),
+    closed("closed_256", "as `distinct_256`", 256),
+    closed("closed_1024", "as `distinct_1024`", 1_024),
+];
+
+/// The rows of `--against`. They have names of their own: their figures are of another run than
+/// those of the same work above.
+pub(crate) const AGAINST: &[Row] = &[
+    distinct(
+        "before_uncontended",
+        "as `uncontended`, against an earlier build",
+        1,
+        BEFORE,
+    ),
+    distinct(
+        "before_distinct_64",
+        "as `distinct_64`, against an earlier build",
+        64,
+        BEFORE,
+    ),
+    Row {
+        contestants: BEFORE,
+        ..hot(
+            "before_hot_1x64_0ms",
+            "as `hot_1x64_0ms`, against an earlier build",
+            1,
+            64,
+            0,
+        )
+    },
+];
+
+const fn distinct(
+    name: &'static str,
+    title: &'static str,
+    tasks: u32,
+    contestants: &'static [Contestant],
+) -> Row {
+    many(name, title, Work::Distinct, tasks, contestants)
+}
+
+const fn on(
+    engine: Engine,
+    name: &'static str,
+    title: &'static str,
+    work: Work,
+    (processes, tasks): (u32, u32),
+    contestants: &'static [Contestant],
+) -> Row {
+    Row {
+        name,
+        title,
+        contestants,
+        task: Task::Clients(Clients {
+            work,
+            masters: 1,
+            engine,
+            processes,
+            tasks,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms: WINDOW_MS,
+        }),
+        setups: &[],
+    }
+}
+
+const fn hot(
+    name: &'static str,
+    title: &'static str,
+    processes: u32,
+    tasks: u32,
+    section_ms: u64,
+) -> Row {
+    // Without a pause the task that releases takes the lock again at once, and polling looks better
+    // than it is. With an empty section the pause would be all that is measured.
+    let think_ms = 5 * section_ms;
+    Row {
+        name,
+        title,
+        contestants: HOT,
+        task: Task::Clients(Clients {
+            work: Work::Hot,
+            masters: 1,
+            engine: Engine::Redis,
+            processes,
+            tasks,
+            section_ms,
+            think_ms,
+            window_ms: WINDOW_MS,
+        }),
+        setups: &[],
+    }
+}
+
+const fn many(
+    name: &'static str,
+    title: &'static str,
+    work: Work,
+    tasks: u32,
+    contestants: &'static [Contestant],
+) -> Row {
+    Row {
+        name,
+        title,
+        contestants,
+        task: Task::Clients(Clients {
+            work,
+            masters: 1,
+            engine: Engine::Redis,
+            processes: 1,
+            tasks,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms: WINDOW_MS,
+        }),
+        setups: &[],
+    }
+}
+
+/// Tasks that ask again at once, in a service's setups.
+const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
+    Row {
+        setups: setup::ON_LOOPBACK,
+        ..timed(name, title, Work::Distinct, tasks, 800)
+    }
+}
+
+/// Pairs that are due at random, `a_second` of them on average. Lower rates have longer windows.
+const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
+    Row {
+        setups: setup::EVERY,
+        ..timed(name, title, Work::Open, a_second, window_ms)
+    }
+}
+
+const fn timed(
+    name: &'static str,
+    title: &'static str,
+    work: Work,
+    tasks: u32,
+    window_ms: u64,
+) -> Row {
+    Row {
+        name,
+        title,
+        contestants: SERVICES,
+        task: Task::Clients(Clients {
+            work,
+            masters: 1,
+            engine: Engine::Redis,
+            processes: 1,
+            tasks,
+            section_ms: 0,
+            think_ms: 0,
+            window_ms,
+        }),
+        setups: &[],
+    }
+}
