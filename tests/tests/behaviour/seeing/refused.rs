@@ -55,8 +55,9 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
 
 async fn several_keys_name_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // No two calls have a free key in common: one that is refused gives back what it had, and
-        // on a busy machine the next could meet it.
+        // No two calls have a free key in common. `pool` has `k` itself, so it asks for its keys one
+        // after the other. A refused call gives back its first key in the background, and a call of
+        // `other` could meet that key there.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),
