@@ -316,8 +316,6 @@ impl Zookeeper {
         let mut properties = [
             "zookeeper.admin.enableServer=false",
             "zookeeper.4lw.commands.whitelist=*",
-            // Its files are in memory, where 64 MiB for each log would be much.
-            "zookeeper.preAllocSize=1024",
         ]
         .map(|property| format!("-D{property}"))
         .to_vec();
@@ -325,6 +323,8 @@ impl Zookeeper {
             // A write is confirmed when the system has it, before the disk has. So a killed process
             // loses nothing, and no test cuts the power. A real server must not be told this.
             properties.push("-Dzookeeper.forceSync=no".to_owned());
+            // Its files are in memory, where 64 MiB for each log would be much.
+            properties.push("-Dzookeeper.preAllocSize=1024".to_owned());
         }
         if self.has_hosts {
             let hosts = self.folder.path().join("hosts");
