@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::postgres::Postgres;
+use leasehold_tests::session_server::SessionServer as _;
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
 use crate::contestants::Fault;

@@ -8,6 +8,7 @@
 //! | [`postgres`] | a PostgreSQL server, a database for each test, and a look into it |
 //! | [`etcd`] | an etcd server, a part of it for each test, a look into it, and a cluster |
 //! | [`zookeeper`] | a ZooKeeper server, a chroot for each test, a look into it, an ensemble, and Curator |
+//! | [`session_server`] | what tests ask of a server of etcd and of one of ZooKeeper alike |
 //! | [`quorum`] | several independent servers |
 //! | [`sentinel`] | a master, its replicas and the Sentinels that watch them |
 //! | [`cluster`] | masters and replicas of a Redis Cluster, moving slots, and isolated nodes |
@@ -74,6 +75,7 @@ pub mod scratch;
 pub mod sentinel;
 pub mod server;
 pub mod server_clock;
+pub mod session_server;
 pub mod sql_mutants;
 pub mod stores;
 pub mod tls;

@@ -11,6 +11,7 @@ use crate::etcd::Etcd;
 use crate::postgres::Postgres;
 use crate::probe::{MemoryProbe, Probe};
 use crate::server::Server;
+use crate::session_server::SessionServer;
 use crate::zookeeper::Zookeeper;
 
 /// No test with a store of `Store` has an outage, and a busy machine delays answers by a second.
@@ -89,23 +90,21 @@ impl Store {
     ///
     /// When another test of the program has this name, or the server does not start.
     pub fn etcd(test: &str) -> Self {
-        has_its_own_part("etcd", test);
-        let server = Etcd::shared();
-        Self {
-            url: server.url("stores"),
-            probe: Arc::new(server.probe("stores", &format!("{test}:"))),
-            namespace: test.to_owned(),
-        }
+        Self::of_sessions::<Etcd>(test)
     }
 
     /// A part of a real ZooKeeper.
     ///
     /// # Panics
     ///
-    /// When another test of the program has this name, or the server does not start.
+    /// As [`etcd`](Self::etcd).
     pub fn zookeeper(test: &str) -> Self {
-        has_its_own_part("zookeeper", test);
-        let server = Zookeeper::shared();
+        Self::of_sessions::<Zookeeper>(test)
+    }
+
+    fn of_sessions<S: SessionServer>(test: &str) -> Self {
+        has_its_own_part(S::SCHEME, test);
+        let server = S::shared();
         Self {
             url: server.url("stores"),
             probe: Arc::new(server.probe("stores", &format!("{test}:"))),

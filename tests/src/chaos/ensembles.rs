@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ground::Store;
-use crate::etcd::{self, Etcd};
+use crate::etcd::Etcd;
 use crate::pipe::{Flow, Pipe};
 use crate::probe::Probe;
-use crate::zookeeper::{self, Network, Settings, Zookeeper};
+use crate::session_server::{SessionProbe, SessionServer};
+use crate::zookeeper::{Network, Settings, Zookeeper};
 
 /// Where the locks are.
 const PREFIX: &str = "chaos";
@@ -96,16 +97,16 @@ impl Ensemble {
     pub(super) fn url_over(&self, pipes: &[Pipe]) -> String {
         let addresses = pipes.iter().map(Pipe::address);
         match self {
-            Self::Etcd(_) => etcd::url_of_all(addresses, PREFIX),
-            Self::Zookeeper(..) => zookeeper::url_of_all(addresses, PREFIX),
+            Self::Etcd(_) => Etcd::url_of_all(addresses, PREFIX),
+            Self::Zookeeper(..) => Zookeeper::url_of_all(addresses, PREFIX),
         }
     }
 
     /// The URL of the locks.
     pub(super) fn url(&self) -> String {
         match self {
-            Self::Etcd(servers) => etcd::url_of(servers, PREFIX),
-            Self::Zookeeper(servers, _) => zookeeper::url_of(servers, PREFIX),
+            Self::Etcd(servers) => Etcd::url_of(servers, PREFIX),
+            Self::Zookeeper(servers, _) => Zookeeper::url_of(servers, PREFIX),
         }
     }
 

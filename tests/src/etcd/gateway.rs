@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::session_server::Node;
+
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -13,15 +15,6 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
     address: SocketAddr,
-}
-
-/// A key that the server has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub key: String,
-    /// The lease that it ends with.
-    pub lease: i64,
 }
 
 impl Gateway {
@@ -49,18 +42,18 @@ impl Gateway {
     /// # Panics
     ///
     /// When the server does not answer.
-    pub fn list(&self, prefix: &str) -> Vec<Entry> {
+    pub fn list(&self, prefix: &str) -> Vec<Node> {
         let range = json!({
             "key": encoded(prefix), "range_end": encoded(&end_of(prefix)),
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
         let found = self.answer("/v3/kv/range", &range);
         let entries = found["kvs"].as_array().into_iter().flatten();
-        let entry = |entry: &Value| Entry {
-            key: decoded(entry["key"].as_str().expect("a key")),
-            lease: number(&entry["lease"]),
+        let node = |entry: &Value| Node {
+            path: decoded(entry["key"].as_str().expect("a key")),
+            session: number(&entry["lease"]),
         };
-        entries.map(entry).collect()
+        entries.map(node).collect()
     }
 
     /// Grants a lease of `seconds`.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::pipe::Pipe;
 use crate::process::Leashed;
 use crate::server::{Folder, free_port};
+use crate::session_server::{SessionServer, addresses};
 use crate::wait;
 
 mod gateway;
@@ -39,22 +40,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// The server of this program.
-    pub fn shared() -> &'static Self {
-        &SHARED
-    }
-
-    /// A server of a test's own, which is a cluster of one.
-    ///
-    /// # Panics
-    ///
-    /// When `etcd` is missing or does not start; the text says what to do.
-    pub fn start() -> Self {
-        let mut servers = Self::cluster(1);
-        servers.pop().expect("one was started")
-    }
-
-    /// The same, with its data on a disk, where a change takes as long as it does for users.
+    /// A server of a test's own, with its data on a disk, where a change takes as long as it does
+    /// for users.
     ///
     /// # Panics
     ///
@@ -66,16 +53,8 @@ impl Etcd {
         servers.pop().expect("one was started")
     }
 
-    /// A cluster of so many servers.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub fn cluster(members: usize) -> Vec<Self> {
-        Self::started((0..members).map(Self::member).collect())
-    }
-
-    /// The same, with a network in front of each server, by which the others reach it.
+    /// A cluster of so many servers, with a network in front of each, by which the other members
+    /// reach it.
     ///
     /// # Panics
     ///
@@ -109,20 +88,10 @@ impl Etcd {
             server.cluster.clone_from(&cluster);
             server.spawn();
         }
-        for server in &servers {
-            server.answers();
+        for server in &mut servers {
+            server.serves();
         }
         servers
-    }
-
-    /// The URL of locks under `prefix`.
-    pub fn url(&self, prefix: &str) -> String {
-        format!("etcd://{}/{prefix}", self.address())
-    }
-
-    /// Its address for clients.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     /// The network by which the other members reach it.
@@ -139,42 +108,6 @@ impl Etcd {
         Gateway::new(self.address())
     }
 
-    /// A look at the locks under `prefix` whose names begin with `namespace`.
-    pub fn probe(&self, prefix: &str, namespace: &str) -> EtcdProbe {
-        EtcdProbe::new(self.gateway(), prefix, namespace)
-    }
-
-    /// Whether this server leads its cluster.
-    pub fn leads(&self) -> bool {
-        self.gateway().leads()
-    }
-
-    /// Stops the process where it is; connections stay open and nothing answers.
-    pub fn pause(&self) {
-        self.running().pause();
-    }
-
-    /// Lets a paused server go on.
-    pub fn resume(&self) {
-        self.running().resume();
-    }
-
-    /// Kills the server (SIGKILL).
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
-    /// Starts it again on the same port, after [`kill`](Self::kill) or instead of the running one.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.spawn();
-        self.answers();
-    }
-
     /// Where the other members reach it.
     fn peer_url(&self) -> String {
         let port = self
@@ -182,6 +115,49 @@ impl Etcd {
             .as_ref()
             .map(|network| network.address().port());
         format!("http://127.0.0.1:{}", port.unwrap_or(self.peer_port))
+    }
+}
+
+impl SessionServer for Etcd {
+    type Probe = EtcdProbe;
+
+    const SCHEME: &'static str = "etcd";
+
+    fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    fn start() -> Self {
+        let mut servers = Self::cluster(1);
+        servers.pop().expect("one was started")
+    }
+
+    fn cluster(members: usize) -> Vec<Self> {
+        Self::started((0..members).map(Self::member).collect())
+    }
+
+    fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, prefix: &str) -> String {
+        format!("etcd://{}/{prefix}", addresses(members))
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    fn probe(&self, prefix: &str, namespace: &str) -> EtcdProbe {
+        EtcdProbe::new(self.gateway(), prefix, namespace)
+    }
+
+    fn leads(&self) -> bool {
+        self.gateway().leads()
+    }
+
+    fn running(&self) -> &Leashed {
+        self.process.as_ref().expect("the server is running")
+    }
+
+    fn kill(&mut self) {
+        self.process = None;
     }
 
     fn spawn(&mut self) {
@@ -211,26 +187,10 @@ impl Etcd {
         self.process = Some(Leashed::new(child, Some(self.folder.path())));
     }
 
-    fn answers(&self) {
+    fn serves(&mut self) {
         let gateway = self.gateway();
         wait::until("etcd answers", START, || gateway.is_healthy());
     }
-
-    fn running(&self) -> &Leashed {
-        self.process.as_ref().expect("the server is running")
-    }
-}
-
-/// The URL of locks under `prefix` on a whole cluster.
-pub fn url_of(servers: &[Etcd], prefix: &str) -> String {
-    url_of_all(servers.iter().map(Etcd::address), prefix)
-}
-
-/// The URL of locks under `prefix` on members with these addresses.
-pub fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, prefix: &str) -> String {
-    let members = members.into_iter().map(|member| member.to_string());
-    let members = members.collect::<Vec<_>>().join(",");
-    format!("etcd://{members}/{prefix}")
 }
 
 fn program() -> PathBuf {

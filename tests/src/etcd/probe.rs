@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::gateway::{Entry, Gateway};
+use super::gateway::Gateway;
 use crate::probe::Probe;
+use crate::session_server::{Node, SessionProbe};
 
 /// Looks into the keys under a prefix.
 #[derive(Debug)]
@@ -14,8 +15,8 @@ pub struct EtcdProbe {
     gateway: Gateway,
     prefix: String,
     namespace: String,
-    /// The keys and leases of the locks that it took.
-    taken: Mutex<HashMap<String, Entry>>,
+    /// The nodes of the locks that it took.
+    taken: Mutex<HashMap<String, Node>>,
 }
 
 impl EtcdProbe {
@@ -28,19 +29,6 @@ impl EtcdProbe {
         }
     }
 
-    /// The holder of a lock, and those that wait for it, in their order.
-    pub fn nodes(&self, key: &str) -> Vec<Entry> {
-        self.gateway.list(&self.directory(key))
-    }
-
-    /// All keys under the prefix, without those of sessions.
-    pub fn left(&self) -> Vec<String> {
-        let sessions = format!("{}/%/", self.prefix);
-        let all = self.gateway.list(&format!("{}/", self.prefix)).into_iter();
-        let keys = all.map(|entry| entry.key);
-        keys.filter(|key| !key.starts_with(&sessions)).collect()
-    }
-
     fn directory(&self, key: &str) -> String {
         let full = format!("{}{key}", self.namespace);
         let full = full.replace('%', "%25").replace('/', "%2F");
@@ -48,22 +36,22 @@ impl EtcdProbe {
     }
 
     /// A key and a lease for one's own lock.
-    fn own(&self, key: &str, ttl: Duration) -> Entry {
+    fn own(&self, key: &str, ttl: Duration) -> Node {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        Entry {
-            key: format!(
+        Node {
+            path: format!(
                 "{}probe-{}-{number}",
                 self.directory(key),
                 std::process::id()
             ),
-            lease: self.gateway.grant(ttl.as_secs() + 1),
+            session: self.gateway.grant(ttl.as_secs() + 1),
         }
     }
 
-    fn keep(&self, key: &str, entry: Entry) {
+    fn keep(&self, key: &str, node: Node) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.insert(key.to_owned(), entry);
+        taken.insert(key.to_owned(), node);
     }
 }
 
@@ -76,11 +64,11 @@ impl Probe for EtcdProbe {
         let own = self.own(key, ttl);
         let won = self
             .gateway
-            .put_first(&self.directory(key), &own.key, own.lease);
+            .put_first(&self.directory(key), &own.path, own.session);
         if won {
             self.keep(key, own);
         } else {
-            self.gateway.revoke(own.lease);
+            self.gateway.revoke(own.session);
         }
         won
     }
@@ -94,10 +82,10 @@ impl Probe for EtcdProbe {
 
     fn steal(&self, key: &str, ttl: Duration) {
         for node in self.nodes(key) {
-            self.gateway.delete(&node.key);
+            self.gateway.delete(&node.path);
         }
         let own = self.own(key, ttl);
-        self.gateway.put(&own.key, own.lease);
+        self.gateway.put(&own.path, own.session);
         self.keep(key, own);
     }
 
@@ -105,7 +93,28 @@ impl Probe for EtcdProbe {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let own = taken.remove(key).expect("the probe holds the key");
         drop(taken);
-        assert!(self.gateway.delete(&own.key), "{key}: the probe held it");
-        self.gateway.revoke(own.lease);
+        assert!(self.gateway.delete(&own.path), "{key}: the probe held it");
+        self.gateway.revoke(own.session);
+    }
+}
+
+impl SessionProbe for EtcdProbe {
+    fn nodes(&self, key: &str) -> Vec<Node> {
+        self.gateway.list(&self.directory(key))
+    }
+
+    fn left(&self) -> Vec<String> {
+        let sessions = format!("{}/%/", self.prefix);
+        let all = self.gateway.list(&format!("{}/", self.prefix)).into_iter();
+        let paths = all.map(|node| node.path);
+        paths.filter(|path| !path.starts_with(&sessions)).collect()
+    }
+
+    fn own_node(&self, session: i64) -> String {
+        format!("{}/%/{session:016x}", self.prefix)
+    }
+
+    fn delete(&self, path: &str) -> bool {
+        self.gateway.delete(path)
     }
 }

@@ -30,7 +30,7 @@ pub struct Client {
 
 /// A node that the server has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct Znode {
     /// Its path.
     pub path: String,
     /// The number of the change that made it.
@@ -41,7 +41,7 @@ pub struct Node {
     pub session: i64,
 }
 
-impl Node {
+impl Znode {
     /// The last part of its path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
@@ -62,7 +62,7 @@ impl Client {
     /// # Panics
     ///
     /// When the server does not answer.
-    pub fn list(&self, path: &str) -> Vec<Node> {
+    pub fn list(&self, path: &str) -> Vec<Znode> {
         let names = self.names(path).into_iter();
         // A node may go meanwhile.
         let nodes = names.filter_map(|name| self.node(&format!("{path}/{name}")));
@@ -91,13 +91,13 @@ impl Client {
     /// # Panics
     ///
     /// When the server does not answer.
-    pub fn node(&self, path: &str) -> Option<Node> {
+    pub fn node(&self, path: &str) -> Option<Znode> {
         let mut stat = self.found(EXISTS, || Request::new().text(path).flag(false))?;
         let made = stat.long();
         let _ = (stat.long(), stat.long(), stat.long());
         let writes = stat.int();
         let _ = (stat.int(), stat.int());
-        Some(Node {
+        Some(Znode {
             path: path.to_owned(),
             made,
             writes,

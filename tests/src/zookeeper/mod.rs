@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::process::Leashed;
 use crate::server::{Folder, free_port};
+use crate::session_server::{SessionServer, addresses};
 use crate::wait;
 
 mod client;
@@ -19,7 +20,7 @@ mod java;
 mod network;
 mod probe;
 mod wire;
-pub use self::client::{Client, Node};
+pub use self::client::{Client, Znode};
 pub use self::curator::{CuratorPeer, Errand};
 pub use self::network::Network;
 pub use self::probe::ZookeeperProbe;
@@ -159,29 +160,6 @@ pub struct Zookeeper {
 }
 
 impl Zookeeper {
-    /// The server of this program, whose sessions may last for two days.
-    pub fn shared() -> &'static Self {
-        &SHARED
-    }
-
-    /// A server of a test's own, which is alone.
-    ///
-    /// # Panics
-    ///
-    /// As [`Settings::start`].
-    pub fn start() -> Self {
-        Settings::new().start()
-    }
-
-    /// An ensemble of so many servers.
-    ///
-    /// # Panics
-    ///
-    /// As [`Settings::start`].
-    pub fn ensemble(members: usize) -> Vec<Self> {
-        Settings::new().ensemble(members)
-    }
-
     fn member(id: usize, settings: Settings) -> Self {
         Self {
             process: None,
@@ -199,30 +177,9 @@ impl Zookeeper {
         }
     }
 
-    /// The URL of locks under `/chroot`.
-    pub fn url(&self, chroot: &str) -> String {
-        url([self.address()], chroot, self.settings.tick)
-    }
-
-    /// Its address for clients.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
     /// Another client of it.
     pub fn client(&self) -> Client {
         Client::new(self.address())
-    }
-
-    /// A look at the locks under `/chroot` whose keys begin with `namespace`.
-    pub fn probe(&self, chroot: &str, namespace: &str) -> ZookeeperProbe {
-        ZookeeperProbe::new(self.client(), chroot, namespace)
-    }
-
-    /// Whether this server leads its ensemble, as far as it knows. One that was replaced while it
-    /// was paused believes so for a moment.
-    pub fn leads(&self) -> bool {
-        self.mode().is_some_and(|mode| mode == "leader")
     }
 
     /// `standalone`, `leader` or `follower`; nothing while it serves no client.
@@ -240,75 +197,6 @@ impl Zookeeper {
         let mut told = String::new();
         stream.read_to_string(&mut told).ok()?;
         Some(told)
-    }
-
-    /// Stops the process where it is; connections stay open and nothing answers.
-    pub fn pause(&self) {
-        self.running().pause();
-    }
-
-    /// Lets a paused server go on.
-    pub fn resume(&self) {
-        self.running().resume();
-    }
-
-    /// Kills the server (SIGKILL). What it has confirmed is in its files.
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
-    /// Starts it again with the same files and port, after [`kill`](Self::kill) or instead of the
-    /// running one.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.spawn();
-        self.serves();
-    }
-
-    /// Starts it again, without a wait: members that were killed together need each other.
-    pub fn begin_restart(&mut self) {
-        self.kill();
-        self.spawn();
-    }
-
-    /// Waits until it serves clients.
-    ///
-    /// # Panics
-    ///
-    /// When it does not.
-    pub fn serves(&mut self) {
-        let mut ended = false;
-        let served = wait::try_until(START, || {
-            ended = self.process.as_mut().is_none_or(|it| it.exited().is_some());
-            ended || self.mode().is_some()
-        });
-        let log = || fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        assert!(!ended, "ZooKeeper has ended:\n{}", log());
-        assert!(served.is_some(), "ZooKeeper does not serve:\n{}", log());
-    }
-
-    fn spawn(&mut self) {
-        let folder = self.folder.path();
-        let log = folder.join("log");
-        let log = fs::File::options().create(true).append(true).open(log);
-        let log = log.expect("a log can be made");
-        let settings = folder.join("zoo.cfg");
-        fs::write(&settings, self.configuration()).expect("a file can be written");
-        let data = folder.join("data");
-        fs::create_dir_all(&data).expect("a folder can be made");
-        fs::write(data.join("myid"), self.id.to_string()).expect("a file can be written");
-        let child = java::command(&self.properties(), SERVER)
-            .arg(settings)
-            .stdin(Stdio::null())
-            .stderr(log.try_clone().expect("a file can be shared"))
-            .stdout(log)
-            .spawn()
-            .unwrap_or_else(|error| java::missing(&format!("the program java ({error})")));
-        self.process = Some(Leashed::new(child, Some(self.folder.path())));
     }
 
     /// What is no part of the configuration file, or is read before it.
@@ -351,9 +239,82 @@ impl Zookeeper {
         }
         lines + &self.members
     }
+}
+
+impl SessionServer for Zookeeper {
+    type Probe = ZookeeperProbe;
+
+    const SCHEME: &'static str = "zookeeper";
+
+    fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    fn start() -> Self {
+        Settings::new().start()
+    }
+
+    fn cluster(members: usize) -> Vec<Self> {
+        Settings::new().ensemble(members)
+    }
+
+    fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, chroot: &str) -> String {
+        url(members, chroot, TICK)
+    }
+
+    fn url(&self, chroot: &str) -> String {
+        url([self.address()], chroot, self.settings.tick)
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    fn probe(&self, chroot: &str, namespace: &str) -> ZookeeperProbe {
+        ZookeeperProbe::new(self.client(), chroot, namespace)
+    }
+
+    fn leads(&self) -> bool {
+        self.mode().is_some_and(|mode| mode == "leader")
+    }
 
     fn running(&self) -> &Leashed {
         self.process.as_ref().expect("the server is running")
+    }
+
+    fn kill(&mut self) {
+        self.process = None;
+    }
+
+    fn spawn(&mut self) {
+        let folder = self.folder.path();
+        let log = folder.join("log");
+        let log = fs::File::options().create(true).append(true).open(log);
+        let log = log.expect("a log can be made");
+        let settings = folder.join("zoo.cfg");
+        fs::write(&settings, self.configuration()).expect("a file can be written");
+        let data = folder.join("data");
+        fs::create_dir_all(&data).expect("a folder can be made");
+        fs::write(data.join("myid"), self.id.to_string()).expect("a file can be written");
+        let child = java::command(&self.properties(), SERVER)
+            .arg(settings)
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("a file can be shared"))
+            .stdout(log)
+            .spawn()
+            .unwrap_or_else(|error| java::missing(&format!("the program java ({error})")));
+        self.process = Some(Leashed::new(child, Some(self.folder.path())));
+    }
+
+    fn serves(&mut self) {
+        let mut ended = false;
+        let served = wait::try_until(START, || {
+            ended = self.process.as_mut().is_none_or(|it| it.exited().is_some());
+            ended || self.mode().is_some()
+        });
+        let log = || fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        assert!(!ended, "ZooKeeper has ended:\n{}", log());
+        assert!(served.is_some(), "ZooKeeper does not serve:\n{}", log());
     }
 }
 
@@ -382,23 +343,7 @@ fn launch(servers: &mut [Zookeeper]) {
     }
 }
 
-/// The URL of locks under `/chroot` on a whole ensemble.
-pub fn url_of(servers: &[Zookeeper], chroot: &str) -> String {
-    url_of_all(servers.iter().map(Zookeeper::address), chroot)
-}
-
-/// The URL of locks under `/chroot` on members with these addresses.
-pub fn url_of_all(members: impl IntoIterator<Item = SocketAddr>, chroot: &str) -> String {
-    url(members, chroot, TICK)
-}
-
 fn url(members: impl IntoIterator<Item = SocketAddr>, chroot: &str, tick: Duration) -> String {
     let (members, tick) = (addresses(members), tick.as_millis());
     format!("zookeeper://{members}/{chroot}?tick={tick}ms")
-}
-
-/// The addresses as ZooKeeper's own clients take them.
-pub fn addresses(members: impl IntoIterator<Item = SocketAddr>) -> String {
-    let members = members.into_iter().map(|member| member.to_string());
-    members.collect::<Vec<_>>().join(",")
 }

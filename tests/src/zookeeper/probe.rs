@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::client::{Client, Node};
+use super::client::Client;
 use crate::probe::Probe;
+use crate::session_server::{Node, SessionProbe};
 
 /// Looks into the nodes under a chroot. Its own nodes belong to no session, so that they outlast a
 /// crash of the server, and stay until they are given back.
@@ -32,25 +33,6 @@ impl ZookeeperProbe {
     /// Its client.
     pub fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// The holder of a lock, and those that wait for it, in their order.
-    pub fn nodes(&self, key: &str) -> Vec<Node> {
-        self.client.list(&self.directory(key))
-    }
-
-    /// The paths of all nodes of locks under the chroot, without those of sessions. A lock's
-    /// directory may stay.
-    pub fn left(&self) -> Vec<String> {
-        let root = format!("/{}", self.chroot);
-        let directories = self.client.names(&root).into_iter();
-        let of_locks = directories.filter(|directory| directory != "%");
-        let nodes = of_locks.flat_map(|directory| {
-            let directory = format!("{root}/{directory}");
-            let names = self.client.names(&directory).into_iter();
-            names.map(move |name| format!("{directory}/{name}"))
-        });
-        nodes.collect()
     }
 
     /// The path of a lock.
@@ -123,5 +105,37 @@ impl Probe for ZookeeperProbe {
         let path = taken.remove(key).expect("the probe holds the key");
         drop(taken);
         assert!(self.client.delete(&path), "{key}: the probe held it");
+    }
+}
+
+impl SessionProbe for ZookeeperProbe {
+    fn nodes(&self, key: &str) -> Vec<Node> {
+        let znodes = self.client.list(&self.directory(key)).into_iter();
+        let nodes = znodes.map(|znode| Node {
+            path: znode.path,
+            session: znode.session,
+        });
+        nodes.collect()
+    }
+
+    /// A lock's directory may stay.
+    fn left(&self) -> Vec<String> {
+        let root = format!("/{}", self.chroot);
+        let directories = self.client.names(&root).into_iter();
+        let of_locks = directories.filter(|directory| directory != "%");
+        let nodes = of_locks.flat_map(|directory| {
+            let directory = format!("{root}/{directory}");
+            let names = self.client.names(&directory).into_iter();
+            names.map(move |name| format!("{directory}/{name}"))
+        });
+        nodes.collect()
+    }
+
+    fn own_node(&self, session: i64) -> String {
+        format!("/{}/%/{session:016x}", self.chroot)
+    }
+
+    fn delete(&self, path: &str) -> bool {
+        self.client.delete(path)
     }
 }

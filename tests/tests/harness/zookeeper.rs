@@ -5,8 +5,9 @@ use std::time::Duration;
 use leasehold_tests::pipe::Flow;
 use leasehold_tests::probe::Probe as _;
 use leasehold_tests::recorder::Recorder;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _, addresses, leader};
 use leasehold_tests::wait;
-use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper, addresses};
+use leasehold_tests::zookeeper::{CuratorPeer, Errand, Settings, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -72,19 +73,6 @@ fn a_restricted_node_is_closed_to_other_clients() {
     assert!(refused.is_err(), "it may not look");
 }
 
-/// The member that leads, which is not `before`.
-fn leader(servers: &[Zookeeper], before: Option<usize>) -> usize {
-    let mut leader = None;
-    let took = wait::until("there is a leader", LONG, || {
-        let mut others = servers.iter().enumerate();
-        leader = others.position(|(at, server)| Some(at) != before && server.leads());
-        leader.is_some()
-    });
-    let leader = leader.expect("one leads");
-    println!("{leader} leads after {took:?}");
-    leader
-}
-
 fn all_serve(servers: &[Zookeeper]) {
     let all = || servers.iter().all(|server| server.mode().is_some());
     wait::until("all serve", LONG, all);
@@ -125,7 +113,7 @@ fn another_member_leads_when_the_leader_is_killed_paused_or_cut_off() {
 
 #[test]
 fn an_ensemble_comes_back_when_all_were_killed() {
-    let mut servers = Zookeeper::ensemble(3);
+    let mut servers = Zookeeper::cluster(3);
     assert!(servers[0].probe("all", "lock:").take("k", LONG));
     for server in &mut servers {
         server.kill();

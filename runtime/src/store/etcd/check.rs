@@ -8,13 +8,11 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::failure;
 use super::service::Etcd;
-use crate::base::full_key::FullKey;
-use crate::base::token::{Nonce, Token};
 use crate::check_report::{CheckReport, Finding};
-use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
-use crate::store::session::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
+use crate::store::session::service::{Timeout, Trouble};
+use crate::store::session::trial::try_out;
 
 /// How long the trial's session lasts.
 const TRIAL: Timeout = Timeout(Duration::from_secs(2));
@@ -35,7 +33,8 @@ pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckRepor
     // An error of the connection is no finding: there is nothing to look at.
     etcd.client.connection().await?;
     let mut findings = Vec::new();
-    if let Err(trouble) = try_out(etcd, options).await {
+    let trial = try_out(etcd, TRIAL, options, failure::garbled);
+    if let Err(trouble) = trial.await {
         findings.push(broken(trouble));
     }
     let mut clusters = Vec::new();
@@ -52,42 +51,6 @@ pub(super) async fn examine(etcd: &Etcd, options: &Options) -> Result<CheckRepor
     }
     findings.extend(plain_text(etcd));
     Ok(CheckReport::new(etcd.client.address.to_string(), findings))
-}
-
-/// A lock's whole life, with another node that finds it held.
-async fn try_out(etcd: &Etcd, options: &Options) -> Answer<()> {
-    let limit = options.io_timeout;
-    let nonce = Nonce::new();
-    let name = format!("{RESERVED}:trial:{}", Token::random(nonce).hex());
-    let key = FullKey::new(&options.namespace, &name);
-    let node = || Node {
-        key: key.clone(),
-        name: Token::random(nonce),
-    };
-    let (mine, other) = (node(), node());
-    let (session, _) = etcd.open(TRIAL, limit).await?;
-    let tried = async {
-        let first = etcd
-            .enter(&session, &mine, Entering::NEW, "check", limit)
-            .await?;
-        let second = etcd
-            .enter(&session, &other, Entering::NEW, "check", limit)
-            .await?;
-        let Entered::First { fence, .. } = first else {
-            return Err(failure::garbled().into());
-        };
-        etcd.heartbeat(&session, limit).await?;
-        let made = [(mine.clone(), fence)];
-        let there = etcd.present(&session, &made, limit).await?;
-        let removed = etcd.remove(&session, &mine, Some(fence), limit).await?;
-        if matches!(second, Entered::Held(_)) && there == [true] && removed {
-            return Ok(());
-        }
-        Err(Trouble::Failed(failure::garbled()))
-    };
-    let tried = tried.await;
-    etcd.close(&session, limit).await?;
-    tried
 }
 
 fn broken(trouble: Trouble) -> Finding {

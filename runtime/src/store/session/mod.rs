@@ -12,7 +12,7 @@
 //!   it is confirmed, and its heartbeats.
 //! - [`lanes`] keeps the requests for one key in order, [`locks`] says which token has which node
 //!   and for how long, and [`places`] has the nodes that wait.
-//! - [`members`] reads the members of a cluster from a URL.
+//! - [`members`] reads the members of a cluster from a URL, and [`trial`] tries whether locks work.
 //!
 //! What makes a lock safe here:
 //! - *The session outlasts the lease.* An acquire or a renewal is confirmed only once a heartbeat
@@ -40,3 +40,4 @@ mod session_tests;
 mod sessions;
 mod shared;
 pub(crate) mod store;
+pub(crate) mod trial;

@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use super::service::ZooKeeper;
 use super::{failure, handshake};
-use crate::base::full_key::FullKey;
-use crate::base::token::{Nonce, Token};
 use crate::check_report::{CheckReport, Finding};
 use crate::error::millis;
-use crate::key::RESERVED;
 use crate::store::Failure;
 use crate::store::options::Options;
-use crate::store::session::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
+use crate::store::session::service::{Timeout, Trouble};
+use crate::store::session::trial::try_out;
 
 /// With fewer servers the loss of one is the loss of all.
 const FEWEST: usize = 3;
@@ -25,7 +23,9 @@ pub(super) async fn examine(
     options: &Options,
 ) -> Result<CheckReport, Failure> {
     let mut findings = Vec::new();
-    if let Err(trouble) = try_out(ensemble, options).await {
+    let shortest = Timeout(ensemble.classes.shortest);
+    let trial = try_out(ensemble, shortest, options, failure::garbled);
+    if let Err(trouble) = trial.await {
         findings.push(broken(trouble));
     }
     for server in ensemble.address.servers() {
@@ -34,41 +34,6 @@ pub(super) async fn examine(
     findings.extend(few(ensemble.address.servers().len()));
     findings.extend(plain_text(ensemble));
     Ok(CheckReport::new(ensemble.address.to_string(), findings))
-}
-
-/// A lock's whole life, with another node that finds it held.
-async fn try_out(ensemble: &ZooKeeper, options: &Options) -> Answer<()> {
-    let limit = options.io_timeout;
-    let nonce = Nonce::new();
-    let name = format!("{RESERVED}:trial:{}", Token::random(nonce).hex());
-    let key = FullKey::new(&options.namespace, &name);
-    let node = || Node {
-        key: key.clone(),
-        name: Token::random(nonce),
-    };
-    let (mine, other) = (node(), node());
-    let (session, _) = ensemble
-        .open(Timeout(ensemble.classes.shortest), limit)
-        .await?;
-    let tried = async {
-        let first = ensemble.enter(&session, &mine, Entering::NEW, "check", limit);
-        let first = first.await?;
-        let second = ensemble.enter(&session, &other, Entering::NEW, "check", limit);
-        let second = second.await?;
-        let Entered::First { fence, .. } = first else {
-            return Err(failure::garbled().into());
-        };
-        let made = [(mine.clone(), fence)];
-        let there = ensemble.present(&session, &made, limit).await?;
-        let removed = ensemble.remove(&session, &mine, Some(fence), limit).await?;
-        if matches!(second, Entered::Held(_)) && there == [true] && removed {
-            return Ok(());
-        }
-        Err(Trouble::Failed(failure::garbled()))
-    };
-    let tried = tried.await;
-    ensemble.close(&session, limit).await?;
-    tried
 }
 
 fn broken(trouble: Trouble) -> Finding {

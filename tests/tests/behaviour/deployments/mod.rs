@@ -7,5 +7,6 @@ mod postgres;
 mod redlock;
 mod replicas;
 mod sentinel;
+mod session_servers;
 mod tls_and_acl;
 mod zookeeper;

@@ -9,6 +9,7 @@ use leasehold_tests::probe::Probe;
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::server::Server;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
 use leasehold_tests::zookeeper::Zookeeper;
 
 /// The counter of the namespace's fences.
@@ -82,9 +83,8 @@ async fn postgres() {
     assert_eq!(probe.value(fence), "t", "its fence went back");
 }
 
-#[tokio::test]
-async fn etcd() {
-    let server = Etcd::shared();
+async fn of_sessions<S: SessionServer>() {
+    let server = S::shared();
     let url = server.url("conformance");
     conformance(&url).await;
     conformance_of_queues(&url).await;
@@ -93,13 +93,13 @@ async fn etcd() {
 }
 
 #[tokio::test]
+async fn etcd() {
+    of_sessions::<Etcd>().await;
+}
+
+#[tokio::test]
 async fn zookeeper() {
-    let server = Zookeeper::shared();
-    let url = server.url("conformance");
-    conformance(&url).await;
-    conformance_of_queues(&url).await;
-    let left = server.probe("conformance", "lock:").left();
-    assert!(left.is_empty(), "nothing is left: {left:?}");
+    of_sessions::<Zookeeper>().await;
 }
 
 /// Fails if the suite does not see that a store takes a znode of another session for its own.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::probe::Probe;
+use leasehold_tests::session_server::SessionServer;
 use leasehold_tests::stores::NO_OUTAGE;
 use leasehold_tests::wait;
 use tokio::runtime::{Builder, Runtime};
@@ -41,6 +42,15 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// A server whose locks belong to sessions.
+    fn of_sessions<S: SessionServer>() -> Self {
+        let server = S::shared();
+        Self {
+            url: server.url("exits"),
+            probe: Arc::new(server.probe("exits", "lock:")),
+        }
+    }
+
     /// A pool. A busy machine may delay its answers, as no test of this folder has an outage.
     fn pool(&self) -> LockPoolBuilder {
         LockPool::builder().url(&self.url).io_timeout(NO_OUTAGE)

@@ -1,161 +1,38 @@
 //! The URL, users, what the engine refuses, and what a check says of the cluster.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::time::Duration;
+use leasehold::{Finding, LockPool};
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::session_server::SessionServer as _;
 
-use leasehold::{LockError, LockPool, Replicas};
-use leasehold_tests::etcd::{Etcd, url_of};
+use crate::deployments::session_servers::connecting::{
+    self, code, may_take_locks, may_take_no_locks,
+};
+use crate::deployments::session_servers::{LONG, on_one_thread};
 
-use super::{LONG, TTL, connect, works};
-
-async fn refusal(url: &str) -> LockError {
-    let pool = LockPool::builder().url(url);
-    pool.connect().await.map(drop).expect_err(url)
-}
-
-fn code(error: &LockError) -> &'static str {
-    match error {
-        LockError::Unavailable { source } => source.code(),
-        other => panic!("{other}"),
-    }
+on_one_thread! { Etcd, connecting:
+    refusals_name_the_holder,
+    nobody_listens,
+    from_the_shortest_ttl_to_the_longest,
+    keys_of_all_kinds,
 }
 
 /// Fails if what the engine cannot do is ignored, or is refused without its name.
 #[tokio::test]
 async fn what_it_cannot_do_is_refused() {
     let url = Etcd::shared().url("refused");
-    for wrong in [
-        url.replace("etcd://", "etcds://"),
-        format!("{url}?replicas=1"),
-    ] {
-        let error = refusal(&wrong).await;
-        assert!(matches!(error, LockError::Config { .. }), "{error}");
-        assert!(error.to_string().contains("etcd"), "{error}");
-    }
-    let replicas = LockPool::builder().url(&url).replicas(Replicas::AtLeast(1));
-    let error = replicas.connect().await.map(drop).expect_err("of Redis");
-    assert!(error.to_string().contains("etcd://"), "{error}");
-
-    let pool = connect(&url).await;
-    let request = || pool.lock("k").ttl(TTL);
-    let readers = request().shared().acquire().await.map(drop);
-    let permits = request().permits(3).acquire().await.map(drop);
-    let paid = async { Ok::<u32, LockError>(1) };
-    let replayed = request().run_replayed(TTL, paid).await.map(drop);
-    let listed = pool.locks("*").next().await.expect("an answer");
-    let guard = request().acquire().await.expect("it is free");
-    for refused in [
-        readers,
-        permits,
-        replayed,
-        pool.inspect("k").await.map(drop),
-        listed.map(drop),
-        pool.force_release("k").await.map(drop),
-        guard.hand_over().map(drop),
-    ] {
-        let error = refused.expect_err("it is not possible");
-        assert!(matches!(error, LockError::Config { .. }), "{error}");
-        assert!(error.to_string().contains("`etcd://`"), "{error}");
-    }
-    works(&pool, "k").await;
+    let of_tls = url.replace("etcd://", "etcds://");
+    let wrong = [of_tls, format!("{url}?replicas=1")];
+    connecting::what_it_cannot_do_is_refused::<Etcd>(&url, &wrong).await;
 }
 
-/// Fails if a refused call is not told the holder, or one that waited, or one of several keys.
-#[tokio::test]
-async fn refusals_name_the_holder() {
-    let url = Etcd::shared().url("named");
-    let (pool, other) = (connect(&url).await, connect(&url).await);
-    let held = pool.lock("k").ttl(TTL).acquire().await.expect("free");
-    let refused = other.lock("k").ttl(TTL).acquire().await;
-    // Longer than a session takes to open, and a request to be answered.
-    let waits = other.lock("k").ttl(TTL).wait(Duration::from_secs(3));
-    let waited = waits.acquire().await;
-    let several = other.lock_all(["j", "k"]).ttl(TTL).acquire().await;
-    for refused in [refused.map(drop), waited.map(drop), several.map(drop)] {
-        let error = refused.expect_err("it is held");
-        let holder = error.holder().expect("it is known");
-        assert_eq!(holder.pid, std::process::id(), "{error}");
-        assert!(error.is_contention(), "{error}");
-    }
-    held.release().await.expect("held");
-}
-
-/// Fails if an outage is not told, or is told with the password.
-#[tokio::test]
-async fn nobody_listens() {
-    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = closed.local_addr().expect("it is bound");
-    drop(closed);
-    let error = refusal(&format!("etcd://u:hunter2@{address}/p")).await;
-    assert!(error.is_unavailable(), "{error}");
-    assert!(!error.to_string().contains("hunter2"), "{error}");
-}
-
-/// Fails if the shortest or the longest ttl does not work.
-#[tokio::test]
-async fn from_the_shortest_ttl_to_the_longest() {
-    let pool = connect(&Etcd::shared().url("ttls")).await;
-    for (number, ttl) in [100, 1_000, 1_001, 86_400_000].into_iter().enumerate() {
-        let ttl = Duration::from_millis(ttl);
-        let key = format!("k{number}");
-        let guard = pool.lock(&*key).ttl(ttl).wait(LONG).acquire().await;
-        match guard {
-            Ok(guard) if Duration::from_secs(2) < ttl => guard.release().await.expect("held"),
-            // On a busy machine such a lease is over soon.
-            Ok(guard) => drop(guard),
-            Err(LockError::Lost { .. }) if ttl <= Duration::from_secs(2) => {}
-            Err(error) => panic!("{ttl:?}: {error}"),
-        }
-    }
-}
-
-/// Fails if keys that are parts of each other share a lock, or if any text is refused.
-#[tokio::test]
-async fn keys_of_all_kinds() {
-    let pool = connect(&Etcd::shared().url("kinds")).await;
-    let mut guards = Vec::new();
-    for key in ["a", "a/", "a/b", "a%2Fb", "%", "ä ö", "a:b"] {
-        let guard = pool.lock(key).ttl(TTL).acquire().await;
-        guards.push(guard.unwrap_or_else(|error| panic!("{key}: {error}")));
-    }
-    for guard in guards {
-        guard.release().await.expect("held");
-    }
-}
-
-/// Fails if a single server or a member that is away is not found out.
+/// Fails if a single server, a member that is away, or one of another cluster is not found out.
 #[tokio::test]
 async fn findings() {
-    let mut cluster = Etcd::cluster(3);
-    let pool = connect(&url_of(&cluster, "findings")).await;
-    let report = pool.check().await.expect("the cluster answers");
     // Which version it is is the system's affair.
-    let others = report
-        .findings
-        .iter()
-        .filter(|found| found.code != "version");
-    assert_eq!(others.count(), 0, "{report}");
-    cluster[1].kill();
-    // It may have been the leader.
-    works(&pool, "led-again").await;
-    let report = pool.check().await.expect("two are enough");
-    assert!(report.is_ready(), "{report}");
-    let away = report.find("node").expect("one is away");
-    let name = cluster[1].address().to_string();
-    assert!(away.text.contains(&name), "{report}");
-
-    let two = [Etcd::start(), Etcd::start()];
-    let apart = connect(&url_of(&two, "findings")).await;
-    let report = apart.check().await.expect("one of them answers");
+    let counts = |finding: &Finding| finding.code != "version";
+    let apart = || [Etcd::start(), Etcd::start()];
+    let report = connecting::findings(counts, apart, "cluster").await;
     assert!(!report.is_ready(), "{report}");
-    assert!(report.find("cluster").is_some(), "{report}");
-
-    let single = connect(&Etcd::shared().url("findings")).await;
-    let report = single.check().await.expect("the server answers");
-    assert!(
-        report.is_ready() && report.find("quorum").is_some(),
-        "{report}"
-    );
 }
 
 /// Fails if a password is shown, if a wrong one is tried again and again, or if the role of the
@@ -182,20 +59,9 @@ async fn users_and_rights() {
 
     let pool = patient(url("service:hunter2", "shop")).await;
     let pool = pool.expect("it is right");
-    assert!(!format!("{pool:?}").contains("hunter2"), "{pool:?}");
-    works(&pool, "allowed").await;
-    let all = pool.lock_all(["a", "b"]).ttl(TTL).acquire().await;
-    all.expect("free").release().await.expect("held");
-    let report = pool.check().await.expect("the server answers");
-    assert!(report.is_ready(), "{report}");
+    may_take_locks::<Etcd>(&pool, "hunter2").await;
 
     let elsewhere = patient(url("service:hunter2", "other")).await;
     let elsewhere = elsewhere.expect("it may introduce itself");
-    let report = elsewhere.check().await.expect("the server answers");
-    assert!(report.find("permission").is_some(), "{report}");
-    let refused = elsewhere.lock("denied").ttl(TTL).acquire().await;
-    assert_eq!(
-        code(&refused.map(drop).expect_err("it may not")),
-        "permission"
-    );
+    may_take_no_locks::<Etcd>(&elsewhere).await;
 }

@@ -7,12 +7,13 @@ use leasehold::{LockError, LockPool};
 use leasehold_tests::clock;
 use leasehold_tests::probe::Probe as _;
 use leasehold_tests::recorder::{Recorder, Section};
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _, addresses};
 use leasehold_tests::wait;
 use leasehold_tests::worker::{Job, Scenario, Worker};
-use leasehold_tests::zookeeper::{CuratorPeer, Errand, Zookeeper, addresses, url_of};
+use leasehold_tests::zookeeper::{CuratorPeer, Errand, Zookeeper};
 use tokio::task::JoinSet;
 
-use super::{LONG, connect};
+use crate::deployments::session_servers::{LONG, connect};
 
 const SESSION: Duration = Duration::from_secs(2);
 const TTL: Duration = Duration::from_secs(2);
@@ -88,7 +89,7 @@ async fn together(
     time: Duration,
     disturb: impl AsyncFnOnce(&mut [Zookeeper]),
 ) {
-    let url = url_of(servers, chroot);
+    let url = Zookeeper::url_of(servers, chroot);
     let probe = servers[0].probe(chroot, "lock:");
     let path = probe.directory("k");
     let errand = errand(servers, path.clone(), time);
@@ -150,7 +151,7 @@ async fn curator_and_leasehold_exclude_each_other() {
 /// Fails if they are inside together when the leader of their ensemble dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_while_leaders_are_killed() {
-    let mut servers = Zookeeper::ensemble(3);
+    let mut servers = Zookeeper::cluster(3);
     // On a busy machine a server takes long to start.
     let time = Duration::from_secs(40);
     together(&mut servers, "curator", time, async |servers| {
@@ -171,7 +172,7 @@ async fn also_while_leaders_are_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn they_queue_together() {
     let servers = [Zookeeper::start()];
-    let pool = connect(&url_of(&servers, "queue")).await;
+    let pool = connect(&Zookeeper::url_of(&servers, "queue")).await;
     let probe = servers[0].probe("queue", "lock:");
     let held = pool
         .lock("k")
@@ -187,7 +188,7 @@ async fn they_queue_together() {
     };
     let mut peer = tokio::task::block_in_place(|| CuratorPeer::start(&errand));
     wait::until_async("it queues", LONG, || probe.nodes("k").len() == 2).await;
-    let other = connect(&url_of(&servers, "queue")).await;
+    let other = connect(&Zookeeper::url_of(&servers, "queue")).await;
     let behind = other.lock("k").ttl(TTL).wait(LONG).acquire();
     let behind = wait::started(behind).await;
     let behind = tokio::spawn(behind);

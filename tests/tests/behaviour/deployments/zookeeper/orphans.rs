@@ -1,73 +1,10 @@
 //! An acquisition that was given up leaves no node behind, whenever its connection ends.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use leasehold_tests::zookeeper::Zookeeper;
 
-use leasehold::{LockError, LockPool, distributed_lock};
-use leasehold_tests::pipe::Pipe;
-use leasehold_tests::random::Random;
-use leasehold_tests::wait;
-use leasehold_tests::zookeeper::{Zookeeper, url_of_all};
-use tokio::task::JoinSet;
+use crate::deployments::session_servers::on_two_workers;
 
-use super::{LONG, connect};
-
-const TASKS: u32 = 8;
-const TIMES: u32 = 40;
-
-#[distributed_lock(key = "<key>", ttl = "10m", wait = "5s", pool = pool)]
-async fn never_ends(pool: &LockPool, key: &str) -> Result<(), LockError> {
-    std::future::pending().await
-}
-
-/// Fails if an acquisition that was dropped is forgotten, or if its release overtakes it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_at_random_moments() {
-    dropped("dropped", false).await;
-}
-
-/// Fails if an acquisition whose answer was lost with its connection is taken for none.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_while_connections_end() {
-    dropped("dropped-and-cut", true).await;
-}
-
-async fn dropped(prefix: &str, cuts: bool) {
-    let mut random = Random::seeded(prefix);
-    let server = Zookeeper::shared();
-    let pipe = Arc::new(Pipe::start(server.address()));
-    let pool = connect(&url_of_all([pipe.address()], prefix)).await;
-    let over = Arc::new(AtomicBool::new(false));
-    let (cut, ending, mut pauses) = (Arc::clone(&pipe), Arc::clone(&over), random.fork());
-    let cutter = tokio::spawn(async move {
-        while cuts && !ending.load(Ordering::Relaxed) {
-            tokio::time::sleep(pauses.duration(Duration::from_millis(80))).await;
-            cut.cut();
-        }
-    });
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let (pool, mut random) = (pool.clone(), random.fork());
-        tasks.spawn(async move {
-            for number in 0..TIMES {
-                let key = format!("dropped-{}-{}", task % 4, number % 8);
-                let patience = random.duration(Duration::from_millis(40));
-                let ended = tokio::time::timeout(patience, never_ends(&pool, &key)).await;
-                if let Ok(Err(error)) = ended {
-                    assert!(error.is_unavailable() || error.is_contention(), "{error}");
-                }
-            }
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no panic");
-    }
-    over.store(true, Ordering::Relaxed);
-    cutter.await.expect("no panic");
-    let probe = server.probe(prefix, "lock:");
-    let gone = || probe.left().is_empty();
-    wait::until_async("nothing is left", LONG, gone).await;
-    let report = pool.shutdown(LONG).await;
-    assert_eq!(report.still_held, 0, "{report:?}");
+on_two_workers! { Zookeeper, orphans:
+    dropped_at_random_moments,
+    dropped_while_connections_end,
 }

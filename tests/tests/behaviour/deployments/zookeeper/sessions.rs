@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LockError, LockGuard};
+use leasehold::LockPool;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::pipe::{Flow, Pipe};
 use leasehold_tests::rerun::fails_with;
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer as _, leader};
 use leasehold_tests::wait;
-use leasehold_tests::zookeeper::{Settings, Zookeeper, url_of_all};
+use leasehold_tests::zookeeper::{Settings, Zookeeper};
 
-use super::{LONG, TTL, connect, take, works};
+use super::TTL;
+use crate::deployments::session_servers::sessions::{
+    a_lease_ends, five_in_one_session, is_lost, keeps_no_lock_without_its_node,
+};
+use crate::deployments::session_servers::{LONG, connect, on_one_thread, take, works};
 
-/// How soon the holders are told of the end of their session once the server has told it.
-const TOLD: Duration = Duration::from_secs(10);
-
-fn is_lost(guard: &LockGuard) -> bool {
-    matches!(guard.check(), Err(LockError::Lost { .. }))
-}
+on_one_thread! { Zookeeper, sessions: a_removed_node_is_a_lost_lock }
 
 /// The timeout of a session, as the server has agreed to it. None while the server is silent, or
 /// while the client connects again.
@@ -38,17 +38,12 @@ async fn a_lost_session_is_told_to_all() {
         Pipe::start(server.address()),
         connect(&server.url("lost")).await,
     );
-    let pool = connect(&url_of_all([through.address()], "lost")).await;
+    let pool = connect(&Zookeeper::url_of_all([through.address()], "lost")).await;
     let probe = server.probe("lost", "lock:");
-    let mut guards = Vec::new();
-    for number in 0..5 {
-        let request = pool.lock(format!("k{number}")).ttl(TTL).watchdog();
-        guards.push(request.acquire().await.expect("it is free"));
-    }
+    let kept = |key: String| pool.lock(key).ttl(TTL).watchdog();
+    let (guards, session) = five_in_one_session::<Zookeeper>(&probe, kept).await;
     let other = direct.lock("other").ttl(TTL).watchdog().acquire().await;
     let other = other.expect("it is free");
-    let session = probe.nodes("k0")[0].session;
-    assert_eq!(probe.nodes("k4")[0].session, session, "one session for all");
     assert_ne!(probe.nodes("other")[0].session, session, "another pool");
     through.set(Flow::BlackHole);
     wait::until_async("all are told", LONG, || guards.iter().all(is_lost)).await;
@@ -56,24 +51,15 @@ async fn a_lost_session_is_told_to_all() {
     let gone = || (0..5).all(|number| probe.nodes(&format!("k{number}")).is_empty());
     wait::until_async("their nodes end", LONG, gone).await;
     through.set(Flow::Pass);
-    works(&pool, "k0").await;
+    works::<Zookeeper>(&pool, "k0").await;
     other.release().await.expect("held");
 }
 
 /// Fails if the locks of a session block their keys when the session's own node was deleted.
 #[tokio::test]
 async fn a_session_without_its_node_keeps_no_lock() {
-    let server = Zookeeper::shared();
-    let pool = connect(&server.url("no-node")).await;
-    let probe = server.probe("no-node", "lock:");
-    let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
-    let held = held.expect("it is free");
-    let session = probe.nodes("k")[0].session;
-    let own = format!("/no-node/%/{session:016x}");
-    assert!(probe.client().delete(&own), "no node {own}");
-    wait::until_async("it is told", TOLD, || is_lost(&held)).await;
-    wait::until_async("the key is free", LONG, || probe.nodes("k").is_empty()).await;
-    works(&pool, "k").await;
+    let ask = |pool: &LockPool| pool.lock("k").ttl(TTL).watchdog();
+    keeps_no_lock_without_its_node::<Zookeeper>("no-node", ask, LONG).await;
 }
 
 /// Fails if a lock has a session that is shorter than its lease.
@@ -117,13 +103,13 @@ async fn a_replaced_leader_confirms_nothing() {
     const ROUNDS: u32 = 1;
     for round in 0..ROUNDS {
         let (servers, network) = Settings::new().ensemble_with_network(3);
-        let old = leader(&servers, None).await;
+        let old = leader(&servers, None);
         let pool = connect(&servers[old].url("replaced")).await;
         let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
         let held = held.expect("it is free");
         servers[old].pause();
         network.set(old, Flow::BlackHole);
-        let new = leader(&servers, Some(old)).await;
+        let new = leader(&servers, Some(old));
         servers[old].resume();
         let resumed = Instant::now();
         let probe = servers[new].probe("replaced", "lock:");
@@ -133,7 +119,7 @@ async fn a_replaced_leader_confirms_nothing() {
         println!("round {round}: gone {:?} after", resumed.elapsed());
         network.set(old, Flow::Pass);
         network.cut(old);
-        works(&pool, "k").await;
+        works::<Zookeeper>(&pool, "k").await;
     }
 }
 
@@ -147,7 +133,7 @@ async fn a_heartbeat_counts_when_the_leader_has_heard_of_it() {
     let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
     let held = held.expect("it is free");
     let session = probe.nodes("k")[0].session;
-    let own = format!("/heard/%/{session:016x}");
+    let own = probe.own_node(session);
     let writes = || {
         let own = probe.client().node(&own).expect("the session lives");
         own.writes
@@ -176,31 +162,6 @@ fn a_heartbeat_that_is_believed_is_found() {
     fails_with("HeartbeatBelieved", test);
 }
 
-/// Which server leads the ensemble, other than `before`.
-async fn leader(servers: &[Zookeeper], before: Option<usize>) -> usize {
-    let mut leader = None;
-    wait::until_async("there is a leader", LONG, || {
-        let mut all = servers.iter().enumerate();
-        leader = all.position(|(at, server)| Some(at) != before && server.leads());
-        leader.is_some()
-    })
-    .await;
-    leader.expect("one leads")
-}
-
-/// Fails if a lock that was removed by another client is renewed, or if its body goes on.
-#[tokio::test]
-async fn a_removed_node_is_a_lost_lock() {
-    let server = Zookeeper::shared();
-    let pool = connect(&server.url("removed")).await;
-    let probe = server.probe("removed", "lock:");
-    let guard = pool.lock("k").ttl(TTL / 2).watchdog().acquire().await;
-    let guard = guard.expect("it is free");
-    assert!(probe.client().delete(&probe.nodes("k")[0].path));
-    wait::until_async("the loss is told", TTL / 2, || is_lost(&guard)).await;
-    works(&pool, "k").await;
-}
-
 /// Fails if a lease goes on as long as its session.
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_is_ended() {
@@ -210,16 +171,11 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     let ttl = Duration::from_secs(1);
     let stays = pool.lock("stays").ttl(ttl).watchdog().acquire().await;
     let stays = stays.expect("it is free");
-    let guard = pool.lock("k").ttl(ttl).acquire().await;
-    let guard = guard.expect("it is free");
-    let session = probe.nodes("k")[0].session;
-    let ended = || probe.nodes("k").is_empty();
-    wait::until_async("the store ends it", LONG, ended).await;
-    assert!(guard.check().is_err(), "it was not renewed");
+    let session = a_lease_ends::<Zookeeper>(&pool, &probe, ttl).await;
     let goes_on = probe.nodes("stays");
     assert_eq!(goes_on[0].session, session, "the session goes on");
     stays.release().await.expect("held");
-    works(&pool, "k").await;
+    works::<Zookeeper>(&pool, "k").await;
 }
 
 /// Fails if a directory with a foreign name in it is taken for a free lock, or costs the pool.
@@ -235,7 +191,7 @@ async fn a_foreign_node_is_told() {
         .map(drop)
         .expect_err("it is no lock of Curator's kind");
     assert!(!error.is_contention(), "{error}");
-    assert!(probe.client().delete(&path));
-    drop(take(&pool, "k").await);
-    works(&pool, "other").await;
+    assert!(probe.delete(&path));
+    drop(take::<Zookeeper>(&pool, "k").await);
+    works::<Zookeeper>(&pool, "other").await;
 }

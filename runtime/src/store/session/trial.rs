@@ -1,0 +1,51 @@
+//! Whether locks work at a server: a lock's whole life, in a session of its own.
+
+use super::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::key::RESERVED;
+use crate::store::Failure;
+use crate::store::options::Options;
+
+/// Takes a lock in a session that lasts as long as `timeout`, with another node that finds it held,
+/// and gives it back. `garbled`: how an answer is told that the server cannot mean.
+pub(crate) async fn try_out<S: Service>(
+    service: &S,
+    timeout: Timeout,
+    options: &Options,
+    garbled: fn() -> Failure,
+) -> Answer<()> {
+    let limit = options.io_timeout;
+    let nonce = Nonce::new();
+    let name = format!("{RESERVED}:trial:{}", Token::random(nonce).hex());
+    let key = FullKey::new(&options.namespace, &name);
+    let node = || Node {
+        key: key.clone(),
+        name: Token::random(nonce),
+    };
+    let (mine, other) = (node(), node());
+    let (session, _) = service.open(timeout, limit).await?;
+    let tried = async {
+        let first = service.enter(&session, &mine, Entering::NEW, "check", limit);
+        let first = first.await?;
+        let second = service.enter(&session, &other, Entering::NEW, "check", limit);
+        let second = second.await?;
+        let Entered::First { fence, .. } = first else {
+            return Err(garbled().into());
+        };
+        // A heartbeat that takes more than its requests would delay each connect.
+        if service.confirmed_within().is_zero() {
+            service.heartbeat(&session, limit).await?;
+        }
+        let made = [(mine.clone(), fence)];
+        let there = service.present(&session, &made, limit).await?;
+        let removed = service.remove(&session, &mine, Some(fence), limit).await?;
+        if matches!(second, Entered::Held(_)) && there == [true] && removed {
+            return Ok(());
+        }
+        Err(Trouble::Failed(garbled()))
+    };
+    let tried = tried.await;
+    service.close(&session, limit).await?;
+    tried
+}

@@ -1,0 +1,199 @@
+//! The URL, what the engine refuses, and what a check says of the cluster.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use leasehold::{CheckReport, Finding, LockError, LockPool, Replicas};
+use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::wait;
+
+use super::{LONG, Times, connect, works};
+
+async fn refusal(url: &str) -> LockError {
+    let pool = LockPool::builder().url(url);
+    pool.connect().await.map(drop).expect_err(url)
+}
+
+pub(crate) fn code(error: &LockError) -> &'static str {
+    match error {
+        LockError::Unavailable { source } => source.code(),
+        other => panic!("{other}"),
+    }
+}
+
+/// Fails if a wrong URL is accepted, or what no session can do, or if it is refused without the
+/// engine's name. Returns a pool of `url`.
+pub(crate) async fn what_it_cannot_do_is_refused<S: Times>(
+    url: &str,
+    wrong: &[String],
+) -> LockPool {
+    for wrong in wrong {
+        let error = refusal(wrong).await;
+        assert!(matches!(error, LockError::Config { .. }), "{error}");
+        assert!(error.to_string().contains(S::SCHEME), "{error}");
+    }
+    let replicas = LockPool::builder().url(url).replicas(Replicas::AtLeast(1));
+    let error = replicas.connect().await.map(drop).expect_err("of Redis");
+    let scheme = format!("{}://", S::SCHEME);
+    assert!(error.to_string().contains(&scheme), "{error}");
+
+    let pool = connect(url).await;
+    let request = || pool.lock("k").ttl(S::TTL);
+    let readers = request().shared().acquire().await.map(drop);
+    let permits = request().permits(3).acquire().await.map(drop);
+    let paid = async { Ok::<u32, LockError>(1) };
+    let replayed = request().run_replayed(S::TTL, paid).await.map(drop);
+    let listed = pool.locks("*").next().await.expect("an answer");
+    let guard = request().acquire().await.expect("it is free");
+    for refused in [
+        readers,
+        permits,
+        replayed,
+        pool.inspect("k").await.map(drop),
+        listed.map(drop),
+        pool.force_release("k").await.map(drop),
+        guard.hand_over().map(drop),
+    ] {
+        is_not_possible::<S>(refused);
+    }
+    works::<S>(&pool, "k").await;
+    pool
+}
+
+/// Fails if something is not refused, or is refused without the engine's name.
+pub(crate) fn is_not_possible<S: SessionServer>(refused: Result<(), LockError>) {
+    let error = refused.expect_err("it is not possible");
+    assert!(matches!(error, LockError::Config { .. }), "{error}");
+    let scheme = format!("`{}://`", S::SCHEME);
+    assert!(error.to_string().contains(&scheme), "{error}");
+}
+
+/// Fails if a refused call is not told the holder, or one that waited, or one of several keys.
+pub(crate) async fn refusals_name_the_holder<S: Times>() {
+    let url = S::shared().url("named");
+    let (pool, other) = (connect(&url).await, connect(&url).await);
+    let held = pool.lock("k").ttl(S::TTL).acquire().await.expect("free");
+    let refused = other.lock("k").ttl(S::TTL).acquire().await;
+    // Longer than a session takes to open, and a request to be answered.
+    let waits = other.lock("k").ttl(S::TTL).wait(Duration::from_secs(3));
+    let waited = waits.acquire().await;
+    let several = other.lock_all(["j", "k"]).ttl(S::TTL).acquire().await;
+    for refused in [refused.map(drop), waited.map(drop), several.map(drop)] {
+        let error = refused.expect_err("it is held");
+        let holder = error.holder().expect("it is known");
+        assert_eq!(holder.pid, std::process::id(), "{error}");
+        assert!(error.is_contention(), "{error}");
+    }
+    held.release().await.expect("held");
+}
+
+/// Fails if an outage is not told, or is told with the password.
+pub(crate) async fn nobody_listens<S: SessionServer>() {
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = closed.local_addr().expect("it is bound");
+    drop(closed);
+    let error = refusal(&format!("{}://u:hunter2@{address}/p", S::SCHEME)).await;
+    assert!(error.is_unavailable(), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+/// Fails if the shortest or the longest ttl does not work.
+pub(crate) async fn from_the_shortest_ttl_to_the_longest<S: SessionServer>() {
+    let pool = connect(&S::shared().url("ttls")).await;
+    for (number, ttl) in [100, 1_000, 1_001, 86_400_000].into_iter().enumerate() {
+        let ttl = Duration::from_millis(ttl);
+        let key = format!("k{number}");
+        let guard = pool.lock(&*key).ttl(ttl).wait(LONG).acquire().await;
+        match guard {
+            Ok(guard) if Duration::from_secs(2) < ttl => guard.release().await.expect("held"),
+            // On a busy machine such a lease is over soon.
+            Ok(guard) => drop(guard),
+            Err(LockError::Lost { .. }) if ttl <= Duration::from_secs(2) => {}
+            Err(error) => panic!("{ttl:?}: {error}"),
+        }
+    }
+}
+
+/// Fails if keys that are parts of each other share a lock, or if any text is refused.
+pub(crate) async fn keys_of_all_kinds<S: Times>() {
+    const KEYS: [&str; 10] = [
+        "a",
+        "a/",
+        "a/b",
+        "a%2Fb",
+        "%",
+        "ä ö",
+        "a:b",
+        "\u{85}",
+        "\u{e000}",
+        "\u{1f600}",
+    ];
+    let url = S::shared().url("kinds");
+    let pool = connect(&url).await;
+    let bare = wait::connected(LockPool::builder().url(url).namespace("")).await;
+    let mut guards = Vec::new();
+    let of_bare = [".", "..", "...", "zookeeper", "%"].map(|key| (&bare, key));
+    for (pool, key) in KEYS.map(|key| (&pool, key)).into_iter().chain(of_bare) {
+        let guard = pool.lock(key).ttl(S::TTL).acquire().await;
+        guards.push(guard.unwrap_or_else(|error| panic!("{key}: {error}")));
+    }
+    for guard in guards {
+        guard.release().await.expect("held");
+    }
+}
+
+/// Fails if the check does not find a member that is away, two servers `apart` or a single server,
+/// or finds what `counts` on three members. Returns what it says of the two servers, with `code`.
+pub(crate) async fn findings<S: Times>(
+    counts: impl Fn(&Finding) -> bool,
+    apart: impl FnOnce() -> [S; 2],
+    code: &str,
+) -> CheckReport {
+    let mut cluster = S::cluster(3);
+    let pool = connect(&S::url_of(&cluster, "findings")).await;
+    let report = pool.check().await.expect("the cluster answers");
+    assert!(!report.findings.iter().any(counts), "{report}");
+    cluster[1].kill();
+    // It may have been the leader.
+    works::<S>(&pool, "led-again").await;
+    let report = pool.check().await.expect("two are enough");
+    assert!(report.is_ready(), "{report}");
+    let away = report.find("node").expect("one is away");
+    let name = cluster[1].address().to_string();
+    assert!(away.text.contains(&name), "{report}");
+
+    let single = connect(&S::shared().url("findings")).await;
+    let report = single.check().await.expect("the server answers");
+    assert!(
+        report.is_ready() && report.find("quorum").is_some(),
+        "{report}"
+    );
+
+    let two = apart();
+    let apart = connect(&S::url_of(&two, "findings")).await;
+    let report = apart.check().await.expect("one of them answers");
+    assert!(report.find(code).is_some(), "{report}");
+    report
+}
+
+/// Fails if the pool of a user that may take locks shows the password, or does not work.
+pub(crate) async fn may_take_locks<S: Times>(pool: &LockPool, password: &str) {
+    assert!(!format!("{pool:?}").contains(password), "{pool:?}");
+    works::<S>(pool, "allowed").await;
+    let all = pool.lock_all(["a", "b"]).ttl(S::TTL).acquire().await;
+    all.expect("free").release().await.expect("held");
+    let report = pool.check().await.expect("the server answers");
+    assert!(report.is_ready(), "{report}");
+    assert!(!report.to_string().contains(password), "{report}");
+}
+
+/// Fails if the check does not tell that a user may take no locks, or if the user takes one.
+/// Returns what the check says.
+pub(crate) async fn may_take_no_locks<S: Times>(pool: &LockPool) -> String {
+    let report = pool.check().await.expect("the server answers");
+    assert!(report.find("permission").is_some(), "{report}");
+    let refused = pool.lock("denied").ttl(S::TTL).acquire().await;
+    let refused = refused.map(drop).expect_err("it may not");
+    assert_eq!(code(&refused), "permission");
+    report.to_string()
+}

@@ -1,0 +1,151 @@
+//! The pool comes back by itself, with what it held, whatever the server has gone through.
+
+use std::time::{Duration, Instant};
+
+use leasehold::LockError;
+use leasehold_tests::holder::Holder;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::pipe::{Flow, Pipe};
+use leasehold_tests::probe::Probe as _;
+use leasehold_tests::session_server::{SessionServer, leader};
+use leasehold_tests::wait;
+
+use super::{Times, connect, works};
+
+const TTL: Duration = Holder::TTL;
+
+/// A server, a network in front of it, and the URL of the network.
+pub(crate) fn behind_a_pipe<S: SessionServer>(prefix: &str) -> (&'static S, Pipe, String) {
+    let server = S::shared();
+    let pipe = Pipe::start(server.address());
+    let url = S::url_of_all([pipe.address()], prefix);
+    (server, pipe, url)
+}
+
+/// Fails if a connection that has ended is kept, or if a call fails that has time to try again.
+pub(crate) async fn ended_connections_are_replaced<S: Times>() {
+    let (_server, pipe, url) = behind_a_pipe::<S>("cut");
+    let pool = connect(&url).await;
+    let held = pool.lock("held").ttl(S::TTL).watchdog().acquire().await;
+    let held = held.expect("it is free");
+    for number in 0..20 {
+        pipe.cut();
+        works::<S>(&pool, &format!("cut-{number}")).await;
+    }
+    held.release().await.expect("its lease was kept");
+}
+
+/// Fails if the pool needs to be made anew after a crash of `server`, or loses a lease of `ttl` by
+/// it.
+pub(crate) async fn a_restarted_server_is_found_again<S: Times>(mut server: S, ttl: Duration) {
+    let pool = connect(&server.url("restarted")).await;
+    let request = pool.lock("kept").ttl(ttl).watchdog();
+    let kept = request.acquire().await.expect("it is free");
+    for number in 0..3 {
+        server.restart();
+        works::<S>(&pool, &format!("restarted-{number}")).await;
+        let probe = server.probe("restarted", "lock:");
+        assert!(!probe.take("kept", TTL), "the lease was lost by a crash");
+    }
+    kept.release().await.expect("its lease was kept");
+    server.kill();
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let down = pool.lock("down").ttl(TTL).acquire().await;
+    let error = down.map(drop).expect_err("it is down");
+    assert!(error.is_unavailable(), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(2) + excuse.so_far());
+    server.restart();
+    works::<S>(&pool, "up-again").await;
+}
+
+/// Fails if a stopped server blocks callers beyond their budget, or leaves what they gave up.
+pub(crate) async fn a_stopped_server_costs_the_budget_and_no_more<S: Times>() {
+    let server = S::start();
+    let pool = connect(&server.url("stopped")).await;
+    works::<S>(&pool, "before").await;
+    let probe = server.probe("stopped", "lock:");
+    for round in 0..3 {
+        server.pause();
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let request = pool.lock("stopped").ttl(S::TTL);
+        let request = request.wait(Duration::from_millis(600)).acquire();
+        let error = request.await.map(drop).expect_err("no answer comes");
+        let took = started.elapsed();
+        server.resume();
+        assert!(error.is_unavailable(), "{error}");
+        let most = Duration::from_millis(850) + excuse.so_far();
+        assert!(took < most, "{took:?}");
+        works::<S>(&pool, &format!("after-{round}")).await;
+        // The session lasts as long as the pool.
+        let gone = || !probe.exists("stopped");
+        wait::until_async("nothing is left", Duration::from_secs(20), gone).await;
+    }
+}
+
+/// Fails if a lease is given up because of a short stop, or believed in after a long one.
+pub(crate) async fn leases_and_stops<S: Times>() {
+    let server = S::start();
+    let pool = connect(&server.url("stops")).await;
+    for round in 0..3 {
+        let holder = Holder::enter(&pool, &format!("short-{round}")).await;
+        let excuse = Excuse::begin();
+        server.pause();
+        tokio::time::sleep(TTL / 4).await;
+        server.resume();
+        // Long enough that a lost lease would show.
+        tokio::time::sleep(TTL * 2).await;
+        if excuse.longest() < TTL / 10 {
+            holder.leave("a short stop").await;
+        }
+    }
+    let holder = Holder::enter(&pool, "long").await;
+    server.pause();
+    is_told_of_its_loss(holder, || server.resume()).await;
+    works::<S>(&pool, "long").await;
+}
+
+/// Fails if a lease is believed in while nothing is heard, or if the pool waits for answers that
+/// were swallowed.
+pub(crate) async fn a_black_hole<S: Times>() {
+    let (_server, pipe, url) = behind_a_pipe::<S>("black-hole");
+    let pool = connect(&url).await;
+    let holder = Holder::enter(&pool, "held").await;
+    pipe.set(Flow::BlackHole);
+    is_told_of_its_loss(holder, || pipe.set(Flow::Pass)).await;
+    works::<S>(&pool, "held").await;
+}
+
+/// Waits until the holder is told, and then ends what has cost the lease.
+async fn is_told_of_its_loss(holder: Holder, end: impl FnOnce()) {
+    let ended = wait::within("the loss is told", TTL * 3, holder.task).await;
+    end();
+    let ended = ended.expect("no panic");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+}
+
+/// Fails if a lease of `ttl` is lost because a cluster has lost its leader, or if no lock is to be
+/// had afterwards.
+pub(crate) async fn leaders_are_killed_and_stopped<S: Times>(mut cluster: Vec<S>, ttl: Duration) {
+    let pool = connect(&S::url_of(&cluster, "leaders")).await;
+    let held = pool.lock("held").ttl(ttl).watchdog().acquire().await;
+    let held = held.expect("it is free");
+    for round in 0..4 {
+        let at = leader(&cluster, None);
+        let leader = &mut cluster[at];
+        let killed = round % 2 == 0;
+        if killed {
+            leader.kill();
+        } else {
+            leader.pause();
+        }
+        works::<S>(&pool, &format!("without-{round}")).await;
+        if killed {
+            leader.restart();
+        } else {
+            leader.resume();
+        }
+        works::<S>(&pool, &format!("with-{round}")).await;
+        assert!(held.check().is_ok(), "round {round}");
+    }
+    held.release().await.expect("its lease was kept");
+}

@@ -1,0 +1,69 @@
+//! Suites for servers whose locks belong to sessions. The modules `etcd` and `zookeeper` make tests
+//! of them, and have what is special to one engine.
+
+use std::time::Duration;
+
+use leasehold::{LockGuard, LockPool};
+use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::wait;
+
+pub(super) mod connecting;
+pub(super) mod faults;
+pub(super) mod orphans;
+pub(super) mod processes;
+pub(super) mod sessions;
+
+pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// How long locks and sessions last in the tests with one engine.
+pub(super) trait Times: SessionServer {
+    /// The ttl of a lock whose end no test waits for.
+    const TTL: Duration;
+
+    /// The ttl of a process's lock.
+    const LEASE: Duration;
+
+    /// How long a session for such a lock lasts.
+    const SESSION: Duration;
+}
+
+pub(super) async fn connect(url: &str) -> LockPool {
+    wait::connected(LockPool::builder().url(url)).await
+}
+
+pub(super) async fn take<S: Times>(pool: &LockPool, key: &str) -> LockGuard {
+    let acquired = pool.lock(key).ttl(S::TTL).wait(LONG).acquire().await;
+    acquired.unwrap_or_else(|error| panic!("{key}: {error}"))
+}
+
+/// Takes and releases a lock; the pool may need a moment to come back.
+pub(super) async fn works<S: Times>(pool: &LockPool, key: &str) {
+    let released = take::<S>(pool, key).await.release().await;
+    released.unwrap_or_else(|error| panic!("{key}: {error}"));
+}
+
+/// Makes a test of each named `async fn` of a suite for one engine's server.
+macro_rules! on_one_thread {
+    ($server:ty, $suite:ident: $($name:ident),+ $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                $crate::deployments::session_servers::$suite::$name::<$server>().await;
+            }
+        )+
+    };
+}
+pub(super) use on_one_thread;
+
+/// The same, on a runtime with two workers.
+macro_rules! on_two_workers {
+    ($server:ty, $suite:ident: $($name:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::deployments::session_servers::$suite::$name::<$server>().await;
+            }
+        )+
+    };
+}
+pub(super) use on_two_workers;

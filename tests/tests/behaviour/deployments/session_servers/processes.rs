@@ -1,0 +1,173 @@
+//! Processes that share a cluster: one at a time, in order, and past those that are gone.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::session_server::{SessionProbe as _, leader};
+use leasehold_tests::wait;
+use leasehold_tests::worker::{Event, Job, Scenario, Worker};
+use tokio::task::JoinSet;
+
+use super::{LONG, Times, connect, take, works};
+
+/// How late the server notices the end of a session.
+const NOTICED: Duration = Duration::from_secs(1);
+
+fn job(url: String, key: &str, ttl: Duration, scenario: Scenario) -> Job {
+    Job {
+        url,
+        key: key.to_owned(),
+        ttl_ms: u64::try_from(ttl.as_millis()).expect("a short time"),
+        wait_ms: 60_000,
+        watchdog: true,
+        scenario,
+    }
+}
+
+/// Four processes add to a number in a file while `disturb` runs. Fails if the number in the end is
+/// not the sum of the additions.
+fn counts(url: &str, ttl: Duration, times: u32, disturb: impl FnOnce(&mut [Worker])) {
+    const PROCESSES: u32 = 4;
+    let file = url.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    let file = std::env::temp_dir().join(format!("leasehold-{}-{file}", std::process::id()));
+    std::fs::write(&file, "0").expect("a file can be written");
+    let scenario = Scenario::Count {
+        file: file.display().to_string(),
+        times,
+        pause_us: 300,
+    };
+    let job = job(url.to_owned(), "counted", ttl, scenario);
+    let worker = || Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    let mut workers: Vec<_> = (0..PROCESSES).map(|_| worker()).collect();
+    disturb(&mut workers);
+    for mut worker in workers {
+        let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
+        let ended = worker.wait_for("all additions", LONG * 2, ended);
+        assert_eq!(ended, Event::Done);
+    }
+    let number = std::fs::read_to_string(&file).expect("the file");
+    std::fs::remove_file(&file).expect("the file");
+    assert_eq!(number, (PROCESSES * times).to_string());
+}
+
+/// Fails if two processes are inside at the same time: an addition to the number would be lost.
+pub(crate) fn a_number_in_a_file<S: Times>() {
+    counts(&S::shared().url("counted"), S::LEASE, 60, |_| {});
+}
+
+/// Fails if a killed process keeps its lock for longer than its session, or its turn for good.
+pub(crate) async fn killed_processes_are_passed_over<S: Times>() {
+    let server = S::shared();
+    let (url, probe) = (server.url("killed"), server.probe("killed", "lock:"));
+    let pool = connect(&url).await;
+    let spawn = || {
+        let job = job(url.clone(), "killed", S::LEASE, Scenario::Hold);
+        Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job)
+    };
+    let mut holder = spawn();
+    holder.wait_entered(LONG);
+    let mut waiting = spawn();
+    waiting.wait_for("it is ready", LONG, |event| *event == Event::Ready);
+    let queues = || probe.nodes("killed").len() == 2;
+    wait::until_async("it queues", LONG, queues).await;
+    let (killed, excuse) = (Instant::now(), Excuse::begin());
+    waiting.process().kill();
+    holder.process().kill();
+    works::<S>(&pool, "killed").await;
+    let took = killed.elapsed();
+    println!("{took:?} after both were killed");
+    let most = S::SESSION + NOTICED + Duration::from_secs(1) + excuse.so_far();
+    assert!(took < most, "{took:?}");
+}
+
+/// Fails if a stopped process goes on in its lock after another process has had it.
+pub(crate) async fn a_stopped_holder_is_passed_over_and_stops<S: Times>() {
+    let server = S::shared();
+    let url = server.url("stopped-holder");
+    let pool = connect(&url).await;
+    let job = job(url, "k", S::LEASE, Scenario::Hold);
+    let mut holder = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    holder.wait_entered(LONG);
+    holder.process().pause();
+    let guard = take::<S>(&pool, "k").await;
+    holder.process().resume();
+    let ended = |event: &Event| matches!(event, Event::Done | Event::Failed { .. });
+    let ended = holder.wait_for("it stops", LONG, ended);
+    assert!(matches!(ended, Event::Failed { .. }), "{ended:?}");
+    guard.release().await.expect("held");
+}
+
+/// Fails if processes race for a lock that comes free, if one that asks again loses its place, or
+/// if they are not told of their turns.
+pub(crate) async fn first_come_first_served<S: Times>() {
+    // Without messages each of the six would look after half a second or so.
+    const TOLD: Duration = Duration::from_millis(1_500);
+    let mut took = [Duration::MAX; 3];
+    for (round, took) in took.iter_mut().enumerate() {
+        *took = serve_six::<S>(&format!("order-{round}")).await;
+        if *took < TOLD {
+            return;
+        }
+    }
+    panic!("{took:?}");
+}
+
+/// Six processes queue for a lock. Returns how long it took to serve them.
+async fn serve_six<S: Times>(key: &str) -> Duration {
+    let of_all = S::shared();
+    let (url, probe) = (of_all.url("order"), of_all.probe("order", "lock:"));
+    let pool = connect(&url).await;
+    let held = take::<S>(&pool, key).await;
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut calls = JoinSet::new();
+    for name in 0..6 {
+        let pool = connect(&url).await;
+        let acquire = pool.lock(key).ttl(S::TTL).wait(LONG).acquire();
+        let acquire = wait::started(acquire).await;
+        let queues = || probe.nodes(key).len() == name + 2;
+        wait::until_async("it queues", LONG, queues).await;
+        let served = Arc::clone(&served);
+        calls.spawn(async move {
+            let guard = acquire.await.expect("its turn comes");
+            served.lock().expect("no panic").push((name, guard.fence()));
+            guard.release().await.expect("still held");
+        });
+    }
+    // Each of them asks again meanwhile.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let released = Instant::now();
+    held.release().await.expect("still held");
+    while let Some(call) = wait::within("all are served", LONG, calls.join_next()).await {
+        call.expect("no panic");
+    }
+    let took = released.elapsed();
+    let served = served.lock().expect("no panic");
+    let names: Vec<_> = served.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, [0, 1, 2, 3, 4, 5]);
+    assert!(served.is_sorted_by(|a, b| a.1 < b.1), "{served:?}");
+    took
+}
+
+/// Fails if two processes are inside at the same time while a cluster loses its leaders. `begin`
+/// returns when the first leader is to go.
+pub(crate) fn a_number_in_a_file_while_leaders_go<S: Times>(begin: impl FnOnce(&mut [Worker])) {
+    let mut cluster = S::cluster(3);
+    let url = S::url_of(&cluster, "counted-by-leaders");
+    counts(&url, S::TTL, 150, |workers| {
+        begin(workers);
+        for round in 0..4 {
+            let at = leader(&cluster, None);
+            let leader = &mut cluster[at];
+            if round % 2 == 0 {
+                leader.kill();
+                std::thread::sleep(Duration::from_secs(2));
+                leader.restart();
+            } else {
+                leader.pause();
+                std::thread::sleep(Duration::from_secs(4));
+                leader.resume();
+            }
+        }
+    });
+}

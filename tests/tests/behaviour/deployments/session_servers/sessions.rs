@@ -1,0 +1,77 @@
+//! What becomes of locks whose session, or whose node, is gone.
+
+use std::time::Duration;
+
+use leasehold::{LockError, LockGuard, LockPool, LockRequest};
+use leasehold_tests::session_server::{SessionProbe as _, SessionServer};
+use leasehold_tests::wait;
+
+use super::{LONG, Times, connect, works};
+
+/// How soon the holders are told of the end of their session once the server has told it.
+pub(crate) const TOLD: Duration = Duration::from_secs(10);
+
+pub(crate) fn is_lost(guard: &LockGuard) -> bool {
+    matches!(guard.check(), Err(LockError::Lost { .. }))
+}
+
+/// Takes five locks in one session. Returns the session, too.
+pub(crate) async fn five_in_one_session<S: SessionServer>(
+    probe: &S::Probe,
+    ask: impl Fn(String) -> LockRequest,
+) -> (Vec<LockGuard>, i64) {
+    let mut guards = Vec::new();
+    for number in 0..5 {
+        let request = ask(format!("k{number}"));
+        guards.push(request.acquire().await.expect("it is free"));
+    }
+    let session = probe.nodes("k0")[0].session;
+    assert_eq!(probe.nodes("k4")[0].session, session, "one session for all");
+    (guards, session)
+}
+
+/// Fails if the lock of a session blocks its key for longer than `free` when the session's own node
+/// was deleted.
+pub(crate) async fn keeps_no_lock_without_its_node<S: Times>(
+    prefix: &str,
+    ask: impl Fn(&LockPool) -> LockRequest,
+    free: Duration,
+) {
+    let server = S::shared();
+    let pool = connect(&server.url(prefix)).await;
+    let probe = server.probe(prefix, "lock:");
+    let held = ask(&pool).acquire().await.expect("it is free");
+    let own = probe.own_node(probe.nodes("k")[0].session);
+    assert!(probe.delete(&own), "no node {own}");
+    wait::until_async("it is told", TOLD, || is_lost(&held)).await;
+    wait::until_async("the key is free", free, || probe.nodes("k").is_empty()).await;
+    works::<S>(&pool, "k").await;
+}
+
+/// Fails if a lock that was removed by another client is renewed, or if its body goes on.
+pub(crate) async fn a_removed_node_is_a_lost_lock<S: Times>() {
+    const TTL: Duration = Duration::from_millis(2_500);
+    let server = S::shared();
+    let pool = connect(&server.url("removed")).await;
+    let probe = server.probe("removed", "lock:");
+    let guard = pool.lock("k").ttl(TTL).watchdog().acquire().await;
+    let guard = guard.expect("it is free");
+    assert!(probe.delete(&probe.nodes("k")[0].path));
+    wait::until_async("the loss is told", TTL, || is_lost(&guard)).await;
+    works::<S>(&pool, "k").await;
+}
+
+/// Fails if a lease of `ttl` goes on as long as its session, which it returns.
+pub(crate) async fn a_lease_ends<S: SessionServer>(
+    pool: &LockPool,
+    probe: &S::Probe,
+    ttl: Duration,
+) -> i64 {
+    let guard = pool.lock("k").ttl(ttl).acquire().await;
+    let guard = guard.expect("it is free");
+    let session = probe.nodes("k")[0].session;
+    let ended = || probe.nodes("k").is_empty();
+    wait::until_async("the store ends it", LONG, ended).await;
+    assert!(guard.check().is_err(), "it was not renewed");
+    session
+}
