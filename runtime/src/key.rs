@@ -158,7 +158,7 @@ pub(crate) fn check(key: String) -> Result<String, LockError> {
 }
 
 /// Whether a lock can have this key.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(feature = "__remote")]
 pub(crate) fn is_lock(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_LEN && !is_reserved(key)
 }

@@ -112,6 +112,21 @@ impl Store {
         }
     }
 
+    /// Whether locks belong to sessions of their processes.
+    pub fn has_sessions(&self) -> bool {
+        self.url.starts_with("etcd://") || self.url.starts_with("zookeeper://")
+    }
+
+    /// Whether the server tells how long a session lasts without a heartbeat.
+    pub fn tells_ends(&self) -> bool {
+        !self.url.starts_with("zookeeper://")
+    }
+
+    /// Whether the server tells when a node was made.
+    pub fn tells_times(&self) -> bool {
+        !self.url.starts_with("etcd://")
+    }
+
     /// A pool of its own, as another process would have.
     ///
     /// # Panics

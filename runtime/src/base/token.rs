@@ -94,7 +94,7 @@ impl Token {
     }
 
     /// The token of these digits.
-    #[cfg(feature = "serde")]
+    #[cfg(any(feature = "serde", feature = "__session"))]
     pub(crate) fn parse(digits: &str) -> Option<Self> {
         let is_hex = digits.len() == Self::DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
         let bits = is_hex.then(|| u128::from_str_radix(digits, 16).ok())??;

@@ -116,10 +116,11 @@ pub struct Holder {
     /// Whether another client set the lock: a shell script, redis-py, another library.
     pub foreign: bool,
     /// Since when its process has had the lock without a break, on the store's clock. None if that
-    /// is not known.
+    /// is not known, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
-    /// When its lease ends if it is not renewed. None for another client's lock without an end.
+    /// When its lease ends if it is not renewed; on etcd, when its session ends without a heartbeat.
+    /// None for another client's lock without an end, and on ZooKeeper, which does not tell.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
@@ -128,7 +129,8 @@ pub struct Holder {
     /// Its fence. Calls that the lock was handed over to inside the process have the next ones.
     pub fence: Option<Fence>,
     /// Whether [`LockPool::force_release`](crate::LockPool::force_release) has taken the lock away
-    /// from it. The lock comes free once its body has ended.
+    /// from it. The lock comes free once its body has ended. False on etcd and ZooKeeper, which do
+    /// not tell.
     pub revoked: bool,
     /// On a quorum (`redlock://`): on how many nodes it has the key. None on other stores.
     pub nodes: Option<u32>,
@@ -151,7 +153,7 @@ pub struct Waiter {
     /// The process, and the function whose call queued first. None if a process of an earlier
     /// version waits, or if the store was not permitted to note it.
     pub owner: Option<Owner>,
-    /// Since when it waits without a break, on the store's clock.
+    /// Since when it waits without a break, on the store's clock. None on etcd, which does not tell.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
 }

@@ -75,7 +75,7 @@ impl Pattern {
     }
 
     /// The text that every key begins with that matches.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "__session"))]
     pub(crate) fn beginning(&self) -> String {
         let literal = |part: &Part| match part {
             Part::Literal(character) => Some(*character),

@@ -94,6 +94,10 @@ impl Asked {
                 reply_with(reply, source, until, |source| source.page(&pattern, place)).await;
             }
             Question::TakeAway(key, reply) => {
+                let grace = source
+                    .as_ref()
+                    .map_or(Duration::ZERO, |source| source.grace());
+                let until = until + grace;
                 reply_with(reply, source, until, |source| source.take_away(&key)).await;
             }
         }

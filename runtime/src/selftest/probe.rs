@@ -103,6 +103,20 @@ pub async fn etcd_seals(url: &str) {
     etcd::service::Etcd::seals(address, &options).await;
 }
 
+/// The cluster at `url` is asked to tell the end of a key that is not there.
+///
+/// # Panics
+///
+/// Where the answer does not come at once, or the cluster does not answer.
+#[cfg(feature = "etcd")]
+pub async fn etcd_sees_the_gone(url: &str) {
+    use crate::store::etcd;
+
+    let options = Options::new(Duration::from_secs(5));
+    let address = etcd::address::Address::parse(url).expect("the URL of a cluster");
+    etcd::service::Etcd::sees_the_gone(address, &options).await;
+}
+
 /// Renews three shares. The store refuses that of `key` once `spoiled` has been called.
 ///
 /// # Panics

@@ -194,6 +194,10 @@ bugs! {
     DropForgotten,
     /// A holder whose lock was taken away by force is not told.
     RevocationUnheard,
+    /// A process does not see what tells its session that a lock is taken away by force.
+    RevocationUnseen,
+    /// A watch that begins does not see that its key is gone already.
+    GoneUnseen,
     /// A lock that is taken away by force is free before its holder's body has ended.
     RevokedIsFree,
     /// A shutdown does not wait for releases that are under way.

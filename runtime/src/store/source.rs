@@ -4,6 +4,8 @@
 use std::future::Future;
 #[cfg(feature = "__remote")]
 use std::pin::Pin;
+#[cfg(feature = "__remote")]
+use std::time::Duration;
 
 #[cfg(feature = "__remote")]
 use crate::base::full_key::FullKey;
@@ -39,6 +41,11 @@ pub(crate) trait Source: Send {
     /// A holder that can be told is told, and keeps the key from other clients until its body has
     /// ended, for [`GRACE`](crate::store::GRACE) at most. Else the key is free at once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
+
+    /// For how long that waits for the holder, beside the time of its requests.
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The error of a store whose locks are in this process: they are looked at without a source.

@@ -19,6 +19,8 @@ use super::redis::master_address::MasterAddress;
 use super::redis::store::RedisStore;
 #[cfg(feature = "redis")]
 use super::redlock;
+#[cfg(feature = "__session")]
+use super::session::look::SessionSource;
 #[cfg(feature = "__remote")]
 use super::source::{Source, no_server};
 #[cfg(feature = "zookeeper")]
@@ -411,10 +413,6 @@ impl Target {
         not(feature = "testing"),
         expect(clippy::needless_pass_by_value, reason = "a test kit takes them")
     )]
-    #[cfg_attr(
-        not(any(feature = "redis", feature = "postgres", feature = "testing")),
-        expect(unused_variables, reason = "other stores cannot be looked at")
-    )]
     pub(crate) fn source(self, options: Options) -> Result<Box<dyn Source>, LockError> {
         match self {
             #[cfg(feature = "redis")]
@@ -441,13 +439,15 @@ impl Target {
                 )))
             }
             #[cfg(feature = "etcd")]
-            Self::Etcd(_) => Err(LockError::config(
-                "the locks at `etcd://` cannot be looked at from here yet; `etcdctl get --prefix` shows them, and the page docs/stores/etcd.md says what their keys mean",
-            )),
+            Self::Etcd(address) => {
+                let look = etcd::look::EtcdLook::new(*address, &options);
+                Ok(Box::new(SessionSource::new(look, &options)))
+            }
             #[cfg(feature = "zookeeper")]
-            Self::ZooKeeper(_) => Err(LockError::config(
-                "the locks at `zookeeper://` cannot be looked at from here yet; `zkCli.sh ls` shows them, and the page docs/stores/zookeeper.md says what their znodes mean",
-            )),
+            Self::ZooKeeper(address) => {
+                let look = zookeeper::look::ZooKeeperLook::new(*address, &options);
+                Ok(Box::new(SessionSource::new(look, &options)))
+            }
             #[cfg(feature = "testing")]
             Self::Kit(seat) => seat.source(options),
             #[cfg(feature = "__test")]

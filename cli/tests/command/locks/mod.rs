@@ -3,4 +3,5 @@
 mod listing;
 mod releasing;
 mod scene;
+mod session_servers;
 mod watching;

@@ -17,10 +17,12 @@ use tonic_prost::ProstCodec;
 use super::address::Address;
 use super::failure;
 use super::messages::{
-    AuthenticateRequest, AuthenticateResponse, GrantRequest, GrantResponse, KeepAliveResponse,
-    LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest, RangeResponse, StatusResponse,
-    TxnRequest, TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, Event, GrantRequest, GrantResponse,
+    KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest,
+    RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse, WatchCreate,
+    WatchRequest, WatchResponse,
 };
+use crate::base::seeded::seeded;
 use crate::store::Failure;
 
 /// The server gets this much for an answer, however impatient a request is: it writes to its disk,
@@ -92,6 +94,13 @@ impl Drop for Waiting<'_> {
             waiting.since = None;
         }
     }
+}
+
+/// What a watch shows.
+pub(super) enum Shown<'a> {
+    /// All that was there when it had begun.
+    Present(&'a [KeyValue]),
+    Changed(&'a Event),
 }
 
 /// Why a call has no answer.
@@ -210,39 +219,74 @@ impl Connection {
     }
 
     /// Waits until there is no such key, or the watch ends.
-    ///
-    /// The watch begins now, and the key is looked up behind it. To a watch that begins with an
-    /// earlier revision the server tells what has happened once in 100 ms (`syncWatchersLoop`).
     pub(super) async fn deleted(&self, key: Vec<u8>, patience: Duration) -> Result<(), Problem> {
-        let create = Some(WatchCreate {
-            key: key.clone(),
+        let what = WatchCreate {
+            key,
+            range_end: Vec::new(),
             filters: vec![NO_PUT],
-        });
+        };
+        self.watch(what, patience, |shown| match shown {
+            Shown::Present(found) => found.is_empty(),
+            Shown::Changed(_) => true,
+        })
+        .await
+    }
+
+    /// Shows what is there of some keys, and then each change, until `is_over` or the watch ends.
+    ///
+    /// The watch begins now, and the keys are looked up behind it. To a watch that begins with an
+    /// earlier revision the server tells what has happened once in 100 ms (`syncWatchersLoop`).
+    pub(super) async fn watch(
+        &self,
+        what: WatchCreate,
+        patience: Duration,
+        mut is_over: impl FnMut(Shown) -> bool,
+    ) -> Result<(), Problem> {
+        let lookup = RangeRequest {
+            key: what.key.clone(),
+            range_end: what.range_end.clone(),
+            ..RangeRequest::default()
+        };
+        let create = Some(what);
         // The server takes the end of the requests for the end of the watch.
         let requests = stream::iter([WatchRequest { create }]).chain(stream::pending());
         let path = "/etcdserverpb.Watch/Watch";
         let watching = self.stream(path, requests).await;
         let mut told: Streaming<WatchResponse> = watching.map_err(Problem::Status)?;
-        let mut is_looked_up = false;
+        let mut lookup = Some(lookup);
         loop {
-            match told.message().await.map_err(Problem::Status)? {
-                Some(told) if told.canceled || !told.events.is_empty() => return Ok(()),
-                // It tells that the watch is there.
-                Some(_) if !is_looked_up => {
-                    let request = RangeRequest {
-                        key: key.clone(),
-                        keys_only: true,
-                        ..RangeRequest::default()
-                    };
-                    if self.range(request, patience).await?.kvs.is_empty() {
-                        return Ok(());
-                    }
-                    is_looked_up = true;
+            let Some(told) = told.message().await.map_err(Problem::Status)? else {
+                return Ok(());
+            };
+            if told.canceled {
+                return Ok(());
+            }
+            // The first message tells that the watch is there.
+            if let Some(lookup) = lookup.take()
+                && !seeded!(GoneUnseen)
+            {
+                let found = self.range(lookup, patience).await?;
+                if is_over(Shown::Present(&found.kvs)) {
+                    return Ok(());
                 }
-                Some(_) => {}
-                None => return Ok(()),
+            }
+            let mut changes = told.events.iter();
+            if changes.any(|change| is_over(Shown::Changed(change))) {
+                return Ok(());
             }
         }
+    }
+
+    /// For how long the lease goes on if it is not kept alive; none if it is over.
+    pub(super) async fn time_to_live(
+        &self,
+        lease: i64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, Problem> {
+        let path = "/etcdserverpb.Lease/LeaseTimeToLive";
+        let request = LeaseId { id: lease };
+        let answer: TimeToLiveResponse = self.unary(path, request, patience).await?;
+        Ok(u64::try_from(answer.ttl).ok().map(Duration::from_secs))
     }
 
     fn request<M>(&self, message: M) -> Request<M> {

@@ -189,7 +189,7 @@ pub(super) struct GrantResponse {
     pub(super) ttl: i64,
 }
 
-/// A lease: the request of a revocation, and of a keep-alive.
+/// A lease: the request of a revocation, of a keep-alive, and of the rest of its time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(super) struct LeaseId {
     #[prost(int64, tag = "1")]
@@ -200,6 +200,13 @@ pub(super) struct LeaseId {
 pub(super) struct KeepAliveResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) header: Option<Header>,
+    #[prost(int64, tag = "3")]
+    pub(super) ttl: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct TimeToLiveResponse {
+    /// In seconds. Negative when there is no such lease.
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }
@@ -217,6 +224,8 @@ pub(super) const NO_PUT: i32 = 0;
 pub(super) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) range_end: Vec<u8>,
     #[prost(int32, repeated, tag = "5")]
     pub(super) filters: Vec<i32>,
 }
@@ -229,8 +238,13 @@ pub(super) struct WatchResponse {
     pub(super) events: Vec<Event>,
 }
 
+/// The value of `kind` of a key that was put.
+pub(super) const PUT: i32 = 0;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {
+    #[prost(int32, tag = "1")]
+    pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
     pub(super) kv: Option<KeyValue>,
 }

@@ -8,6 +8,7 @@
 //! - [`names`] says which key is which node.
 //! - [`client`] has the connection in use, and replaces it; [`connection`] is one connection to one
 //!   member; [`messages`] has the messages of the server's API.
+//! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
 //!   for what is wrong with a cluster.
 
@@ -18,6 +19,7 @@ mod client;
 mod connection;
 mod entering;
 mod failure;
+pub(crate) mod look;
 mod messages;
 mod names;
 pub(crate) mod service;

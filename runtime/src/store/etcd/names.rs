@@ -2,11 +2,15 @@
 //!
 //! `<prefix>/<lock's key>/<lease>-<name>`: the lock's key with `/` and `%` percent-encoded, so that
 //! no directory is a part of another. A session has a key of its own, `<prefix>/%/<lease>`, in a
-//! directory that no lock has.
+//! directory that no lock has. Below it, `<prefix>/%/<lease>/<name>` tells the session that its node
+//! of this name is wanted back by force.
 
 use std::fmt::Write as _;
 
 use crate::base::seeded::seeded;
+use crate::base::token::Token;
+use crate::fence::Fence;
+use crate::store::session::look::decoded;
 use crate::store::session::service::Node;
 
 /// The names under one prefix.
@@ -23,18 +27,31 @@ impl Names {
 
     /// What all nodes of the lock's key begin with.
     pub(super) fn directory(&self, key: &str) -> String {
-        let mut directory = String::with_capacity(self.prefix.len() + key.len() + 2);
-        directory.push_str(&self.prefix);
-        directory.push('/');
-        for c in key.chars() {
-            match c {
-                '/' => directory.push_str("%2F"),
-                '%' => directory.push_str("%25"),
-                c => directory.push(c),
-            }
-        }
+        let mut directory = self.beginning(key);
         directory.push('/');
         directory
+    }
+
+    /// What all nodes begin with of keys that begin so.
+    pub(super) fn beginning(&self, key: &str) -> String {
+        let mut beginning = String::with_capacity(self.prefix.len() + key.len() + 2);
+        beginning.push_str(&self.prefix);
+        beginning.push('/');
+        for c in key.chars() {
+            match c {
+                '/' => beginning.push_str("%2F"),
+                '%' => beginning.push_str("%25"),
+                c => beginning.push(c),
+            }
+        }
+        beginning
+    }
+
+    /// The lock's key and the rest of a node's name, if it is below the prefix.
+    pub(super) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
+        let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
+        let (directory, node) = below.split_once('/')?;
+        Some((decoded(directory)?, node))
     }
 
     /// The node of the session with this lease.
@@ -51,7 +68,31 @@ impl Names {
     }
 }
 
-/// The first key behind all keys that begin with `prefix`, which ends with `/`.
+/// The key that tells a session that its node of this name is wanted back.
+pub(super) fn revocation(session: &str, name: Token) -> String {
+    format!("{session}/{}", name.hex())
+}
+
+/// Which node of the session such a key means.
+pub(super) fn revoked(session: &str, key: &[u8]) -> Option<Token> {
+    let key = std::str::from_utf8(key).ok()?;
+    Token::parse(key.strip_prefix(session)?.strip_prefix('/')?)
+}
+
+/// The fence of that node, as such a key's value says it.
+pub(super) fn revoked_fence(value: &[u8]) -> Option<Fence> {
+    let fence = std::str::from_utf8(value).ok()?;
+    fence.parse().ok().map(Fence::new)
+}
+
+/// The lease and the name of a node, as its own key's end says them.
+pub(super) fn own(node: &str) -> Option<(i64, Token)> {
+    let (lease, name) = node.split_once('-')?;
+    let lease = u64::from_str_radix(lease, 16).ok()?;
+    Some((lease.cast_signed(), Token::parse(name)?))
+}
+
+/// The first key behind all keys that begin with `prefix`, which is not empty.
 pub(super) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -77,6 +118,30 @@ mod tests {
             }
         }
         assert_eq!(directories[2], "shop/a%2Fb/");
+    }
+
+    #[test]
+    fn keys_are_read_as_they_are_written() {
+        let names = Names::new("shop/locks");
+        let node = |key: &str| Node {
+            key: key.into(),
+            name: Token::fixed(0xab),
+        };
+        for key in ["lock:a", "lock:a/b", "lock:100%", "lock:%2F", "lock:ä"] {
+            let name = names.node(-2, &node(key));
+            assert!(name.starts_with(&names.beginning(&key[..5])));
+            let (found, end) = names.parts(&name).expect("it is below the prefix");
+            assert_eq!(
+                (found.as_str(), own(end)),
+                (key, Some((-2, Token::fixed(0xab))))
+            );
+        }
+        assert_eq!(names.parts("shop/lock:a/1-2"), None);
+        assert_eq!(own("by-hand"), None);
+        let session = names.session(7);
+        let told = revocation(&session, Token::fixed(0xab));
+        assert_eq!(revoked(&session, told.as_bytes()), Some(Token::fixed(0xab)));
+        assert_eq!(revoked(&session, session.as_bytes()), None);
     }
 
     #[test]

@@ -6,14 +6,16 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::address::Address;
 use super::client::Client;
+use super::connection::Shown;
 use super::entering::{Session, fence, first, get, put, revision, revision_of};
 use super::messages::{
-    BY_CREATION, CREATION, DESCENDING, DeleteRequest, GrantRequest, Header, Operation,
-    RangeRequest, TxnRequest,
+    BY_CREATION, CREATION, DESCENDING, DeleteRequest, Event, GrantRequest, Header, KeyValue,
+    Operation, PUT, RangeRequest, TxnRequest, WatchCreate,
 };
-use super::names::{Names, end_of};
+use super::names::{self, Names, end_of};
 use super::{check, classes, failure};
 use crate::base::seeded::seeded;
+use crate::base::token::Token;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -26,7 +28,7 @@ use crate::store::session::store::SessionStore;
 use crate::store::{Failure, Retry, StoreEvent};
 
 /// What the node of a lock says that is kept after its holder: it has no owner.
-const KEPT: &str = "(kept)";
+pub(super) const KEPT: &str = "(kept)";
 
 /// How many nodes are looked at in one transaction.
 const LOOKS: usize = 100;
@@ -114,6 +116,25 @@ impl Etcd {
             success: vec![delete.into()],
             failure: Vec::new(),
         })
+    }
+
+    /// A lookup behind a watch finds that a key is gone already.
+    ///
+    /// # Panics
+    ///
+    /// Where the key is waited for, or the cluster does not answer.
+    #[cfg(feature = "__test")]
+    pub(crate) async fn sees_the_gone(address: Address, options: &Options) {
+        const LONG: Duration = Duration::from_secs(30);
+        let (sender, _events) = unbounded_channel();
+        let etcd = Self::new(address, options, sender);
+        let key = b"never-made".to_vec();
+        let watching = etcd
+            .client
+            .ask(|connection| async move { connection.deleted(key, LONG).await });
+        let seen = tokio::time::timeout(LONG, watching).await;
+        seen.expect("the key is not waited for")
+            .expect("the cluster answers");
     }
 
     async fn revoke(&self, lease: i64, patience: Duration) -> Answer<()> {
@@ -227,12 +248,39 @@ impl Service for Etcd {
         }
     }
 
-    /// Watches the session's own key, which goes with its lease.
-    async fn ended(&self, session: &Session) -> Answer<()> {
-        let (key, patience) = (session.key.clone().into(), self.client.attempt());
+    /// Watches the session's own key, which goes with its lease, and the keys below it.
+    async fn ended(
+        &self,
+        session: &Session,
+        revoked: impl Fn(Token, Fence) + Send + Sync,
+    ) -> Answer<()> {
+        let own = session.key.as_bytes();
+        let what = WatchCreate {
+            key: own.to_vec(),
+            range_end: end_of(&format!("{}/", session.key)),
+            filters: Vec::new(),
+        };
+        let hear = |found: &KeyValue| {
+            let name = names::revoked(&session.key, &found.key);
+            if let (Some(name), Some(fence)) = (name, names::revoked_fence(&found.value)) {
+                revoked(name, fence);
+            }
+        };
+        let is_over = |shown: Shown| match shown {
+            Shown::Present(found) => {
+                found.iter().for_each(hear);
+                found.iter().all(|found| found.key != own)
+            }
+            Shown::Changed(Event { kv: Some(kv), kind }) if *kind == PUT => {
+                hear(kv);
+                false
+            }
+            Shown::Changed(event) => event.kv.as_ref().is_some_and(|gone| gone.key == own),
+        };
+        let patience = self.client.attempt();
         let watching = self
             .client
-            .ask(|connection| async move { connection.deleted(key, patience).await });
+            .ask(|connection| async move { connection.watch(what, patience, is_over).await });
         watching.await
     }
 

@@ -211,11 +211,14 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
     }
 }
 
-/// Returns when the server tells that the session may be over.
-async fn may_be_told_over<S: Service>(shared: &Shared<S>, session: &LiveSession<S>) {
+/// Returns when the server tells that the session may be over. Meanwhile holders are told whose
+/// locks are taken away by force.
+async fn may_be_told_over<S: Service>(shared: &Arc<Shared<S>>, session: &LiveSession<S>) {
     loop {
         tokio::time::sleep(RETRY).await;
-        if shared.service.ended(&session.server).await.is_ok() {
+        let revoked = |name, fence| shared.revoked(name, fence);
+        let ended = shared.service.ended(&session.server, revoked);
+        if ended.await.is_ok() {
             return;
         }
     }

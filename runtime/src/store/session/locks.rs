@@ -27,7 +27,16 @@ pub(super) struct Lock<N> {
     pub(super) fence: Option<Fence>,
     /// Then the store removes the node, unless the lease is renewed.
     pub(super) until: Instant,
+    /// The fence of the node that another process wants back by force.
+    revoked: Option<Fence>,
     number: u64,
+}
+
+impl<N> Lock<N> {
+    /// Whether another process wants the lock back by force.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.fence.is_some() && self.fence == self.revoked
+    }
 }
 
 impl<N> Default for Locks<N> {
@@ -55,6 +64,7 @@ impl<N> Locks<N> {
             node,
             fence: None,
             until,
+            revoked: None,
             number,
         };
         self.by_id.insert(id, lock);
@@ -64,6 +74,16 @@ impl<N> Locks<N> {
     pub(super) fn granted(&mut self, id: &LockId, fence: Fence) -> bool {
         let lock = self.by_id.get_mut(id);
         lock.map(|lock| lock.fence = Some(fence)).is_some()
+    }
+
+    /// Another process wants the node back that `is` means and that has this fence. Returns which
+    /// token has the lock.
+    pub(super) fn revoke(&mut self, is: impl Fn(&N) -> bool, fence: Fence) -> Option<LockId> {
+        let mut locks = self.by_id.iter_mut();
+        let (id, lock) = locks.find(|(_, lock)| is(&lock.node))?;
+        // Also before the node is known to be the first.
+        lock.revoked = Some(fence);
+        lock.is_revoked().then(|| id.clone())
     }
 
     /// The lease lasts until `until`. Returns whether the token has a lock.
@@ -152,6 +172,23 @@ mod tests {
         assert_eq!((lock.node, lock.fence), ("other", None));
         assert!(!locks.granted(&id(2), Fence::new(8)));
         assert!(!locks.renew(&id(2), at(9)));
+    }
+
+    /// Fails if a lock is told twice as another's, or is forgotten that is granted later.
+    #[test]
+    fn a_node_is_revoked_by_its_fence() {
+        let mut locks = Locks::default();
+        locks.ask(id(1), "one", at(5));
+        let revoke = |locks: &mut Locks<&'static str>, node, fence| {
+            locks.revoke(|found| *found == node, Fence::new(fence))
+        };
+        assert_eq!(revoke(&mut locks, "other", 7), None);
+        assert_eq!(revoke(&mut locks, "one", 7), None, "it is not granted");
+        assert!(locks.granted(&id(1), Fence::new(7)));
+        assert!(locks.get(&id(1)).is_some_and(Lock::is_revoked));
+        assert_eq!(revoke(&mut locks, "one", 6), None, "an earlier node");
+        assert!(!locks.get(&id(1)).is_some_and(Lock::is_revoked));
+        assert_eq!(revoke(&mut locks, "one", 7), Some(id(1)));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //!   it is confirmed, and its heartbeats.
 //! - [`lanes`] keeps the requests for one key in order, [`locks`] says which token has which node
 //!   and for how long, and [`places`] has the nodes that wait.
+//! - [`look`] shows the locks to any process, and takes them away.
 //! - [`members`] reads the members of a cluster from a URL, and [`trial`] tries whether locks work.
 //!
 //! What makes a lock safe here:
@@ -31,6 +32,7 @@ mod lanes;
 mod leaving;
 mod live_session;
 mod locks;
+pub(crate) mod look;
 pub(crate) mod members;
 mod places;
 mod requests;

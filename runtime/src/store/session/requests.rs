@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::live_session::{LiveSession, OwnNode, ended};
-use super::locks::LockId;
+use super::locks::{Lock, LockId};
 use super::service::{Answer, Node, Service, Trouble};
 use super::shared::{Job, Shared};
 use crate::base::clock::Instant;
@@ -40,14 +40,25 @@ impl<S: Service> Shared<S> {
         }
     }
 
-    /// Answers a request. Its locks may be gone with their session since they were taken. Then the
-    /// engine has been told of that loss before it knew of the locks.
-    fn reply(&self, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
-        let state = self.state();
+    /// Answers a request. Its locks may be gone with their session since they were taken, or be
+    /// wanted back by force. Then the engine has been told of that loss before it knew of the locks.
+    fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
+        let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
-        let is_gone = is_taken && asked.iter().any(|id| state.locks.get(id).is_none());
+        let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
+        let is_gone = is_taken && asked.iter().any(is_gone);
+        let mut given_back = Vec::new();
+        for id in asked {
+            if is_gone && state.locks.get(id).is_some_and(Lock::is_revoked) {
+                given_back.extend(state.locks.remove(id));
+            }
+        }
         let result = if is_gone { Err(ended(S::NAME)) } else { result };
         self.tell(StoreEvent::Reply(id, result));
+        drop(state);
+        for lock in given_back {
+            self.remove_for_good(lock.node, lock.fence);
+        }
     }
 
     async fn answer(self: &Arc<Self>, op: Op, patience: Duration) -> Result<Reply, Failure> {

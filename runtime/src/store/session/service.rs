@@ -133,8 +133,14 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Waits until the session may be over, which the next heartbeat finds out.
-    fn ended(&self, session: &Self::Session) -> impl Future<Output = Answer<()>> + Send;
+    /// Waits until the session may be over, which the next heartbeat finds out. Meanwhile tells
+    /// `revoked` each node that another process wants back by force, by its name and fence. A node
+    /// may be told again.
+    fn ended(
+        &self,
+        session: &Self::Session,
+        revoked: impl Fn(Token, Fence) + Send + Sync,
+    ) -> impl Future<Output = Answer<()>> + Send;
 
     /// Ends the session with all of its nodes.
     fn close(

@@ -79,7 +79,7 @@ impl Service for Arc<Server> {
         Ok(())
     }
 
-    async fn ended(&self, (): &()) -> Answer<()> {
+    async fn ended(&self, (): &(), _: impl Fn(Token, Fence) + Send + Sync) -> Answer<()> {
         pending().await
     }
 

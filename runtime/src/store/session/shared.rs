@@ -191,6 +191,19 @@ impl<S: Service> Shared<S> {
         }
     }
 
+    /// Another process wants the node back by force: its holder is told.
+    pub(super) fn revoked(&self, name: Token, fence: Fence) {
+        let mut state = self.state();
+        let found = state.locks.revoke(|own| own.node.name == name, fence);
+        if let Some((key, token)) = found
+            && !seeded!(RevocationUnseen)
+        {
+            let lease = token.half();
+            // Still under the mutex, as above.
+            self.tell(StoreEvent::Revoked { key, lease });
+        }
+    }
+
     /// Closes a session that is given up, so that its nodes do not outlast it for long.
     pub(super) async fn close(&self, session: &LiveSession<S>) {
         let mut pause = FIRST_RETRY;

@@ -22,7 +22,7 @@ use crate::store::session::service::{Answer, Trouble};
 pub(crate) struct Session {
     /// None when the session was closed.
     client: Mutex<Option<Client>>,
-    id: i64,
+    pub(super) id: i64,
     /// The path of the session's own znode.
     pub(super) own: String,
     state: Mutex<State>,

@@ -10,6 +10,7 @@
 //! - [`classes`] says which ttls have a session in common, within the bounds that [`handshake`]
 //!   asks the server for.
 //! - [`names`] says which znode is which node.
+//! - [`look`] shows the locks to any process, and takes them away.
 //! - [`address`] reads the URL, [`failure`] says what the server's errors mean, and [`check`] looks
 //!   for what is wrong with an ensemble.
 
@@ -21,6 +22,7 @@ mod failure;
 mod handshake;
 mod heartbeat;
 mod live;
+pub(crate) mod look;
 mod names;
 mod removing;
 pub(crate) mod service;

@@ -3,11 +3,13 @@
 //! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's
 //! name as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
 //! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
-//! `/<chroot>/%/<session>`, in a directory that no lock has.
+//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it, `/<chroot>/%/<session>-revoked`
+//! tells the session that one of its nodes is wanted back by force.
 
 use std::fmt::Write as _;
 
 use crate::base::token::Token;
+use crate::fence::Fence;
 
 /// What stands before the number in Curator's names.
 const LOCK: &str = "lock-";
@@ -53,10 +55,42 @@ impl Names {
         directory
     }
 
+    /// Where the directories of all locks are.
+    pub(super) fn above(&self) -> String {
+        format!("/{}", self.chroot)
+    }
+
     /// The directory of the sessions' own znodes.
     pub(super) fn sessions(&self) -> String {
         format!("/{}/%", self.chroot)
     }
+
+    /// A session's own znode.
+    pub(super) fn session(&self, id: i64) -> String {
+        format!("/{}/%/{id:016x}", self.chroot)
+    }
+
+    /// The znode that tells a session that one of its nodes is wanted back.
+    pub(super) fn revocation(&self, id: i64) -> String {
+        format!("{}-revoked", self.session(id))
+    }
+}
+
+/// Which node is wanted back: what such a znode says.
+pub(super) fn revoked(name: Token, fence: Fence) -> String {
+    format!("{} {fence}", name.hex(), fence = fence.get())
+}
+
+/// The name and the fence of the node that such a znode means.
+pub(super) fn read_revoked(said: &[u8]) -> Option<(Token, Fence)> {
+    let (name, fence) = std::str::from_utf8(said).ok()?.split_once(' ')?;
+    Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
+}
+
+/// The node's name in the name of its znode, if that is [`prefix`] and a number.
+pub(super) fn token(znode: &str) -> Option<Token> {
+    let (name, _) = znode.strip_prefix("_c_")?.split_once("-lock-")?;
+    Token::parse(&name.replace('-', ""))
 }
 
 /// What the names of the znodes begin with that are the node of this name.
@@ -111,6 +145,19 @@ mod tests {
             assert_eq!(names.directory(key), directory);
         }
         assert_eq!(names.sessions(), "/shop/locks/%");
+        assert_eq!(names.session(31), "/shop/locks/%/000000000000001f");
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let (name, fence) = (Token::fixed(0xab), Fence::new(7));
+        assert_eq!(token(&format!("{}0000000003", prefix(name))), Some(name));
+        assert_eq!(token("lock-0000000003"), None);
+        assert_eq!(
+            read_revoked(revoked(name, fence).as_bytes()),
+            Some((name, fence))
+        );
+        assert_eq!(read_revoked(b""), None);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What the session store asks of ZooKeeper.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
@@ -11,9 +12,10 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, SessionState};
 use super::address::Address;
 use super::classes::Classes;
 use super::live::{Session, answered, done};
-use super::names::Names;
+use super::names::{self, Names};
 use super::{check, entering, failure, handshake, heartbeat};
 use crate::base::reporter;
+use crate::base::token::Token;
 use crate::check_report::CheckReport;
 use crate::error::LockError;
 use crate::fence::Fence;
@@ -95,29 +97,42 @@ impl ZooKeeper {
         examined.await.map_err(|failure| failure.error)
     }
 
-    /// Which users may do what with the znodes.
     pub(super) fn acls(&self) -> Acls<'static> {
-        if self.address.digest().is_some() {
-            Acls::creator_all()
-        } else {
-            Acls::anyone_all()
+        acls(&self.address)
+    }
+
+    /// Hears which node is wanted back, if one is, and waits until that changes.
+    async fn hears_revocations(
+        &self,
+        session: &Session,
+        revoked: &(impl Fn(Token, Fence) + Send + Sync),
+    ) -> Answer<()> {
+        let client = session.client()?;
+        let revocation = self.names.revocation(session.id);
+        let watching = client.check_and_watch_stat(&revocation);
+        let (found, change) = done(self.patience, watching).await?;
+        if found.is_some() {
+            match answered(self.patience, client.get_data(&revocation)).await {
+                Ok((said, _)) => {
+                    if let Some((name, fence)) = names::read_revoked(&said) {
+                        revoked(name, fence);
+                    }
+                }
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(failure::trouble(&error)),
+            }
         }
+        // A session that is given up ends with its last client.
+        drop(client);
+        drop(change.changed().await);
+        Ok(())
     }
 
     async fn opened(&self, timeout: Timeout) -> Answer<(Session, Timeout)> {
-        let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
-        let mut connector = Client::connector()
-            .with_session_timeout(timeout.0)
-            .with_connection_timeout(silence);
-        if let Some(digest) = self.address.digest() {
-            connector = connector.with_auth("digest", digest.as_bytes());
-        }
-        let hosts = self.address.hosts();
-        let connecting = connector.connect(&hosts);
-        let client = connecting.await.map_err(|error| failure::trouble(&error))?;
+        let client = connected(&self.address, timeout).await?;
         let lasts = Timeout(client.session_timeout());
         let directory = self.names.sessions();
-        let own = format!("{directory}/{:016x}", client.session_id().0);
+        let own = self.names.session(client.session_id().0);
         let ephemeral = CreateMode::Ephemeral.with_acls(self.acls());
         let owner = Owner::written("");
         let create = || client.create(&own, owner.as_bytes(), &ephemeral);
@@ -154,6 +169,29 @@ impl ZooKeeper {
             Err(Trouble::Failed(_) | Trouble::Ended) => {}
         }
         answer
+    }
+}
+
+/// A session that lasts as long as `timeout`, or as long as the server says.
+pub(super) async fn connected(address: &Address, timeout: Timeout) -> Answer<Client> {
+    let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
+    let mut connector = Client::connector()
+        .with_session_timeout(timeout.0)
+        .with_connection_timeout(silence);
+    if let Some(digest) = address.digest() {
+        connector = connector.with_auth("digest", digest.as_bytes());
+    }
+    let hosts = address.hosts();
+    let connecting = connector.connect(&hosts);
+    connecting.await.map_err(|error| failure::trouble(&error))
+}
+
+/// Which users may do what with the znodes.
+pub(super) fn acls(address: &Address) -> Acls<'static> {
+    if address.digest().is_some() {
+        Acls::creator_all()
+    } else {
+        Acls::anyone_all()
     }
 }
 
@@ -228,14 +266,26 @@ impl Service for ZooKeeper {
     }
 
     /// The client is told of the end when it connects again.
-    async fn ended(&self, session: &Session) -> Answer<()> {
+    async fn ended(
+        &self,
+        session: &Session,
+        revoked: impl Fn(Token, Fence) + Send + Sync,
+    ) -> Answer<()> {
         let mut state = session.client()?.state_watcher();
-        while !state.peek_state().is_terminated() {
-            if state.changed().await == SessionState::Expired {
-                break;
+        let mut over = pin!(async move {
+            while !state.peek_state().is_terminated() {
+                if state.changed().await == SessionState::Expired {
+                    break;
+                }
+            }
+        });
+        loop {
+            let hearing = pin!(self.hears_revocations(session, &revoked));
+            match select(over.as_mut(), hearing).await {
+                Either::Left(_) => return Ok(()),
+                Either::Right((heard, _)) => heard?,
             }
         }
-        Ok(())
     }
 
     async fn close(&self, session: &Session, _patience: Duration) -> Answer<()> {

@@ -64,6 +64,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "locks are taken away at random while calls run",
     },
     Elsewhere {
+        bug: "RevocationUnseen",
+        program: "behaviour",
+        test: "seeing::forced::etcd::the_holder_is_told_at_once",
+        what: "a lock is taken away from a holder whose session lives",
+    },
+    Elsewhere {
+        bug: "GoneUnseen",
+        program: "behaviour",
+        test: "deployments::etcd::sessions::a_key_that_is_gone_is_seen",
+        what: "the end of a key is asked for that is not there",
+    },
+    Elsewhere {
         bug: "RecordedAfterErr",
         program: "behaviour",
         test: "bodies::replay::once::redis::after_a_failure_the_next_click_runs",

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use leasehold::{LockError, LockPool, LockState, distributed_lock};
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::Load;
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::random::Random;
 use leasehold_tests::rerun::fails_with;
 use leasehold_tests::stores::Store;
-use leasehold_tests::wait;
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper, wait};
 use tokio::sync::oneshot;
 
 use super::{LONG, TTL, seen};
@@ -26,6 +25,21 @@ on_every_store_of_leases!(
     a_kept_lock_comes_free,
     done_twice,
     the_next_process_is_served,
+    under_load,
+);
+
+on_etcd!(
+    the_holder_is_told_at_once,
+    the_body_is_dropped_before_the_next_begins,
+    a_free_lock_stays_free,
+    a_kept_lock_comes_free,
+    under_load,
+);
+
+on_zookeeper!(
+    the_holder_is_told_at_once,
+    the_body_is_dropped_before_the_next_begins,
+    a_free_lock_stays_free,
     under_load,
 );
 
@@ -245,8 +259,20 @@ fn a_holder_that_is_not_told_is_found() {
     );
 }
 
+/// Fails if no test notices that a session is not told.
+#[test]
+fn a_session_that_is_not_told_is_found() {
+    for engine in ["etcd", "zookeeper"] {
+        let test = format!("seeing::forced::{engine}::the_holder_is_told_at_once");
+        fails_with("RevocationUnseen", &test);
+    }
+}
+
 /// Fails if no test notices that a lock that is taken away is free at once.
 #[test]
 fn a_lock_that_is_free_before_its_body_has_ended_is_found() {
-    fails_with("RevokedIsFree", "seeing::forced::redis::under_load");
+    for engine in ["redis", "etcd", "zookeeper"] {
+        let test = format!("seeing::forced::{engine}::under_load");
+        fails_with("RevokedIsFree", &test);
+    }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use leasehold::{LockError, LockInfo, LockPool, LockState};
-use leasehold_tests::on_every_store_of_leases;
 use leasehold_tests::stores::Store;
+use leasehold_tests::{on_etcd, on_every_store_of_leases, on_zookeeper};
 
-use super::{HOLDER, LONG, TTL, holds, is_here, seen, while_held};
+use super::{BEYOND, HOLDER, LONG, TTL, holds, is_here, seen, shows, while_held};
 
 on_every_store_of_leases!(
     a_free_lock,
@@ -16,6 +16,23 @@ on_every_store_of_leases!(
     permits,
     a_writer_that_becomes_a_reader,
     a_lock_that_is_kept,
+    processes_that_wait,
+    keys_that_no_lock_can_have,
+);
+
+on_etcd!(
+    a_free_lock,
+    a_lock_that_one_call_has,
+    an_annotated_function_is_named,
+    a_lock_that_is_kept,
+    processes_that_wait,
+    keys_that_no_lock_can_have,
+);
+
+on_zookeeper!(
+    a_free_lock,
+    a_lock_that_one_call_has,
+    an_annotated_function_is_named,
     processes_that_wait,
     keys_that_no_lock_can_have,
 );
@@ -46,7 +63,7 @@ async fn a_lock_that_one_call_has(store: &Store) {
         let lock = look(pool, "k").await;
         assert_eq!(lock.state, LockState::Exclusive);
         assert_eq!(lock.holders.len(), 1);
-        holds(&lock.holders[0], "", begun);
+        shows(store, &lock.holders[0], "", begun);
         assert_eq!(lock.fence, guard.fence());
         assert_eq!(lock.holders[0].fence, guard.fence());
         assert_eq!(lock.holders[0].nodes, None);
@@ -59,7 +76,7 @@ async fn an_annotated_function_is_named(store: &Store) {
     let begun = SystemTime::now();
     while_held(store, async |pool, _| {
         let lock = look(pool, "k").await;
-        holds(&lock.holders[0], HOLDER, begun);
+        shows(store, &lock.holders[0], HOLDER, begun);
     })
     .await;
 }
@@ -131,7 +148,13 @@ async fn a_lock_that_is_kept(store: &Store) {
     assert!(lock.holders.is_empty());
     assert_eq!(lock.fence, fence);
     let until = lock.kept_until.expect("it is known until when");
-    let most = SystemTime::now() + TTL + Duration::from_millis(20);
+    // The lease of a kept lock is of whole seconds in etcd.
+    let beyond = if store.has_sessions() {
+        BEYOND
+    } else {
+        Duration::from_millis(20)
+    };
+    let most = SystemTime::now() + TTL + beyond;
     assert!(begun + TTL / 2 < until && until <= most, "{until:?}");
 }
 
@@ -142,24 +165,34 @@ async fn processes_that_wait(store: &Store) {
     let begun = SystemTime::now();
     let first = tokio::spawn(one.lock("w").ttl(TTL).wait(LONG).acquire());
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;
-    let since = lock.waiting[0].since.expect("it is known since when");
-    let second = tokio::spawn(two.lock("w").ttl(TTL).wait(LONG).shared().acquire());
+    let since = lock.waiting[0].since;
+    assert_eq!(since.is_some(), store.tells_times());
+    let second = two.lock("w").ttl(TTL).wait(LONG);
+    let second = if store.has_sessions() {
+        second
+    } else {
+        second.shared()
+    };
+    let second = tokio::spawn(second.acquire());
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 2).await;
     assert_eq!(lock.state, LockState::Exclusive);
     for waiter in &lock.waiting {
         is_here(waiter.owner.as_ref(), "");
-        let since = waiter.since.expect("it is known since when");
-        assert!(begun - super::ROUNDED <= since, "{since:?}");
+        if store.tells_times() {
+            let since = waiter.since.expect("it is known since when");
+            assert!(begun - super::ROUNDED <= since, "{since:?}");
+        }
     }
     // By now the first has asked again.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lock = look(&holder, "w").await;
-    let again = lock.waiting[0].since.expect("it is known since when");
-    let apart = again.max(since).duration_since(again.min(since));
-    assert!(
-        apart.is_ok_and(|apart| apart < super::ROUNDED),
-        "it waits since then"
-    );
+    if let (Some(since), Some(again)) = (since, lock.waiting[0].since) {
+        let apart = again.max(since).duration_since(again.min(since));
+        assert!(
+            apart.is_ok_and(|apart| apart < super::ROUNDED),
+            "it waits since then"
+        );
+    }
     guard.release().await.expect("held");
     let first = first.await.expect("no panic").expect("its turn comes");
     let lock = seen(&holder, "w", |lock| lock.waiting.len() == 1).await;

@@ -7,6 +7,7 @@ mod inspected;
 mod left_behind;
 mod listed;
 mod refused;
+mod session_servers;
 
 use std::time::{Duration, SystemTime};
 
@@ -56,6 +57,25 @@ fn holds(holder: &Holder, function: &str, begun: SystemTime) {
     assert!(since <= SystemTime::now() + ROUNDED, "{since:?}");
     let left = holder.expires_in.expect("it has an end");
     assert!(left <= TTL && TTL / 2 < left, "{left:?}");
+}
+
+/// How much longer than a lock's ttl its session lasts at most.
+const BEYOND: Duration = Duration::from_secs(2);
+
+/// The same on any store. Servers with sessions do not tell since when a lock is held, and etcd
+/// tells the rest of the session.
+#[track_caller]
+fn shows(store: &Store, holder: &Holder, function: &str, begun: SystemTime) {
+    if !store.has_sessions() {
+        return holds(holder, function, begun);
+    }
+    is_here(holder.owner.as_ref(), function);
+    assert!(!holder.foreign && !holder.revoked);
+    assert_eq!(holder.since, None);
+    match holder.expires_in {
+        None => assert!(!store.tells_ends()),
+        Some(left) => assert!(left <= TTL + BEYOND && TTL / 2 < left, "{left:?}"),
+    }
 }
 
 /// What a store keeps of the function `holder`.

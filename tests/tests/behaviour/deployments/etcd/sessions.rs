@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::__test::etcd_seals;
+use leasehold::__test::{etcd_seals, etcd_sees_the_gone};
 use leasehold::LockPool;
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::pipe::Flow;
@@ -165,4 +165,17 @@ async fn a_lease_that_is_not_renewed_is_ended() {
     let session = a_lease_ends::<Etcd>(&pool, &probe, Duration::from_secs(1)).await;
     assert!(0 < server.gateway().left(session), "the session goes on");
     works::<Etcd>(&pool, "k").await;
+}
+
+/// Fails if a key that was removed before its watch began is waited for: the next revision of the
+/// key may never come.
+#[tokio::test]
+async fn a_key_that_is_gone_is_seen() {
+    etcd_sees_the_gone(&Etcd::shared().url("gone")).await;
+}
+
+#[test]
+fn a_watch_that_sees_no_gone_key_is_found() {
+    let test = "deployments::etcd::sessions::a_key_that_is_gone_is_seen";
+    fails_with("GoneUnseen", test);
 }

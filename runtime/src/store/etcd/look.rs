@@ -1,0 +1,232 @@
+//! Looks at the locks of a cluster.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::entering::{fence, put, revision, revision_of};
+use super::failure;
+use super::messages::{
+    ASCENDING, BY_CREATION, CREATION, DeleteRequest, KeyValue, RangeRequest, TxnRequest,
+};
+use super::names::{end_of, own, revocation};
+use super::service::{Etcd, KEPT};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::inspect::owner::Owner;
+use crate::store::Failure;
+use crate::store::options::Options;
+use crate::store::session::look::{Directories, Look, Seen};
+use crate::store::session::service::{Answer, Service, Trouble};
+use crate::store::source::{MOST_TOLD, Place};
+
+/// How many nodes an answer has at most: a holder, and those that wait.
+const MOST: usize = MOST_TOLD + 1;
+
+/// Looks at the locks of a cluster over a connection of its own.
+pub(crate) struct EtcdLook {
+    etcd: Etcd,
+    limit: Duration,
+}
+
+impl EtcdLook {
+    pub(crate) fn new(address: Address, options: &Options) -> Self {
+        let (sender, _events) = unbounded_channel();
+        Self {
+            etcd: Etcd::new(address, options, sender),
+            limit: options.io_timeout,
+        }
+    }
+
+    async fn range(&self, request: RangeRequest) -> Answer<Vec<KeyValue>> {
+        let limit = self.limit;
+        let asking = self
+            .etcd
+            .client
+            .ask(|connection| async move { connection.range(request, limit).await });
+        Ok(asking.await?.kvs)
+    }
+
+    /// Some keys from `key` on, in their order.
+    async fn keys(&self, key: &str, range_end: Vec<u8>) -> Answer<Vec<KeyValue>> {
+        self.range(RangeRequest {
+            key: key.into(),
+            range_end,
+            limit: most(),
+            ..RangeRequest::default()
+        })
+        .await
+    }
+
+    /// The nodes of a directory, in the order in which they were made.
+    async fn directory(&self, directory: &str) -> Answer<Vec<KeyValue>> {
+        self.range(RangeRequest {
+            key: directory.into(),
+            range_end: end_of(directory),
+            limit: most(),
+            sort_order: ASCENDING,
+            sort_target: BY_CREATION,
+            ..RangeRequest::default()
+        })
+        .await
+    }
+
+    fn seen(&self, found: &KeyValue) -> Result<Seen, Failure> {
+        let path = std::str::from_utf8(&found.key).map_err(|_| failure::garbled())?;
+        let (_, end) = self.etcd.names.parts(path).ok_or_else(failure::garbled)?;
+        let value = std::str::from_utf8(&found.value).unwrap_or_default();
+        let (owner, is_kept) = (Owner::read(value), value == KEPT);
+        Ok(Seen {
+            path: path.to_owned(),
+            // Another client writes something else, or nothing.
+            own: own(end).filter(|_| is_kept || owner.is_some()),
+            fence: fence(found.create_revision)?,
+            owner,
+            is_kept,
+            since: None,
+            ends: None,
+        })
+    }
+
+    /// The nodes of some directories, the first ones with the rest of their leases.
+    async fn all_seen(&self, directories: &[&[KeyValue]]) -> Answer<Vec<Vec<Seen>>> {
+        let firsts = directories.iter().filter_map(|nodes| nodes.first());
+        let mut leases: Vec<_> = firsts.map(|first| first.lease).collect();
+        leases.sort_unstable();
+        leases.dedup();
+        let limit = self.limit;
+        let asked = leases.into_iter().map(|lease| async move {
+            let asking = self
+                .etcd
+                .client
+                .ask(|connection| async move { connection.time_to_live(lease, limit).await });
+            Ok::<_, Trouble>((lease, asking.await?))
+        });
+        let rest: Result<BTreeMap<_, _>, _> = join_all(asked).await.into_iter().collect();
+        let rest = rest?;
+        let mut all = Vec::with_capacity(directories.len());
+        for nodes in directories {
+            let seen = nodes.iter().map(|found| self.seen(found));
+            let mut seen: Vec<Seen> = seen.collect::<Result<_, _>>()?;
+            if let (Some(first), Some(found)) = (seen.first_mut(), nodes.first()) {
+                first.ends = rest.get(&found.lease).copied().flatten();
+            }
+            all.push(seen);
+        }
+        Ok(all)
+    }
+}
+
+fn most() -> i64 {
+    i64::try_from(MOST).unwrap_or(i64::MAX)
+}
+
+impl Look for EtcdLook {
+    const NAME: &'static str = <Etcd as Service>::NAME;
+
+    async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
+        let found = self.directory(&self.etcd.names.directory(key)).await?;
+        let seen = self.all_seen(&[&found]).await?;
+        Ok(seen.into_iter().next().unwrap_or_default())
+    }
+
+    /// The keys of one directory follow each other, so that a page has whole directories. The last
+    /// one may be cut, and is the first one of the next page.
+    async fn directories(
+        &mut self,
+        beginning: &str,
+        wanted: impl Fn(&str) -> bool + Send + Sync,
+        Place(place): Place,
+    ) -> Answer<Directories> {
+        let beginning = self.etcd.names.beginning(beginning);
+        let from = if place.is_empty() { &beginning } else { &place };
+        let found = self.keys(from, end_of(&beginning)).await?;
+        let is_cut = found.len() == MOST;
+        let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
+        for found in found {
+            let path = std::str::from_utf8(&found.key).map_err(|_| failure::garbled())?;
+            let Some((key, end)) = self.etcd.names.parts(path) else {
+                continue;
+            };
+            let directory = path[..path.len() - end.len()].to_owned();
+            match pages.last_mut() {
+                Some((last, _, nodes)) if *last == directory => nodes.push(found),
+                _ => pages.push((directory, key, vec![found])),
+            }
+        }
+        let mut next = None;
+        if is_cut {
+            if 1 < pages.len() {
+                next = pages.pop().map(|(directory, ..)| Place(directory));
+            } else if let Some((directory, _, nodes)) = pages.last_mut() {
+                *nodes = self.directory(directory).await?;
+                let behind = String::from_utf8(end_of(directory));
+                next = behind.ok().map(Place);
+            }
+        }
+        pages.retain(|(_, key, _)| wanted(key));
+        for (_, _, nodes) in &mut pages {
+            nodes.sort_unstable_by_key(|node| node.create_revision);
+        }
+        let nodes: Vec<_> = pages.iter().map(|(_, _, nodes)| nodes.as_slice()).collect();
+        let seen = self.all_seen(&nodes).await?;
+        let keys = pages.into_iter().map(|(_, key, _)| key);
+        let found: VecDeque<_> = keys.zip(seen).collect();
+        Ok(Directories { found, next })
+    }
+
+    async fn revoke(
+        &mut self,
+        node: &Seen,
+        session: i64,
+        name: Token,
+        grace: Duration,
+    ) -> Answer<()> {
+        let key = revocation(&self.etcd.names.session(session), name);
+        let made = revision(CREATION, &node.path, revision_of(node.fence)?);
+        let request = TxnRequest {
+            compare: vec![made],
+            // It goes with the session, whatever becomes of this process.
+            success: vec![put(&key, &node.fence.get().to_string(), session)],
+            failure: Vec::new(),
+        };
+        match self.etcd.client.txn(request, self.limit).await {
+            Ok(answer) if answer.succeeded => {}
+            Ok(_) | Err(Trouble::Ended) => return Ok(()),
+            Err(trouble) => return Err(trouble),
+        }
+        let (path, limit) = (node.path.clone().into(), self.limit);
+        let gone = self
+            .etcd
+            .client
+            .ask(|connection| async move { connection.deleted(path, limit).await });
+        // Without an answer the node is removed after all.
+        let _ = timeout(grace, gone).await;
+        let request = TxnRequest {
+            success: vec![delete(&key)],
+            ..TxnRequest::default()
+        };
+        self.etcd.client.txn(request, self.limit).await.map(drop)
+    }
+
+    async fn remove(&mut self, node: &Seen) -> Answer<()> {
+        let request = TxnRequest {
+            compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
+            success: vec![delete(&node.path)],
+            failure: Vec::new(),
+        };
+        self.etcd.client.txn(request, self.limit).await.map(drop)
+    }
+}
+
+fn delete(key: &str) -> super::messages::Operation {
+    DeleteRequest {
+        key: key.into(),
+        range_end: Vec::new(),
+    }
+    .into()
+}

@@ -1,0 +1,227 @@
+//! Looks at the locks of a server with sessions, and takes them away.
+//!
+//! Such a server cannot tell whether a process lives, and cannot end a node of its own accord. So
+//! the process that takes a lock away tells the holder's session, and waits until the holder has given
+//! its node back. After [`GRACE`] it removes the node itself.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use super::live_session::ended;
+use super::service::{Answer, Trouble};
+use crate::base::full_key::FullKey;
+use crate::base::seeded::seeded;
+use crate::base::token::Token;
+use crate::error::LockError;
+use crate::fence::Fence;
+use crate::inspect::info::{Holder, LockInfo, LockState, Waiter};
+use crate::inspect::owner::Owner;
+use crate::inspect::pattern::Pattern;
+use crate::key;
+use crate::store::options::Options;
+use crate::store::source::{Asking, Page, Place, Source};
+use crate::store::{GRACE, Retry};
+
+/// A node, as any process sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// What the server calls it.
+    pub(crate) path: String,
+    /// The session that made it, and its name. None if another client made it.
+    pub(crate) own: Option<(i64, Token)>,
+    pub(crate) fence: Fence,
+    pub(crate) owner: Option<Owner>,
+    /// Whether its lock is kept after its section.
+    pub(crate) is_kept: bool,
+    /// When it was made, where the server says that.
+    pub(crate) since: Option<SystemTime>,
+    /// For how long its session goes on without a heartbeat, where the server says that.
+    pub(crate) ends: Option<Duration>,
+}
+
+/// Some directories of a list.
+pub(crate) struct Directories {
+    /// The nodes of each full key, the first of them first.
+    pub(crate) found: VecDeque<(String, Vec<Seen>)>,
+    /// Where the list goes on.
+    pub(crate) next: Option<Place>,
+}
+
+/// What a server with sessions must be able to do, so that its locks can be looked at.
+pub(crate) trait Look: Send {
+    /// How the server is called in URLs.
+    const NAME: &'static str;
+
+    /// The nodes in the directory of `key`, the first of them first.
+    fn nodes(&mut self, key: &FullKey) -> impl Future<Output = Answer<Vec<Seen>>> + Send;
+
+    /// The next directories of a list: those of full keys that begin so and are `wanted`.
+    fn directories(
+        &mut self,
+        beginning: &str,
+        wanted: impl Fn(&str) -> bool + Send + Sync,
+        place: Place,
+    ) -> impl Future<Output = Answer<Directories>> + Send;
+
+    /// Tells the session of a node that it is wanted back. Returns when the node is gone, after
+    /// `grace` at the latest.
+    fn revoke(
+        &mut self,
+        node: &Seen,
+        session: i64,
+        name: Token,
+        grace: Duration,
+    ) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Removes exactly this node, if it is still there.
+    fn remove(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
+}
+
+/// Looks at the locks of a server with sessions.
+pub(crate) struct SessionSource<L> {
+    look: L,
+    namespace: String,
+}
+
+impl<L: Look> SessionSource<L> {
+    pub(crate) fn new(look: L, options: &Options) -> Self {
+        Self {
+            look,
+            namespace: options.namespace.clone(),
+        }
+    }
+
+    /// A connection that has ended since the last question is replaced.
+    async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
+        let nodes = self.look.nodes(key).await;
+        if nodes.as_ref().err().is_some_and(may_pass) {
+            return self.look.nodes(key).await;
+        }
+        nodes
+    }
+
+    async fn some(&mut self, pattern: &Pattern, place: Place) -> Answer<Page> {
+        let prefix = FullKey::new(&self.namespace, "");
+        let beginning = format!("{}{}", &*prefix, pattern.beginning());
+        let name = |full_key: &str| full_key.strip_prefix(&*prefix).map(str::to_owned);
+        let wanted = |full_key: &str| {
+            name(full_key).is_some_and(|name| pattern.matches(&name) && key::is_lock(&name))
+        };
+        let listing = self.look.directories(&beginning, wanted, place.clone());
+        let mut listed = listing.await;
+        if listed.as_ref().err().is_some_and(may_pass) {
+            let listing = self.look.directories(&beginning, wanted, place);
+            listed = listing.await;
+        }
+        let Directories { found, next } = listed?;
+        let found = found.into_iter().filter_map(|(full_key, nodes)| {
+            let lock = shown(&name(&full_key)?, &nodes);
+            lock.is_taken().then_some(lock)
+        });
+        let locks = found.collect();
+        Ok(Page { locks, next })
+    }
+
+    async fn take(&mut self, key: &FullKey) -> Answer<LockInfo> {
+        let nodes = self.nodes(key).await?;
+        if let Some(first) = nodes.first() {
+            if let Some((session, name)) = first.own
+                && !first.is_kept
+                && !seeded!(RevokedIsFree)
+            {
+                self.look.revoke(first, session, name, GRACE).await?;
+            }
+            self.look.remove(first).await?;
+        }
+        Ok(shown(key.name(), &nodes))
+    }
+}
+
+impl<L: Look> Source for SessionSource<L> {
+    fn look<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let nodes = self.nodes(key).await;
+            let nodes = nodes.map_err(|trouble| error(trouble, L::NAME))?;
+            Ok(shown(key.name(), &nodes))
+        })
+    }
+
+    fn page<'a>(&'a mut self, pattern: &'a Pattern, place: Place) -> Asking<'a, Page> {
+        Box::pin(async move {
+            let page = self.some(pattern, place).await;
+            page.map_err(|trouble| error(trouble, L::NAME))
+        })
+    }
+
+    fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo> {
+        Box::pin(async move {
+            let taken = self.take(key).await;
+            taken.map_err(|trouble| error(trouble, L::NAME))
+        })
+    }
+
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}
+
+fn may_pass(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Ended => true,
+        Trouble::Failed(failure) => failure.retry != Retry::Never,
+    }
+}
+
+fn error(trouble: Trouble, name: &str) -> LockError {
+    match trouble {
+        Trouble::Failed(failure) => failure.error,
+        Trouble::Ended => ended(name).error,
+    }
+}
+
+/// What the nodes of a directory say of its lock.
+fn shown(key: &str, nodes: &[Seen]) -> LockInfo {
+    let mut lock = LockInfo::free(key);
+    let Some((first, waiting)) = nodes.split_first() else {
+        return lock;
+    };
+    let fence = first.own.map(|_| first.fence);
+    lock.fence = fence;
+    if first.is_kept {
+        lock.state = LockState::Kept;
+        let until = |rest| SystemTime::now().checked_add(rest);
+        lock.kept_until = first.ends.and_then(until);
+    } else {
+        lock.state = LockState::Exclusive;
+        lock.holders.push(Holder {
+            owner: first.owner.clone(),
+            foreign: first.own.is_none(),
+            fence,
+            ..Holder::unknown(first.ends)
+        });
+    }
+    let waiter = |node: &Seen| Waiter {
+        owner: node.owner.clone(),
+        since: node.since,
+    };
+    lock.waiting = waiting.iter().map(waiter).collect();
+    lock
+}
+
+/// `text` without its percent-encoding; none if it is not encoded so.
+pub(crate) fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, behind) = behind.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,214 @@
+//! Looks at the locks of an ensemble.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{join, join_all};
+use tokio::time::{Instant, timeout, timeout_at};
+use zookeeper_client::{Client, CreateMode, Error, Stat};
+
+use super::address::Address;
+use super::entering::fence;
+use super::failure;
+use super::live::{answered, done};
+use super::names::{Names, number, revoked, token};
+use super::service::{ZooKeeper, acls, connected};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::inspect::owner::Owner;
+use crate::store::options::Options;
+use crate::store::session::look::{Directories, Look, Seen, decoded};
+use crate::store::session::service::{Answer, Service, Timeout, Trouble};
+use crate::store::source::{MOST_TOLD, PAGE, Place};
+
+/// How long the session of a look lasts without a heartbeat.
+const SESSION: Timeout = Timeout(Duration::from_secs(10));
+
+/// Looks at the locks of an ensemble in a session of its own.
+pub(crate) struct ZooKeeperLook {
+    address: Address,
+    names: Names,
+    limit: Duration,
+    client: Option<Client>,
+}
+
+impl ZooKeeperLook {
+    pub(crate) fn new(address: Address, options: &Options) -> Self {
+        Self {
+            names: address.names(),
+            address,
+            limit: options.io_timeout,
+            client: None,
+        }
+    }
+
+    async fn client(&mut self) -> Answer<Client> {
+        if let Some(client) = &self.client
+            && !client.state().is_terminated()
+        {
+            return Ok(client.clone());
+        }
+        let connecting = timeout(self.limit, connected(&self.address, SESSION));
+        let client = connecting
+            .await
+            .unwrap_or_else(|_| Err(failure::silent().into()))?;
+        self.client = Some(client.clone());
+        Ok(client)
+    }
+
+    /// Brings the server up to date that the client is connected to, and goes on with `then`, whose
+    /// requests leave behind that.
+    async fn synced<T>(&self, client: &Client, then: impl Future<Output = Answer<T>>) -> Answer<T> {
+        let syncing = client.sync(&self.names.above());
+        let (synced, answer) = join(done(self.limit, syncing), then).await;
+        synced.and(answer)
+    }
+
+    /// The names in a directory; none without one.
+    async fn list(&self, client: &Client, path: &str) -> Answer<Vec<String>> {
+        match answered(self.limit, client.list_children(path)).await {
+            Ok(names) => Ok(names),
+            Err(Error::NoNode) => Ok(Vec::new()),
+            Err(error) => Err(failure::trouble(&error)),
+        }
+    }
+
+    /// The nodes of a directory, the first of them first. Znodes of other recipes are left out: they
+    /// are no locks of this kind.
+    async fn directory(&self, client: &Client, path: &str) -> Answer<Vec<Seen>> {
+        let names = self.list(client, path).await?;
+        let znodes = names.into_iter();
+        let znodes = znodes.filter_map(|name| Some((number(&name)?, name)));
+        let mut znodes: Vec<_> = znodes.collect();
+        znodes.sort_unstable_by_key(|(number, _)| *number);
+        let znodes = znodes.iter().take(MOST_TOLD + 1);
+        let looks = znodes.map(|(_, name)| async move {
+            let znode = format!("{path}/{name}");
+            match answered(self.limit, client.get_data(&znode)).await {
+                Ok((data, stat)) => seen(znode, token(name), &data, &stat).map(Some),
+                Err(Error::NoNode) => Ok(None),
+                Err(error) => Err(failure::trouble(&error)),
+            }
+        });
+        let seen: Result<Vec<_>, Trouble> = join_all(looks).await.into_iter().collect();
+        Ok(seen?.into_iter().flatten().collect())
+    }
+}
+
+fn seen(path: String, name: Option<Token>, data: &[u8], stat: &Stat) -> Answer<Seen> {
+    // The clients of other libraries write something else, or nothing.
+    let owner = std::str::from_utf8(data).ok().and_then(Owner::read);
+    let made = u64::try_from(stat.ctime).map(Duration::from_millis);
+    Ok(Seen {
+        path,
+        own: name
+            .filter(|_| owner.is_some())
+            .map(|name| (stat.ephemeral_owner, name)),
+        fence: fence(stat.czxid)?,
+        owner,
+        is_kept: false,
+        since: made
+            .ok()
+            .and_then(|made| SystemTime::UNIX_EPOCH.checked_add(made)),
+        // The server does not tell.
+        ends: None,
+    })
+}
+
+impl Look for ZooKeeperLook {
+    const NAME: &'static str = <ZooKeeper as Service>::NAME;
+
+    async fn nodes(&mut self, key: &FullKey) -> Answer<Vec<Seen>> {
+        let client = self.client().await?;
+        let path = self.names.directory(key);
+        let looking = self.directory(&client, &path);
+        self.synced(&client, looking).await
+    }
+
+    /// The server lists all directories at once, and the locks are looked at page by page.
+    async fn directories(
+        &mut self,
+        _beginning: &str,
+        wanted: impl Fn(&str) -> bool + Send + Sync,
+        Place(place): Place,
+    ) -> Answer<Directories> {
+        let client = self.client().await?;
+        let above = self.names.above();
+        let mut names = self.synced(&client, self.list(&client, &above)).await?;
+        names.retain(|name| place < *name);
+        names.sort_unstable();
+        let keys = names.into_iter().filter_map(|name| {
+            let key = decoded(&name)?;
+            wanted(&key).then_some((name, key))
+        });
+        let page: Vec<_> = keys.take(PAGE).collect();
+        let next = page.last().filter(|_| page.len() == PAGE);
+        let next = next.map(|(name, _)| Place(name.clone()));
+        let looking = &*self;
+        let looks = page.iter().map(|(name, _)| {
+            let (client, path) = (&client, format!("{above}/{name}"));
+            async move { looking.directory(client, &path).await }
+        });
+        let seen: Result<Vec<_>, Trouble> = join_all(looks).await.into_iter().collect();
+        let keys = page.into_iter().map(|(_, key)| key);
+        let found: VecDeque<_> = keys.zip(seen?).collect();
+        Ok(Directories { found, next })
+    }
+
+    /// One process tells a session at a time. What it tells goes with the session of this look.
+    async fn revoke(
+        &mut self,
+        node: &Seen,
+        session: i64,
+        name: Token,
+        grace: Duration,
+    ) -> Answer<()> {
+        let client = self.client().await?;
+        let until = Instant::now() + grace;
+        let revocation = self.names.revocation(session);
+        let said = revoked(name, node.fence);
+        let options = CreateMode::Ephemeral.with_acls(acls(&self.address));
+        loop {
+            let creating = client.create(&revocation, said.as_bytes(), &options);
+            match answered(self.limit, creating).await {
+                Ok(_) => break,
+                // Another process tells it.
+                Err(Error::NodeExists) => {}
+                // No session of ours has been here.
+                Err(Error::NoNode) => return Ok(()),
+                Err(error) => return Err(failure::trouble(&error)),
+            }
+            if !gone(&client, &revocation, self.limit, until).await? {
+                return Ok(());
+            }
+        }
+        gone(&client, &node.path, self.limit, until).await?;
+        deleted(&client, &revocation, self.limit).await
+    }
+
+    async fn remove(&mut self, node: &Seen) -> Answer<()> {
+        let client = self.client().await?;
+        deleted(&client, &node.path, self.limit).await
+    }
+}
+
+/// Waits until there is no such znode. Returns false if it is there at `until`.
+async fn gone(client: &Client, znode: &str, limit: Duration, until: Instant) -> Answer<bool> {
+    loop {
+        let watching = client.check_and_watch_stat(znode);
+        let (found, change) = done(limit, watching).await?;
+        if found.is_none() {
+            return Ok(true);
+        }
+        if timeout_at(until, change.changed()).await.is_err() {
+            return Ok(false);
+        }
+    }
+}
+
+async fn deleted(client: &Client, znode: &str, limit: Duration) -> Answer<()> {
+    match answered(limit, client.delete(znode, None)).await {
+        Ok(()) | Err(Error::NoNode) => Ok(()),
+        Err(error) => Err(failure::trouble(&error)),
+    }
+}

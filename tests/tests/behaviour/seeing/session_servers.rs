@@ -1,0 +1,172 @@
+//! Locks that belong to sessions: taken away from holders that are slow, dead or other clients.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{LockPool, LockState};
+use leasehold_tests::etcd::Etcd;
+use leasehold_tests::lateness::Excuse;
+use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::stores::Store;
+use leasehold_tests::zookeeper::Zookeeper;
+use leasehold_tests::{on_etcd, on_zookeeper, wait};
+
+use super::{LONG, TTL, is_here, seen};
+
+/// For how long a lock stays taken whose holder does not give it back.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A ttl that the sessions of a cluster last for.
+const SHORT: Duration = Duration::from_secs(5);
+
+on_etcd!(
+    a_holder_that_goes_on_has_seconds,
+    a_dead_holder_s_lock_comes_free,
+    taken_away_twice_at_once,
+    those_that_wait_are_served_in_turn,
+    a_lock_of_another_client,
+);
+
+on_zookeeper!(
+    a_holder_that_goes_on_has_seconds,
+    a_dead_holder_s_lock_comes_free,
+    taken_away_twice_at_once,
+    those_that_wait_are_served_in_turn,
+    a_lock_of_another_client,
+);
+
+/// Takes a lock away. Fails if that takes another time than the grace.
+async fn takes_the_grace(pool: &LockPool, key: &str) {
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let was = pool.force_release(key).await.expect("it answers");
+    assert!(was.is_some());
+    let took = started.elapsed();
+    let most = GRACE + Duration::from_secs(2) + excuse.so_far();
+    assert!(GRACE * 9 / 10 < took && took < most, "{took:?}");
+}
+
+/// A guard that is held on to keeps the lock for the grace, and not for its lease.
+async fn a_holder_that_goes_on_has_seconds(store: &Store) {
+    let (pool, next) = (store.pool().await, store.pool().await);
+    let guard = pool.lock("g").ttl(TTL).acquire().await.expect("free");
+    let told = async {
+        guard.lost().await;
+        let error = next.lock("g").ttl(TTL).acquire().await;
+        assert!(error.expect_err("it is taken").is_contention());
+    };
+    tokio::join!(takes_the_grace(&next, "g"), told);
+    let taken = next.lock("g").ttl(TTL).acquire().await.expect("free");
+    let error = guard.release().await.expect_err("it was lost");
+    assert!(error.is_lost(), "{error}");
+    taken.release().await.expect("still held");
+}
+
+/// The holder's pool has ended, and its session has not.
+async fn a_dead_holder_s_lock_comes_free(store: &Store) {
+    let (dead, operator) = (store.pool().await, store.pool().await);
+    let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
+    leasehold::__test::inside_engine(&dead, || panic!("the holder's engine is to end"));
+    drop((guard, dead));
+    takes_the_grace(&operator, "dead").await;
+    let guard = operator.lock("dead").ttl(TTL).acquire().await;
+    guard.expect("it is free").release().await.expect("held");
+}
+
+/// Fails if the slower of two calls takes the lock away from the holder after.
+async fn taken_away_twice_at_once(store: &Store) {
+    let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
+    let guard = pool.lock("t").ttl(TTL).acquire().await.expect("free");
+    let next = tokio::spawn(one.lock("t").ttl(TTL).wait(LONG).acquire());
+    seen(&two, "t", |lock| lock.waiting.len() == 1).await;
+    let both = tokio::join!(takes_the_grace(&one, "t"), two.force_release("t"));
+    let was = both.1.expect("it answers").expect("it was taken");
+    assert_eq!(was.state, LockState::Exclusive);
+    let next = next.await.expect("no panic").expect("its turn comes");
+    drop(guard);
+    let lock = two.inspect("t").await.expect("it answers");
+    assert_eq!(lock.fence, next.fence());
+    next.release().await.expect("it is still held");
+}
+
+/// Fails if those that wait are forgotten, or are served out of their order.
+async fn those_that_wait_are_served_in_turn(store: &Store) {
+    let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
+    let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
+    let first = tokio::spawn(one.lock("n").ttl(TTL).wait(LONG).acquire());
+    seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
+    let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
+    seen(&pool, "n", |lock| lock.waiting.len() == 2).await;
+    let told = async {
+        guard.lost().await;
+        drop(guard);
+    };
+    let (was, ()) = tokio::join!(pool.force_release("n"), told);
+    assert_eq!(
+        was.expect("it answers").expect("it was held").waiting.len(),
+        2
+    );
+    let first = first.await.expect("no panic").expect("its turn");
+    assert!(!second.is_finished());
+    drop(first);
+    let second = second.await.expect("no panic").expect("its turn");
+    second.release().await.expect("held");
+}
+
+/// Fails if another client's lock gets an owner, or is waited for: nothing can tell that client.
+async fn a_lock_of_another_client(store: &Store) {
+    let pool = store.pool().await;
+    assert!(store.probe.take("theirs", TTL));
+    let lock = pool.inspect("theirs").await.expect("it answers");
+    assert_eq!((lock.state, lock.fence), (LockState::Exclusive, None));
+    let holder = &lock.holders[0];
+    assert!(holder.foreign, "{lock:?}");
+    assert_eq!(
+        (&holder.owner, holder.since, holder.fence),
+        (&None, None, None)
+    );
+    let mut locks = pool.locks("*");
+    let listed = locks.next().await.expect("it is listed");
+    assert!(listed.expect("it answers").holders[0].foreign);
+    assert!(locks.next().await.is_none());
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let was = pool.force_release("theirs").await.expect("it answers");
+    assert!(was.expect("it was there").holders[0].foreign);
+    let guard = pool.lock("theirs").ttl(TTL).acquire().await;
+    guard.expect("free").release().await.expect("held");
+    let took = started.elapsed();
+    assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
+}
+
+/// Fails if a process sees only what its own member knows, or hears only what is told there.
+async fn over_another_member<S: SessionServer>() {
+    let servers = tokio::task::spawn_blocking(|| S::cluster(3)).await;
+    let servers = servers.expect("a cluster starts");
+    let connect = async |at: usize| {
+        let url = S::url_of_all([servers[at].address()], "members");
+        wait::connected(LockPool::builder().url(url)).await
+    };
+    let (holder, operator) = (connect(0).await, connect(1).await);
+    let guard = holder.lock("k").ttl(SHORT).acquire().await.expect("free");
+    let lock = operator.inspect("k").await.expect("it answers");
+    assert_eq!(lock.fence, guard.fence());
+    is_here(lock.holders[0].owner.as_ref(), "");
+    let told = async {
+        guard.lost().await;
+        drop(guard);
+    };
+    let (started, excuse) = (Instant::now(), Excuse::begin());
+    let (was, ()) = tokio::join!(operator.force_release("k"), told);
+    assert!(was.expect("it answers").is_some());
+    let took = started.elapsed();
+    assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
+    assert_eq!(operator.force_release("k").await, Ok(None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_another_member_of_etcd() {
+    over_another_member::<Etcd>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_another_member_of_zookeeper() {
+    over_another_member::<Zookeeper>().await;
+}
