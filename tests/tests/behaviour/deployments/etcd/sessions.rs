@@ -96,7 +96,7 @@ async fn a_replaced_leader_confirms_nothing() {
         let cluster = Etcd::cluster_with_networks(3);
         let old = leader(&cluster, None);
         let pool = connect(&cluster[old].url("replaced")).await;
-        let works = pool.lock("before").ttl(ttl).acquire().await;
+        let works = pool.lock("before").ttl(ttl).wait(LONG).acquire().await;
         works.expect("it is free").release().await.expect("held");
         replace(&cluster, old);
         // The new leader has counted the lease for so long when the old one answers.

@@ -105,7 +105,8 @@ async fn a_replaced_leader_confirms_nothing() {
         let (servers, network) = Settings::new().ensemble_with_network(3);
         let old = leader(&servers, None);
         let pool = connect(&servers[old].url("replaced")).await;
-        let held = pool.lock("k").ttl(TTL).watchdog().acquire().await;
+        let asked = pool.lock("k").ttl(TTL).watchdog().wait(LONG);
+        let held = asked.acquire().await;
         let held = held.expect("it is free");
         servers[old].pause();
         network.set(old, Flow::BlackHole);
