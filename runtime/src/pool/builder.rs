@@ -206,9 +206,9 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate authorities that may vouch for a `rediss://` server, as the content of a PEM
-    /// file. They replace the system's. Default: the system's. The server's certificate and name
-    /// are always verified.
+    /// The certificate authorities that may vouch for a server with TLS, such as one of `rediss://`,
+    /// as the content of a PEM file. They replace the system's. Default: the system's. The server's
+    /// certificate and name are verified, unless the `sslmode` of a `postgres://` URL asks for less.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {
@@ -224,8 +224,8 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate and its key that a `rediss://` server asks its clients for, as the contents
-    /// of PEM files. Default: none.
+    /// The certificate and its key that a server with TLS asks its clients for, as the contents of
+    /// PEM files. Default: none.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {

@@ -70,8 +70,6 @@ impl Options {
     /// Refuses the options of stores on Redis.
     #[cfg(feature = "etcd")]
     pub(super) fn for_etcd(&self) -> Result<(), LockError> {
-        #[cfg(feature = "tls")]
-        self.tls.refuse()?;
         if self.replicas.is_some() {
             return Err(LockError::config(
                 "`replicas` is for Redis; a lock at `etcd://` is on most members of the cluster before it counts, so leave it out",

@@ -114,6 +114,25 @@ fn secured_postgres(
     Ok(address)
 }
 
+/// `address` with the certificates that the builder was given.
+#[cfg(feature = "etcd")]
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(
+        clippy::unnecessary_wraps,
+        unused_variables,
+        reason = "without TLS there are no certificates"
+    )
+)]
+fn secured_etcd(
+    address: etcd::address::Address,
+    options: &Options,
+) -> Result<etcd::address::Address, LockError> {
+    #[cfg(feature = "tls")]
+    let address = address.with_tls(&options.tls)?;
+    Ok(address)
+}
+
 impl Target {
     /// The store that `url` names. No error text contains the URL, because it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
@@ -132,7 +151,7 @@ impl Target {
             "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
             "redlock" => Self::redlock(url),
             "postgres" | "postgresql" => Self::postgres(url),
-            "etcd" | "etcds" => Self::etcd(url),
+            "etcd" | "etcds" => Self::etcd(scheme, url),
             "zookeeper" | "zookeepers" => Self::zookeeper(url),
             _ => Err(LockError::config(format!(
                 "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
@@ -218,12 +237,14 @@ impl Target {
     }
 
     #[cfg(feature = "etcd")]
-    fn etcd(url: &str) -> Result<Self, LockError> {
+    fn etcd(scheme: &str, url: &str) -> Result<Self, LockError> {
+        refuse_without_tls(scheme)?;
         etcd::address::Address::parse(url).map(|address| Self::Etcd(Box::new(address)))
     }
 
     #[cfg(not(feature = "etcd"))]
-    fn etcd(_url: &str) -> Result<Self, LockError> {
+    fn etcd(scheme: &str, _url: &str) -> Result<Self, LockError> {
+        refuse_without_tls(scheme)?;
         Err(LockError::config(
             "`etcd://` needs the feature `etcd` of the crate `leasehold`, which is off",
         ))
@@ -328,7 +349,8 @@ impl Target {
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => Box::pin(async move {
                 options.for_etcd()?;
-                let store = etcd::service::Etcd::connect(*address, &options).await?;
+                let address = secured_etcd(*address, &options)?;
+                let store = etcd::service::Etcd::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "zookeeper")]
@@ -389,8 +411,9 @@ impl Target {
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => {
                 options.for_etcd()?;
+                let address = secured_etcd(*address, &options)?;
                 super::background::run(async move {
-                    etcd::service::Etcd::check(*address, &options).await
+                    etcd::service::Etcd::check(address, &options).await
                 })
                 .await
             }
@@ -440,7 +463,8 @@ impl Target {
             }
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => {
-                let look = etcd::look::EtcdLook::new(*address, &options);
+                let address = secured_etcd(*address, &options)?;
+                let look = etcd::look::EtcdLook::new(address, &options);
                 Ok(Box::new(SessionSource::new(look, &options)))
             }
             #[cfg(feature = "zookeeper")]
@@ -483,7 +507,7 @@ fn memory_limits(name: Option<&str>) -> String {
 }
 
 fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
-    if cfg!(feature = "tls") || !scheme.starts_with("rediss") {
+    if cfg!(feature = "tls") || !(scheme.starts_with("rediss") || scheme == "etcds") {
         return Ok(());
     }
     Err(needs_tls(scheme))

@@ -31,6 +31,8 @@ fn tls_is_a_feature() {
         ("rediss", "h/"),
         ("rediss-sentinel", "h/master"),
         ("rediss-cluster", "h"),
+        #[cfg(feature = "etcd")]
+        ("etcds", "h"),
     ] {
         let text = needs_tls(scheme).to_string();
         assert!(text.contains(&format!("`{scheme}://`")), "{text}");

@@ -9,6 +9,8 @@ use rustls::ClientConfig;
 
 use crate::error::LockError;
 
+#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+mod authorities;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod config;
 #[cfg(any(feature = "redis", feature = "postgres"))]
@@ -40,9 +42,23 @@ impl Tls {
             return Ok(());
         }
         Err(LockError::config(
-            "`tls_ca` and `tls_client` work with `rediss://`, `rediss-sentinel://`, `rediss-cluster://`, and \
+            "`tls_ca` and `tls_client` work with `rediss://`, `rediss-sentinel://`, `rediss-cluster://`, `etcds://`, and \
              `postgres://` with an `sslmode` only; change the URL, or leave them out",
         ))
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+impl Tls {
+    /// Refuses what cannot be read as PEM.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        let client = self.client.as_ref().map(|pair| &pair.0);
+        for (what, pem) in [("tls_ca", self.ca.as_ref()), ("tls_client", client)] {
+            if pem.is_some_and(|pem| !is_certificate(pem)) {
+                return Err(misread(what));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -57,17 +73,6 @@ impl Tls {
         }
     }
 
-    /// Refuses what cannot be read as PEM.
-    pub(crate) fn check(&self) -> Result<(), LockError> {
-        let client = self.client.as_ref().map(|pair| &pair.0);
-        for (what, pem) in [("tls_ca", self.ca.as_ref()), ("tls_client", client)] {
-            if pem.is_some_and(|pem| !is_certificate(pem)) {
-                return Err(misread(what));
-            }
-        }
-        Ok(())
-    }
-
     /// The configuration of all connections; a store asks for the same `proof` each time.
     pub(crate) fn config(&self, proof: Proof) -> io::Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
@@ -80,13 +85,13 @@ impl Tls {
 
 /// Whether `pem` has a certificate. Of a text without one an authority is made that trusts no
 /// server.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
 fn is_certificate(pem: &[u8]) -> bool {
     let begin = b"-----BEGIN CERTIFICATE-----";
     pem.windows(begin.len()).any(|part| part == begin)
 }
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
 pub(crate) fn misread(what: &str) -> LockError {
     LockError::config(format!(
         "what was given to `{what}` cannot be read; it takes the content of PEM files, as text that has `-----BEGIN …-----` lines"

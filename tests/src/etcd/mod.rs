@@ -16,6 +16,7 @@ use crate::wait;
 
 mod gateway;
 mod probe;
+mod tls;
 pub use self::gateway::Gateway;
 pub use self::probe::EtcdProbe;
 
@@ -36,6 +37,8 @@ pub struct Etcd {
     network: Option<Pipe>,
     /// The members of its cluster, as the server is told of them.
     cluster: String,
+    /// How it speaks TLS, beside its port without.
+    tls: Option<tls::Port>,
     folder: Folder,
 }
 
@@ -76,6 +79,7 @@ impl Etcd {
             peer_port: free_port(),
             network: None,
             cluster: String::new(),
+            tls: None,
             folder: Folder::in_memory(),
         }
     }
@@ -166,11 +170,15 @@ impl SessionServer for Etcd {
         let log = log.expect("a log can be made");
         let client_url = format!("http://{}", self.address());
         let (peer_url, peer_port) = (self.peer_url(), self.peer_port);
+        let listens = self.tls.as_ref().map(tls::Port::url);
+        let listens = [Some(client_url.clone()), listens].into_iter().flatten();
+        let listens: Vec<_> = listens.collect();
         let child = Command::new(program())
             .args(["--name", &self.name])
             .arg("--data-dir")
             .arg(self.folder.path().join("data"))
-            .args(["--listen-client-urls", &client_url])
+            .args(["--listen-client-urls", &listens.join(",")])
+            .args(self.tls.iter().flat_map(tls::Port::arguments))
             .args(["--advertise-client-urls", &client_url])
             .arg("--listen-peer-urls")
             .arg(format!("http://127.0.0.1:{peer_port}"))

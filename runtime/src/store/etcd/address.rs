@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+#[cfg(feature = "tls")]
+use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
+
 use crate::error::LockError;
 use crate::store::session::members::Members;
+#[cfg(feature = "tls")]
+use crate::store::tls::{Tls, misread};
 use crate::store::url_options;
 
 const FORM: &str =
@@ -18,7 +23,11 @@ const PREFIX: &str = "leasehold";
 /// A cluster's members, and what to introduce oneself with. `Display` shows no credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
+    scheme: String,
     members: Members,
+    /// What a member must prove, with `etcds://`.
+    #[cfg(feature = "tls")]
+    tls: Option<ClientTlsConfig>,
 }
 
 impl Address {
@@ -35,16 +44,49 @@ impl Address {
             ));
         }
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;
-        if scheme != "etcd" {
-            return Err(LockError::config(
-                "`etcds://` is not possible yet, because `etcd://` has no TLS; write `etcd://`, and keep the cluster on a network that no other party can read",
-            ));
-        }
         let mut members = Members::parse(rest, PORT).ok_or_else(misread)?;
         if members.path.is_empty() {
             PREFIX.clone_into(&mut members.path);
         }
-        Ok(Self { members })
+        Ok(Self {
+            scheme: scheme.to_owned(),
+            members,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// The same, with these certificates.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(mut self, tls: &Tls) -> Result<Self, LockError> {
+        if !self.is_encrypted() {
+            tls.refuse()?;
+            return Ok(self);
+        }
+        tls.check()?;
+        let authorities = tls.authorities().map_err(|error| {
+            LockError::config(format!(
+                "the authorities that certify servers cannot be read: {error}; give the pool that of the server with `tls_ca`"
+            ))
+        })?;
+        let mut config = ClientTlsConfig::new().trust_anchors(authorities.roots);
+        if let Some((certificate, key)) = &tls.client {
+            config = config.identity(Identity::from_pem(certificate, key));
+            let tried = Endpoint::from_static("https://localhost").tls_config(config.clone());
+            tried.map_err(|_| misread("tls_client"))?;
+        }
+        self.tls = Some(config);
+        Ok(self)
+    }
+
+    /// How connections are encrypted; none where they are not.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> Option<&ClientTlsConfig> {
+        self.tls.as_ref()
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.scheme == "etcds"
     }
 
     /// How many members the URL names.
@@ -59,7 +101,8 @@ impl Address {
 
     /// The URL of the member at `at` for its API.
     pub(super) fn uri(&self, at: usize) -> String {
-        format!("http://{}", self.member(at))
+        let scheme = if self.is_encrypted() { "https" } else { "http" };
+        format!("{scheme}://{}", self.member(at))
     }
 
     pub(super) fn user(&self) -> Option<(&str, &str)> {
@@ -74,14 +117,15 @@ impl Address {
 
     /// The first member where what is sent can be read on the way: not on this machine.
     pub(super) fn readable(&self) -> Option<&str> {
-        self.members.readable()
+        let readable = self.members.readable();
+        readable.filter(|_| !self.is_encrypted())
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Members { hosts, path, .. } = &self.members;
-        write!(f, "etcd://{}/{path}", hosts.join(","))
+        write!(f, "{}://{}/{path}", self.scheme, hosts.join(","))
     }
 }
 
@@ -115,6 +159,9 @@ mod tests {
         let address = Address::parse("etcd://u%40x:p%3Aw@h").expect("it is well-formed");
         assert_eq!(address.user(), Some(("u@x", "p:w")));
         assert_eq!(address.uri(0), "http://h:2379");
+        let address = Address::parse("etcds://h").expect("it is well-formed");
+        assert_eq!(address.uri(0), "https://h:2379");
+        assert_eq!(address.to_string(), "etcds://h:2379/leasehold");
     }
 
     #[test]
@@ -126,7 +173,6 @@ mod tests {
             ("etcd://hunter2@h", "etcd://user"),
             ("etcd://u:hunter2%zz@h", "etcd://user"),
             ("etcd://u:hunter2@h/p?replicas=1", "no options"),
-            ("etcds://u:hunter2@h/p", "no TLS"),
         ] {
             let text = refused(url);
             assert!(text.contains(says), "{url}: {text}");

@@ -153,7 +153,7 @@ fn plain_text(etcd: &Etcd) -> Option<Finding> {
     Some(Finding::warning(
         "plain-text",
         format!(
-            "what is sent to {member} is not encrypted; keep the cluster on a network that no other party can read"
+            "what is sent to {member} is not encrypted; use `etcds://`, or keep the cluster on a network that no other party can read"
         ),
     ))
 }

@@ -128,6 +128,12 @@ impl Connection {
                 .http2_keep_alive_interval(PING)
                 .keep_alive_timeout(PONG)
                 .keep_alive_while_idle(true);
+            #[cfg(feature = "tls")]
+            let endpoint = match address.tls() {
+                Some(tls) => endpoint.tls_config(tls.clone()),
+                None => Ok(endpoint),
+            }
+            .map_err(|error| failure::of_transport(&error))?;
             let channel = endpoint.connect().await;
             let mut connection = Self {
                 at,

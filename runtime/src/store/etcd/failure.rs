@@ -1,5 +1,7 @@
 //! What the errors of a server and of a connection mean.
 
+use std::error::Error;
+
 use tonic::{Code, Status};
 
 use super::connection::Problem;
@@ -83,10 +85,13 @@ const KNOWN: &[(&str, &str, Retry, bool, &str)] = &[
     ),
 ];
 
+const TLS: &str = "give `tls_ca` the authority of the server's certificate, and `tls_client` what the server asks for; the certificate must have the URL's host";
+
 /// Why a call failed.
 pub(super) fn of(problem: &Problem) -> Failure {
     match problem {
         Problem::Silent { .. } => silent(),
+        Problem::Status(status) if is_of_tls(status) => of_tls(&innermost(status)),
         Problem::Status(status) if is_broken(status) => disconnected(&first_line(status.message())),
         Problem::Status(status) => server_error(status),
     }
@@ -145,13 +150,47 @@ fn server_error(status: &Status) -> Failure {
 
 /// An endpoint that cannot be connected to.
 pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
-    let mut said = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        said = error.to_string();
-        source = error.source();
-    }
-    not_sent(disconnected(&first_line(&said)))
+    let said = innermost(error);
+    not_sent(if is_of_tls(error) {
+        of_tls(&said)
+    } else {
+        disconnected(&first_line(&said))
+    })
+}
+
+fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}
+
+/// What the cause says that has no further one.
+fn innermost(error: &dyn Error) -> String {
+    causes(error)
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Whether the two ends could not agree on an encrypted connection.
+#[cfg(feature = "tls")]
+fn is_of_tls(error: &dyn Error) -> bool {
+    causes(error).any(|cause| {
+        let cause = cause.downcast_ref::<std::io::Error>();
+        let inner = cause.and_then(std::io::Error::get_ref);
+        inner.is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
+    })
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_of_tls(_error: &dyn Error) -> bool {
+    false
+}
+
+fn of_tls(said: &str) -> Failure {
+    Failure::unavailable(
+        "tls",
+        format!("{TLS} ({})", first_line(said)),
+        Retry::Later,
+        false,
+    )
 }
 
 fn disconnected(said: &str) -> Failure {

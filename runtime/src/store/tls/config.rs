@@ -8,9 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::Tls;
 
@@ -35,7 +33,7 @@ pub(super) fn make(tls: &Tls, proof: Proof) -> io::Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let config = config.with_safe_default_protocol_versions();
     let config = config.map_err(io::Error::other)?;
-    let authorities = || authorities(tls).map(Arc::new);
+    let authorities = || tls.authorities().map(Arc::new);
     let config = match proof {
         Proof::Name => config.with_root_certificates(authorities()?),
         Proof::Chain | Proof::Nothing => {
@@ -63,25 +61,6 @@ pub(super) fn make(tls: &Tls, proof: Proof) -> io::Result<ClientConfig> {
     let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
     let config = config.with_client_auth_cert(certificates, key);
     config.map_err(io::Error::other)
-}
-
-fn authorities(tls: &Tls) -> io::Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    let Some(ca) = &tls.ca else {
-        let mut system = rustls_native_certs::load_native_certs();
-        if let Some(error) = system.errors.pop() {
-            return Err(io::Error::other(error));
-        }
-        for certificate in system.certs {
-            store.add(certificate).map_err(io::Error::other)?;
-        }
-        return Ok(store);
-    };
-    for certificate in CertificateDer::pem_slice_iter(ca) {
-        let certificate = certificate.map_err(io::Error::other)?;
-        store.add(certificate).map_err(io::Error::other)?;
-    }
-    Ok(store)
 }
 
 /// Asks for less than the server's name.

@@ -20,8 +20,7 @@ on_one_thread! { Etcd, connecting:
 #[tokio::test]
 async fn what_it_cannot_do_is_refused() {
     let url = Etcd::shared().url("refused");
-    let of_tls = url.replace("etcd://", "etcds://");
-    let wrong = [of_tls, format!("{url}?replicas=1")];
+    let wrong = [format!("{url}?replicas=1")];
     connecting::what_it_cannot_do_is_refused::<Etcd>(&url, &wrong).await;
 }
 

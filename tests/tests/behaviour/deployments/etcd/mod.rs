@@ -11,6 +11,8 @@ mod faults;
 mod orphans;
 mod processes;
 mod sessions;
+#[cfg(feature = "tls")]
+mod tls;
 
 const TTL: Duration = Duration::from_secs(20);
 
