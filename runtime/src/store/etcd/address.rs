@@ -85,7 +85,7 @@ impl Address {
         self.tls.as_ref()
     }
 
-    fn is_encrypted(&self) -> bool {
+    pub(super) fn is_encrypted(&self) -> bool {
         self.scheme == "etcds"
     }
 

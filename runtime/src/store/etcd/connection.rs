@@ -141,6 +141,10 @@ impl Connection {
                 token: None,
                 unanswered: Mutex::default(),
             };
+            if address.is_encrypted() {
+                let asked = connection.status(limit).await;
+                asked.map_err(|problem| failure::of_first_question(&problem))?;
+            }
             if let Some((name, password)) = address.user() {
                 let (name, password) = (name.to_owned(), password.to_owned());
                 let request = AuthenticateRequest { name, password };

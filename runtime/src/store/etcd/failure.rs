@@ -92,7 +92,7 @@ pub(super) fn of(problem: &Problem) -> Failure {
     match problem {
         Problem::Silent { .. } => silent(),
         Problem::Status(status) if is_of_tls(status) => of_tls(&innermost(status)),
-        Problem::Status(status) if is_broken(status) => disconnected(&first_line(status.message())),
+        Problem::Status(status) if is_broken(status) => disconnected(&innermost(status)),
         Problem::Status(status) => server_error(status),
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn of_transport(error: &tonic::transport::Error) -> Failure {
     not_sent(if is_of_tls(error) {
         of_tls(&said)
     } else {
-        disconnected(&first_line(&said))
+        disconnected(&said)
     })
 }
 
@@ -162,11 +162,19 @@ fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
-/// What the cause says that has no further one.
+/// A connection that broke right after the handshake. With TLS 1.3 a member refuses a client's
+/// certificate then.
+pub(super) fn of_first_question(problem: &Problem) -> Failure {
+    match problem {
+        Problem::Status(status) if is_broken(status) => of_tls(&innermost(status)),
+        problem => of(problem),
+    }
+}
+
+/// What the cause says that has no further one, in one line.
 fn innermost(error: &dyn Error) -> String {
-    causes(error)
-        .last()
-        .map_or_else(|| error.to_string(), ToString::to_string)
+    let last = causes(error).last();
+    first_line(&last.map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 /// Whether the two ends could not agree on an encrypted connection.
@@ -185,12 +193,7 @@ fn is_of_tls(_error: &dyn Error) -> bool {
 }
 
 fn of_tls(said: &str) -> Failure {
-    Failure::unavailable(
-        "tls",
-        format!("{TLS} ({})", first_line(said)),
-        Retry::Later,
-        false,
-    )
+    Failure::unavailable("tls", format!("{TLS} ({said})"), Retry::Later, false)
 }
 
 fn disconnected(said: &str) -> Failure {

@@ -7,6 +7,7 @@ use leasehold_tests::etcd::Etcd;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::session_server::SessionServer;
 use leasehold_tests::stores::Store;
+use leasehold_tests::worker::{Job, Scenario, Worker};
 use leasehold_tests::zookeeper::Zookeeper;
 use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
@@ -20,7 +21,6 @@ const SHORT: Duration = Duration::from_secs(5);
 
 on_etcd!(
     a_holder_that_goes_on_has_seconds,
-    a_dead_holder_s_lock_comes_free,
     taken_away_twice_at_once,
     those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
@@ -28,7 +28,6 @@ on_etcd!(
 
 on_zookeeper!(
     a_holder_that_goes_on_has_seconds,
-    a_dead_holder_s_lock_comes_free,
     taken_away_twice_at_once,
     those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
@@ -60,15 +59,34 @@ async fn a_holder_that_goes_on_has_seconds(store: &Store) {
     taken.release().await.expect("still held");
 }
 
-/// The holder's pool has ended, and its session has not.
-async fn a_dead_holder_s_lock_comes_free(store: &Store) {
-    let (dead, operator) = (store.pool().await, store.pool().await);
-    let guard = dead.lock("dead").ttl(TTL).acquire().await.expect("free");
-    leasehold::__test::inside_engine(&dead, || panic!("the holder's engine is to end"));
-    drop((guard, dead));
+/// The holder's process is killed, and its session goes on.
+async fn a_dead_holder_s_lock_comes_free<S: SessionServer>() {
+    let url = S::shared().url("dead");
+    let job = Job {
+        url: url.clone(),
+        key: "dead".to_owned(),
+        ttl_ms: 15_000,
+        wait_ms: 0,
+        watchdog: true,
+        scenario: Scenario::Hold,
+    };
+    let mut holder = Worker::spawn(env!("CARGO_BIN_EXE_worker"), &job);
+    holder.wait_entered(LONG);
+    holder.process().kill();
+    let operator = wait::connected(LockPool::builder().url(url)).await;
     takes_the_grace(&operator, "dead").await;
-    let guard = operator.lock("dead").ttl(TTL).acquire().await;
+    let guard = operator.lock("dead").ttl(SHORT).acquire().await;
     guard.expect("it is free").release().await.expect("held");
+}
+
+#[tokio::test]
+async fn a_dead_holder_s_lock_comes_free_on_etcd() {
+    a_dead_holder_s_lock_comes_free::<Etcd>().await;
+}
+
+#[tokio::test]
+async fn a_dead_holder_s_lock_comes_free_on_zookeeper() {
+    a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
 }
 
 /// Fails if the slower of two calls takes the lock away from the holder after.
