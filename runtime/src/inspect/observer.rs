@@ -98,10 +98,26 @@ impl Observer {
         match &self.local {
             Some(local) => Ok(local.take_away(&key)),
             #[cfg(feature = "__remote")]
+            None if self.target.has_sessions() => self.take_away_apart(key).await,
+            #[cfg(feature = "__remote")]
             None => self.ask(|reply| Question::TakeAway(key, reply)).await,
             #[cfg(not(feature = "__remote"))]
             None => Ok(LockInfo::free(key.name())),
         }
+    }
+
+    /// On a thread of its own, because it waits for the holder and other questions come meanwhile.
+    #[cfg(feature = "__remote")]
+    async fn take_away_apart(&self, key: FullKey) -> Result<LockInfo, LockError> {
+        let (reply, answer) = oneshot::channel();
+        let started = thread::start(self.target.clone(), self.options.clone())?;
+        // A thread that cannot run drops the question.
+        let _ = started.send(Asked {
+            question: Question::TakeAway(key, reply),
+            at: Instant::now(),
+        });
+        drop(started);
+        answer.await.unwrap_or_else(|_| Err(thread::ended()))
     }
 
     #[cfg(feature = "__remote")]

@@ -27,7 +27,7 @@ pub(crate) type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, LockError>
 
 /// Looks at the locks of a store over connections of its own, which it opens when it needs them.
 ///
-/// Cancel safe: a question that is dropped closes its connection, and the next one opens another.
+/// Cancel safe: a question that is dropped leaves a connection that serves the next one, or none.
 #[cfg(feature = "__remote")]
 pub(crate) trait Source: Send {
     /// What there is of one lock. Changes nothing.
@@ -42,7 +42,7 @@ pub(crate) trait Source: Send {
     /// ended, for [`GRACE`](crate::store::GRACE) at most. Else the key is free at once.
     fn take_away<'a>(&'a mut self, key: &'a FullKey) -> Asking<'a, LockInfo>;
 
-    /// For how long that waits for the holder, beside the time of its requests.
+    /// For how much longer than the other questions that may go on: it may wait for the holder.
     fn grace(&self) -> Duration {
         Duration::ZERO
     }

@@ -17,6 +17,10 @@ use crate::store::{OpId, Request};
 #[cfg(feature = "metrics")]
 const REMEMBERED: usize = 8_192;
 
+/// For so many there is always room.
+#[cfg(feature = "metrics")]
+const ROOM: usize = 256;
+
 /// The standing of one pool's store.
 pub(super) struct Standing {
     /// The store's URL without its password.
@@ -101,6 +105,11 @@ impl Standing {
             self.asked.pop_front();
             self.first += 1;
         }
+        // A request that waits through an outage keeps the line long. The room comes back after it.
+        let room = self.asked.capacity();
+        if ROOM < room && self.asked.len() < room / 8 {
+            self.asked.shrink_to(room / 4);
+        }
     }
 
     #[cfg(not(feature = "metrics"))]
@@ -119,5 +128,39 @@ impl Drop for Standing {
         if self.away {
             self.meter.is_away(false);
         }
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::Op;
+
+    /// Fails if the room for the requests of an outage stays for good.
+    #[test]
+    fn room_comes_back() {
+        let mut standing = Standing::new("memory://room".to_owned());
+        let request = |number| Request {
+            id: OpId(number),
+            op: Op::Leave { key: "k".into() },
+            patience: Duration::ZERO,
+        };
+        let now = Instant::ZERO;
+        for number in 0..5_000 {
+            standing.sends(&[request(number)], now);
+        }
+        for number in 1..5_000 {
+            standing.answered(OpId(number), now);
+        }
+        assert!(5_000 <= standing.asked.capacity(), "the first is open");
+        standing.answered(OpId(0), now);
+        for number in 5_000..5_100 {
+            standing.sends(&[request(number)], now);
+            standing.answered(OpId(number), now);
+        }
+        assert!(standing.asked.is_empty());
+        assert!(standing.asked.capacity() <= 2 * ROOM);
     }
 }

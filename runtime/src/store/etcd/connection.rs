@@ -143,7 +143,11 @@ impl Connection {
             };
             if address.is_encrypted() {
                 let asked = connection.status(limit).await;
-                asked.map_err(|problem| failure::of_first_question(&problem))?;
+                if let Err(problem) = asked
+                    && failure::is_of_the_connection(&problem)
+                {
+                    return Err(failure::of_first_question(&problem));
+                }
             }
             if let Some((name, password)) = address.user() {
                 let (name, password) = (name.to_owned(), password.to_owned());

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::timeout;
 
 use super::address::Address;
 use super::entering::{fence, put, revision, revision_of};
@@ -26,6 +25,9 @@ use crate::store::source::{MOST_TOLD, Place};
 
 /// How many nodes an answer has at most: a holder, and those that wait.
 const MOST: usize = MOST_TOLD + 1;
+
+/// How many questions are under way at once.
+const AT_ONCE: usize = 32;
 
 /// Looks at the locks of a cluster over a connection of its own.
 pub(crate) struct EtcdLook {
@@ -104,10 +106,10 @@ impl EtcdLook {
                 .etcd
                 .client
                 .ask(|connection| async move { connection.time_to_live(lease, limit).await });
-            Ok::<_, Trouble>((lease, asking.await?))
+            // The lock is shown without its end where that is not answered.
+            (lease, asking.await.ok().flatten())
         });
-        let rest: Result<BTreeMap<_, _>, _> = join_all(asked).await.into_iter().collect();
-        let rest = rest?;
+        let rest: BTreeMap<_, _> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         let mut all = Vec::with_capacity(directories.len());
         for nodes in directories {
             let seen = nodes.iter().map(|found| self.seen(found));
@@ -147,8 +149,10 @@ impl Look for EtcdLook {
         let found = self.keys(from, end_of(&beginning)).await?;
         let is_cut = found.len() == MOST;
         let mut pages: Vec<(String, String, Vec<KeyValue>)> = Vec::new();
+        let last = found.last().map(|last| last.key.clone());
         for found in found {
-            let path = std::str::from_utf8(&found.key).map_err(|_| failure::garbled())?;
+            // Other keys below the prefix are no locks.
+            let path = std::str::from_utf8(&found.key).unwrap_or_default();
             let Some((key, end)) = self.etcd.names.parts(path) else {
                 continue;
             };
@@ -166,6 +170,9 @@ impl Look for EtcdLook {
                 *nodes = self.directory(directory).await?;
                 let behind = String::from_utf8(end_of(directory));
                 next = behind.ok().map(Place);
+            } else if let Some(last) = last {
+                let last = String::from_utf8(last).map_err(|_| failure::garbled())?;
+                next = Some(Place(last + "\0"));
             }
         }
         pages.retain(|(_, key, _)| wanted(key));
@@ -179,38 +186,39 @@ impl Look for EtcdLook {
         Ok(Directories { found, next })
     }
 
-    async fn revoke(
-        &mut self,
-        node: &Seen,
-        session: i64,
-        name: Token,
-        grace: Duration,
-    ) -> Answer<()> {
+    /// The revocation goes with the session, whatever becomes of this process.
+    async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let key = revocation(&self.etcd.names.session(session), name);
-        let made = revision(CREATION, &node.path, revision_of(node.fence)?);
         let request = TxnRequest {
-            compare: vec![made],
-            // It goes with the session, whatever becomes of this process.
+            compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
             success: vec![put(&key, &node.fence.get().to_string(), session)],
             failure: Vec::new(),
         };
         match self.etcd.client.txn(request, self.limit).await {
-            Ok(answer) if answer.succeeded => {}
-            Ok(_) | Err(Trouble::Ended) => return Ok(()),
-            Err(trouble) => return Err(trouble),
+            Ok(answer) => Ok(answer.succeeded),
+            Err(Trouble::Ended) => Ok(false),
+            Err(trouble) => Err(trouble),
         }
-        let (path, limit) = (node.path.clone().into(), self.limit);
-        let gone = self
+    }
+
+    async fn gone(&mut self, node: &Seen) -> Answer<()> {
+        let (path, limit) = (node.path.clone().into_bytes(), self.limit);
+        let watching = self
             .etcd
             .client
             .ask(|connection| async move { connection.deleted(path, limit).await });
-        // Without an answer the node is removed after all.
-        let _ = timeout(grace, gone).await;
-        let request = TxnRequest {
-            success: vec![delete(&key)],
-            ..TxnRequest::default()
+        watching.await?;
+        // The watch may have ended for another reason.
+        let own = RangeRequest {
+            key: node.path.clone().into(),
+            ..RangeRequest::default()
         };
-        self.etcd.client.txn(request, self.limit).await.map(drop)
+        let made = revision_of(node.fence)?;
+        let found = self.range(own).await?;
+        if found.iter().any(|found| found.create_revision == made) {
+            return Err(failure::silent().into());
+        }
+        Ok(())
     }
 
     async fn remove(&mut self, node: &Seen) -> Answer<()> {
@@ -218,6 +226,15 @@ impl Look for EtcdLook {
             compare: vec![revision(CREATION, &node.path, revision_of(node.fence)?)],
             success: vec![delete(&node.path)],
             failure: Vec::new(),
+        };
+        self.etcd.client.txn(request, self.limit).await.map(drop)
+    }
+
+    async fn forget(&mut self, _node: &Seen, session: i64, name: Token) -> Answer<()> {
+        let key = revocation(&self.etcd.names.session(session), name);
+        let request = TxnRequest {
+            success: vec![delete(&key)],
+            ..TxnRequest::default()
         };
         self.etcd.client.txn(request, self.limit).await.map(drop)
     }

@@ -51,7 +51,9 @@ impl Names {
     pub(super) fn parts<'a>(&self, node: &'a str) -> Option<(String, &'a str)> {
         let below = node.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let (directory, node) = below.split_once('/')?;
-        Some((decoded(directory)?, node))
+        let key = decoded(directory)?;
+        // One key has one directory.
+        (self.beginning(&key).ends_with(directory)).then_some((key, node))
     }
 
     /// The node of the session with this lease.

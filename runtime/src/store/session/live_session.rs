@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -30,6 +30,8 @@ pub(super) struct LiveSession<S: Service> {
     /// Until when a request wants it to be confirmed.
     wanted: Mutex<Instant>,
     demand: Notify,
+    /// The server has told that the session may be over.
+    doubted: Notify,
 }
 
 /// A node with its session.
@@ -69,6 +71,7 @@ impl<S: Service> LiveSession<S> {
             confirmed,
             wanted: Mutex::new(Instant::ZERO),
             demand: Notify::new(),
+            doubted: Notify::new(),
         }
     }
 
@@ -168,24 +171,30 @@ impl<S: Service> LiveSession<S> {
     }
 }
 
+/// Keeps a session until it is over, and hears what the server tells of it. Both go on beside each
+/// other: a heartbeat may take longer than a holder has whose lock is taken away.
+pub(super) async fn keep<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
+    let beats = pin!(beats(&shared, &session));
+    let hears = pin!(hears(&shared, &session));
+    select(beats, hears).await;
+}
+
 /// Sends the heartbeats of a session until it is over.
-pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSession<S>>) {
+async fn beats<S: Service>(shared: &Arc<Shared<S>>, session: &Arc<LiveSession<S>>) {
     let (mut failed, clock) = (false, shared.clock);
-    let mut end = pin!(may_be_told_over(&shared, &session));
     loop {
         let next = session.next(failed, clock.now());
         if failed {
             tokio::time::sleep(pause_until(clock, next)).await;
-        } else if let Either::Right(_) =
-            select(pin!(session.waits(clock, next)), end.as_mut()).await
-        {
-            // The heartbeat says whether it is.
-            end.set(may_be_told_over(&shared, &session));
+        } else {
+            // Where the session is doubted, the heartbeat says whether it is over.
+            let doubted = pin!(session.doubted.notified());
+            select(pin!(session.waits(clock, next)), doubted).await;
         }
         if session.is_over() {
-            return shared.close(&session).await;
+            return shared.close(session).await;
         }
-        if shared.closes_if_idle(&session).await {
+        if shared.closes_if_idle(session).await {
             return;
         }
         let (sent, patience) = (clock.now(), session.patience());
@@ -195,9 +204,9 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
                 false
             }
             Err(Trouble::Ended) => {
-                shared.session_ended(&session);
+                shared.session_ended(session);
                 // Its nodes may be there: only its own key may have gone.
-                return shared.close(&session).await;
+                return shared.close(session).await;
             }
             Err(Trouble::Failed(_)) => true,
         };
@@ -205,21 +214,20 @@ pub(super) async fn beat<S: Service>(shared: Arc<Shared<S>>, session: Arc<LiveSe
             reporter::log(|| {
                 tracing::warn!(store = S::NAME, "no heartbeat was answered in time");
             });
-            shared.session_ended(&session);
-            return shared.close(&session).await;
+            shared.session_ended(session);
+            return shared.close(session).await;
         }
     }
 }
 
-/// Returns when the server tells that the session may be over. Meanwhile holders are told whose
-/// locks are taken away by force.
-async fn may_be_told_over<S: Service>(shared: &Arc<Shared<S>>, session: &LiveSession<S>) {
+/// Hears whether the session may be over, and which of its locks are taken away by force.
+async fn hears<S: Service>(shared: &Shared<S>, session: &LiveSession<S>) {
     loop {
         tokio::time::sleep(RETRY).await;
         let revoked = |name, fence| shared.revoked(name, fence);
         let ended = shared.service.ended(&session.server, revoked);
         if ended.await.is_ok() {
-            return;
+            session.doubted.notify_one();
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Looks at the locks of a server with sessions, and takes them away.
 //!
 //! Such a server cannot tell whether a process lives, and cannot end a node of its own accord. So
-//! the process that takes a lock away tells the holder's session, and waits until the holder has given
-//! its node back. After [`GRACE`] it removes the node itself.
+//! the process that takes a lock away tells the holder's session with a *revocation*. Then it waits
+//! until the holder has given its node back. [`GRACE`] later it removes the node itself. A node whose
+//! session could not be told is not removed: its holder may be inside.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
+
+use tokio::time::timeout;
 
 use super::live_session::ended;
 use super::service::{Answer, Trouble};
@@ -22,6 +25,12 @@ use crate::key;
 use crate::store::options::Options;
 use crate::store::source::{Asking, Page, Place, Source};
 use crate::store::{GRACE, Retry};
+
+/// The pause before a node is waited for again, after an error.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How many more requests it takes to take a lock away than to look at it.
+const MORE: u32 = 5;
 
 /// A node, as any process sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,24 +73,35 @@ pub(crate) trait Look: Send {
         place: Place,
     ) -> impl Future<Output = Answer<Directories>> + Send;
 
-    /// Tells the session of a node that it is wanted back. Returns when the node is gone, after
-    /// `grace` at the latest.
+    /// Tells the session of a node that it is wanted back. Returns false if there is no session to
+    /// be told. Another process may have told it, or may do so at the same time.
     fn revoke(
         &mut self,
         node: &Seen,
         session: i64,
         name: Token,
-        grace: Duration,
-    ) -> impl Future<Output = Answer<()>> + Send;
+    ) -> impl Future<Output = Answer<bool>> + Send;
+
+    /// Waits until the node is gone. May fail earlier.
+    fn gone(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
 
     /// Removes exactly this node, if it is still there.
     fn remove(&mut self, node: &Seen) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Removes what [`revoke`](Self::revoke) has written.
+    fn forget(
+        &mut self,
+        node: &Seen,
+        session: i64,
+        name: Token,
+    ) -> impl Future<Output = Answer<()>> + Send;
 }
 
 /// Looks at the locks of a server with sessions.
 pub(crate) struct SessionSource<L> {
     look: L,
     namespace: String,
+    io_timeout: Duration,
 }
 
 impl<L: Look> SessionSource<L> {
@@ -89,6 +109,7 @@ impl<L: Look> SessionSource<L> {
         Self {
             look,
             namespace: options.namespace.clone(),
+            io_timeout: options.io_timeout,
         }
     }
 
@@ -125,16 +146,38 @@ impl<L: Look> SessionSource<L> {
 
     async fn take(&mut self, key: &FullKey) -> Answer<LockInfo> {
         let nodes = self.nodes(key).await?;
-        if let Some(first) = nodes.first() {
-            if let Some((session, name)) = first.own
-                && !first.is_kept
-                && !seeded!(RevokedIsFree)
-            {
-                self.look.revoke(first, session, name, GRACE).await?;
-            }
-            self.look.remove(first).await?;
+        let Some(first) = nodes.first() else {
+            return Ok(shown(key.name(), &nodes));
+        };
+        let holder = first.own.filter(|_| !first.is_kept);
+        if let Some((session, name)) = holder
+            && self.look.revoke(first, session, name).await?
+            && !seeded!(RevokedIsFree)
+        {
+            // Later the node is removed, whatever is known of it.
+            let _ = timeout(GRACE, self.is_gone(first)).await;
         }
-        Ok(shown(key.name(), &nodes))
+        let removed = self.removed(first).await;
+        if let Some((session, name)) = holder {
+            // It means this node alone, and ends with a session.
+            let _ = self.look.forget(first, session, name).await;
+        }
+        removed.map(|()| shown(key.name(), &nodes))
+    }
+
+    /// Waits until the node is gone, whatever becomes of connections.
+    async fn is_gone(&mut self, node: &Seen) {
+        while self.look.gone(node).await.is_err() {
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn removed(&mut self, node: &Seen) -> Answer<()> {
+        let removed = self.look.remove(node).await;
+        if removed.as_ref().err().is_some_and(may_pass) {
+            return self.look.remove(node).await;
+        }
+        removed
     }
 }
 
@@ -162,7 +205,7 @@ impl<L: Look> Source for SessionSource<L> {
     }
 
     fn grace(&self) -> Duration {
-        GRACE
+        GRACE + self.io_timeout * MORE
     }
 }
 

@@ -41,22 +41,19 @@ impl<S: Service> Shared<S> {
     }
 
     /// Answers a request. Its locks may be gone with their session since they were taken, or be
-    /// wanted back by force. Then the engine has been told of that loss before it knew of the locks.
+    /// wanted back by force. The engine does not know of them yet, so it is told that there is none.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));
         let is_gone = |id| state.locks.get(id).is_none_or(Lock::is_revoked);
         let is_gone = is_taken && asked.iter().any(is_gone);
-        let mut given_back = Vec::new();
-        for id in asked {
-            if is_gone && state.locks.get(id).is_some_and(Lock::is_revoked) {
-                given_back.extend(state.locks.remove(id));
-            }
-        }
-        let result = if is_gone { Err(ended(S::NAME)) } else { result };
+        // All or none: what is left of several goes as well.
+        let left = asked.iter().filter(|_| is_gone);
+        let left: Vec<_> = left.filter_map(|id| state.locks.remove(id)).collect();
+        let result = if is_gone { Err(gone(S::NAME)) } else { result };
         self.tell(StoreEvent::Reply(id, result));
         drop(state);
-        for lock in given_back {
+        for lock in left {
             self.remove_for_good(lock.node, lock.fence);
         }
     }
@@ -227,6 +224,18 @@ impl<S: Service> Shared<S> {
         self.remove_for_good(due.node.clone(), None);
         false
     }
+}
+
+/// The answer to a request whose locks were gone again when they had been taken.
+fn gone(name: &str) -> Failure {
+    Failure::unavailable(
+        "session",
+        format!(
+            "the lock at `{name}://` was gone again, by the end of its session or by force; it is asked for again"
+        ),
+        Retry::Now,
+        false,
+    )
 }
 
 /// The locks that a request wants to take.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::live_session::{LiveSession, beat};
+use super::live_session::{LiveSession, keep};
 use super::service::{Service, Timeout};
 use super::shared::Shared;
 use crate::base::clock::Instant;
@@ -71,7 +71,7 @@ impl<S: Service> Shared<S> {
             session: Arc::clone(&session),
             used: sent,
         });
-        self.spawn(beat(Arc::clone(self), Arc::clone(&session)));
+        self.spawn(keep(Arc::clone(self), Arc::clone(&session)));
         if ttl <= self.service.serves(timeout) {
             return Ok(session);
         }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, join_all};
-use tokio::time::{Instant, timeout, timeout_at};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, Error, Stat};
 
 use super::address::Address;
@@ -23,6 +24,12 @@ use crate::store::source::{MOST_TOLD, PAGE, Place};
 
 /// How long the session of a look lasts without a heartbeat.
 const SESSION: Timeout = Timeout(Duration::from_secs(10));
+
+/// How often a znode is made again whose directory the server removes meanwhile.
+const TRIES: usize = 8;
+
+/// How many directories are looked at at once.
+const AT_ONCE: usize = 16;
 
 /// Looks at the locks of an ensemble in a session of its own.
 pub(crate) struct ZooKeeperLook {
@@ -48,7 +55,10 @@ impl ZooKeeperLook {
         {
             return Ok(client.clone());
         }
-        let connecting = timeout(self.limit, connected(&self.address, SESSION));
+        // Each server gets its turn within the limit.
+        let servers = u32::try_from(self.address.servers().len()).unwrap_or(1);
+        let silence = self.limit / (servers + 1);
+        let connecting = timeout(self.limit, connected(&self.address, SESSION, silence));
         let client = connecting
             .await
             .unwrap_or_else(|_| Err(failure::silent().into()))?;
@@ -139,71 +149,86 @@ impl Look for ZooKeeperLook {
         names.sort_unstable();
         let keys = names.into_iter().filter_map(|name| {
             let key = decoded(&name)?;
-            wanted(&key).then_some((name, key))
+            // One key has one directory.
+            let is_its_own = self.names.directory(&key) == format!("{above}/{name}");
+            (is_its_own && wanted(&key)).then_some((name, key))
         });
         let page: Vec<_> = keys.take(PAGE).collect();
         let next = page.last().filter(|_| page.len() == PAGE);
         let next = next.map(|(name, _)| Place(name.clone()));
         let looking = &*self;
-        let looks = page.iter().map(|(name, _)| {
-            let (client, path) = (&client, format!("{above}/{name}"));
-            async move { looking.directory(client, &path).await }
-        });
-        let seen: Result<Vec<_>, Trouble> = join_all(looks).await.into_iter().collect();
+        let paths = page.iter().map(|(name, _)| format!("{above}/{name}"));
+        let client = &client;
+        let looks = paths.map(|path| async move { looking.directory(client, &path).await });
+        let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(AT_ONCE);
+        let seen: Result<Vec<_>, Trouble> = looks.try_collect().await;
         let keys = page.into_iter().map(|(_, key)| key);
         let found: VecDeque<_> = keys.zip(seen?).collect();
         Ok(Directories { found, next })
     }
 
-    /// One process tells a session at a time. What it tells goes with the session of this look.
-    async fn revoke(
-        &mut self,
-        node: &Seen,
-        session: i64,
-        name: Token,
-        grace: Duration,
-    ) -> Answer<()> {
+    /// The revocation goes with the session of this look.
+    async fn revoke(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
         let client = self.client().await?;
-        let until = Instant::now() + grace;
-        let revocation = self.names.revocation(session);
-        let said = revoked(name, node.fence);
-        let options = CreateMode::Ephemeral.with_acls(acls(&self.address));
-        loop {
-            let creating = client.create(&revocation, said.as_bytes(), &options);
+        let own = self.names.session(session);
+        if done(self.limit, client.check_stat(&own)).await?.is_none() {
+            return Ok(false);
+        }
+        let directory = self.names.revocations(session);
+        let revocation = format!("{directory}/{}", revoked(name, node.fence));
+        let ephemeral = CreateMode::Ephemeral.with_acls(acls(&self.address));
+        let container = CreateMode::Container.with_acls(acls(&self.address));
+        for _ in 0..TRIES {
+            let creating = client.create(&revocation, &[], &ephemeral);
             match answered(self.limit, creating).await {
-                Ok(_) => break,
-                // Another process tells it.
-                Err(Error::NodeExists) => {}
-                // No session of ours has been here.
-                Err(Error::NoNode) => return Ok(()),
+                Ok(_) | Err(Error::NodeExists) => return Ok(true),
+                Err(Error::NoNode) => {}
                 Err(error) => return Err(failure::trouble(&error)),
             }
-            if !gone(&client, &revocation, self.limit, until).await? {
-                return Ok(());
+            let creating = client.create(&directory, &[], &container);
+            match answered(self.limit, creating).await {
+                Ok(_) | Err(Error::NodeExists) => {}
+                Err(error) => return Err(failure::trouble(&error)),
             }
         }
-        gone(&client, &node.path, self.limit, until).await?;
-        deleted(&client, &revocation, self.limit).await
+        Err(failure::unsettled().into())
+    }
+
+    async fn gone(&mut self, node: &Seen) -> Answer<()> {
+        let client = self.client().await?;
+        loop {
+            let watching = client.check_and_watch_stat(&node.path);
+            let (found, change) = done(self.limit, watching).await?;
+            if !is_it(node, found.as_ref()) {
+                return Ok(());
+            }
+            drop(change.changed().await);
+            if client.state().is_terminated() {
+                return Err(Trouble::Ended);
+            }
+        }
     }
 
     async fn remove(&mut self, node: &Seen) -> Answer<()> {
         let client = self.client().await?;
-        deleted(&client, &node.path, self.limit).await
+        let found = done(self.limit, client.check_stat(&node.path)).await?;
+        if is_it(node, found.as_ref()) {
+            return deleted(&client, &node.path, self.limit).await;
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self, node: &Seen, session: i64, name: Token) -> Answer<()> {
+        let client = self.client().await?;
+        let directory = self.names.revocations(session);
+        let revocation = format!("{directory}/{}", revoked(name, node.fence));
+        deleted(&client, &revocation, self.limit).await
     }
 }
 
-/// Waits until there is no such znode. Returns false if it is there at `until`.
-async fn gone(client: &Client, znode: &str, limit: Duration, until: Instant) -> Answer<bool> {
-    loop {
-        let watching = client.check_and_watch_stat(znode);
-        let (found, change) = done(limit, watching).await?;
-        if found.is_none() {
-            return Ok(true);
-        }
-        if timeout_at(until, change.changed()).await.is_err() {
-            return Ok(false);
-        }
-    }
+/// Whether the znode is still the one that was seen.
+fn is_it(node: &Seen, found: Option<&Stat>) -> bool {
+    found.is_some_and(|stat| fence(stat.czxid).is_ok_and(|fence| fence == node.fence))
 }
 
 async fn deleted(client: &Client, znode: &str, limit: Duration) -> Answer<()> {

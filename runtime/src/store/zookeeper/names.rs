@@ -3,8 +3,8 @@
 //! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's
 //! name as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
 //! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
-//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it, `/<chroot>/%/<session>-revoked`
-//! tells the session that one of its nodes is wanted back by force.
+//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it, `/<chroot>/%/<session>-revoked` has
+//! a child for each node of the session that is wanted back by force.
 
 use std::fmt::Write as _;
 
@@ -70,20 +70,20 @@ impl Names {
         format!("/{}/%/{id:016x}", self.chroot)
     }
 
-    /// The znode that tells a session that one of its nodes is wanted back.
-    pub(super) fn revocation(&self, id: i64) -> String {
+    /// The directory that tells a session which of its nodes are wanted back.
+    pub(super) fn revocations(&self, id: i64) -> String {
         format!("{}-revoked", self.session(id))
     }
 }
 
-/// Which node is wanted back: what such a znode says.
+/// The name there of the znode that means this node.
 pub(super) fn revoked(name: Token, fence: Fence) -> String {
-    format!("{} {fence}", name.hex(), fence = fence.get())
+    format!("{}-{fence}", name.hex(), fence = fence.get())
 }
 
 /// The name and the fence of the node that such a znode means.
-pub(super) fn read_revoked(said: &[u8]) -> Option<(Token, Fence)> {
-    let (name, fence) = std::str::from_utf8(said).ok()?.split_once(' ')?;
+pub(super) fn read_revoked(znode: &str) -> Option<(Token, Fence)> {
+    let (name, fence) = znode.split_once('-')?;
     Some((Token::parse(name)?, Fence::new(fence.parse().ok()?)))
 }
 
@@ -153,11 +153,8 @@ mod tests {
         let (name, fence) = (Token::fixed(0xab), Fence::new(7));
         assert_eq!(token(&format!("{}0000000003", prefix(name))), Some(name));
         assert_eq!(token("lock-0000000003"), None);
-        assert_eq!(
-            read_revoked(revoked(name, fence).as_bytes()),
-            Some((name, fence))
-        );
-        assert_eq!(read_revoked(b""), None);
+        assert_eq!(read_revoked(&revoked(name, fence)), Some((name, fence)));
+        assert_eq!(read_revoked(""), None);
     }
 
     #[test]

@@ -101,27 +101,32 @@ impl ZooKeeper {
         acls(&self.address)
     }
 
-    /// Hears which node is wanted back, if one is, and waits until that changes.
+    /// Hears which nodes are wanted back, and waits until there are others.
     async fn hears_revocations(
         &self,
         session: &Session,
         revoked: &(impl Fn(Token, Fence) + Send + Sync),
     ) -> Answer<()> {
         let client = session.client()?;
-        let revocation = self.names.revocation(session.id);
-        let watching = client.check_and_watch_stat(&revocation);
-        let (found, change) = done(self.patience, watching).await?;
-        if found.is_some() {
-            match answered(self.patience, client.get_data(&revocation)).await {
-                Ok((said, _)) => {
-                    if let Some((name, fence)) = names::read_revoked(&said) {
-                        revoked(name, fence);
-                    }
-                }
-                Err(Error::NoNode) => {}
-                Err(error) => return Err(failure::trouble(&error)),
+        let directory = self.names.revocations(session.id);
+        let listing = client.list_and_watch_children(&directory);
+        let change = match answered(self.patience, listing).await {
+            Ok((znodes, change)) => {
+                let nodes = znodes.iter().filter_map(|znode| names::read_revoked(znode));
+                nodes.for_each(|(name, fence)| revoked(name, fence));
+                change
             }
-        }
+            // None is wanted back, or another user says so, who cannot remove our nodes.
+            Err(absent @ (Error::NoNode | Error::NoAuth)) => {
+                let watching = client.check_and_watch_stat(&directory);
+                let (found, change) = done(self.patience, watching).await?;
+                if absent == Error::NoNode && found.is_some() {
+                    return Err(failure::unsettled().into());
+                }
+                change
+            }
+            Err(error) => return Err(failure::trouble(&error)),
+        };
         // A session that is given up ends with its last client.
         drop(client);
         drop(change.changed().await);
@@ -129,7 +134,8 @@ impl ZooKeeper {
     }
 
     async fn opened(&self, timeout: Timeout) -> Answer<(Session, Timeout)> {
-        let client = connected(&self.address, timeout).await?;
+        let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
+        let client = connected(&self.address, timeout, silence).await?;
         let lasts = Timeout(client.session_timeout());
         let directory = self.names.sessions();
         let own = self.names.session(client.session_id().0);
@@ -172,9 +178,13 @@ impl ZooKeeper {
     }
 }
 
-/// A session that lasts as long as `timeout`, or as long as the server says.
-pub(super) async fn connected(address: &Address, timeout: Timeout) -> Answer<Client> {
-    let silence = (timeout.0 / 5).clamp(LEAST_SILENCE, MOST_SILENCE);
+/// A session that lasts as long as `timeout`, or as long as the server says. It goes on with another
+/// server after such a `silence`.
+pub(super) async fn connected(
+    address: &Address,
+    timeout: Timeout,
+    silence: Duration,
+) -> Answer<Client> {
     let mut connector = Client::connector()
         .with_session_timeout(timeout.0)
         .with_connection_timeout(silence);

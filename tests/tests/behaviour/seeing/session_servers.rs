@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::lateness::Excuse;
+use leasehold_tests::random::Random;
 use leasehold_tests::session_server::SessionServer;
 use leasehold_tests::stores::Store;
 use leasehold_tests::worker::{Job, Scenario, Worker};
-use leasehold_tests::zookeeper::Zookeeper;
+use leasehold_tests::zookeeper::{Settings, Zookeeper};
 use leasehold_tests::{on_etcd, on_zookeeper, wait};
 
 use super::{LONG, TTL, is_here, seen};
@@ -22,6 +23,8 @@ const SHORT: Duration = Duration::from_secs(5);
 on_etcd!(
     a_holder_that_goes_on_has_seconds,
     taken_away_twice_at_once,
+    two_locks_of_one_process,
+    looks_beside_a_lock_that_is_taken_away,
     those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
 );
@@ -29,6 +32,8 @@ on_etcd!(
 on_zookeeper!(
     a_holder_that_goes_on_has_seconds,
     taken_away_twice_at_once,
+    two_locks_of_one_process,
+    looks_beside_a_lock_that_is_taken_away,
     those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
 );
@@ -103,6 +108,84 @@ async fn taken_away_twice_at_once(store: &Store) {
     let lock = two.inspect("t").await.expect("it answers");
     assert_eq!(lock.fence, next.fence());
     next.release().await.expect("it is still held");
+}
+
+/// Fails if a holder is not told because its process has another lock to give back, or if its lock
+/// is taken away untold.
+async fn two_locks_of_one_process(store: &Store) {
+    let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
+    let stuck = pool.lock("stuck").ttl(TTL).acquire().await.expect("free");
+    let well = pool.lock("well").ttl(TTL).acquire().await.expect("free");
+    let told = async {
+        stuck.lost().await;
+        let excuse = Excuse::begin();
+        let told = async {
+            well.lost().await;
+            // Its body ends a moment later, and nothing else may begin meanwhile.
+            tokio::time::sleep(GRACE / 3).await;
+            let lock = two.inspect("well").await.expect("it answers");
+            assert!(lock.is_taken(), "{lock:?}");
+            drop(well);
+        };
+        let started = Instant::now();
+        let (was, ()) = tokio::join!(two.force_release("well"), told);
+        assert!(was.expect("it answers").is_some());
+        let took = started.elapsed();
+        assert!(took < GRACE * 9 / 10 + excuse.so_far(), "{took:?}");
+    };
+    tokio::join!(takes_the_grace(&one, "stuck"), told);
+    drop(stuck);
+}
+
+/// Fails if a pool that waits for a holder answers nothing else meanwhile.
+async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
+    let (pool, operator) = (store.pool().await, store.pool().await);
+    let guards = ["a", "b"].map(|key| pool.lock(key).ttl(TTL).acquire());
+    let guards = futures_util::future::try_join_all(guards).await;
+    let guards = guards.expect("they are free");
+    let looks = async {
+        guards[0].lost().await;
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let lock = operator.inspect("b").await.expect("it answers");
+        assert!(lock.is_taken(), "{lock:?}");
+        assert!(operator.locks("*").next().await.is_some());
+        let took = started.elapsed();
+        assert!(took < GRACE / 2 + excuse.so_far(), "{took:?}");
+    };
+    tokio::join!(
+        takes_the_grace(&operator, "a"),
+        takes_the_grace(&operator, "b"),
+        looks
+    );
+    drop(guards);
+}
+
+/// Fails if a holder is told only when a heartbeat has ended, which takes longer than a second with
+/// ZooKeeper's own tick.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_while_heartbeats_are_under_way() {
+    const ROUNDS: u32 = 10;
+    let server = Settings::new().tick(Duration::from_secs(2)).start();
+    let url = server.url("beating");
+    let connect = async || wait::connected(LockPool::builder().url(&url)).await;
+    let (holder, operator) = (connect().await, connect().await);
+    let mut random = Random::seeded("told while heartbeats are under way");
+    for round in 0..ROUNDS {
+        let request = holder.lock("k").ttl(SHORT).watchdog().wait(LONG);
+        let guard = request.acquire().await.expect("its turn comes");
+        tokio::time::sleep(random.duration(Duration::from_secs(2))).await;
+        let (started, excuse) = (Instant::now(), Excuse::begin());
+        let told = async {
+            guard.lost().await;
+            let took = started.elapsed();
+            drop(guard);
+            took
+        };
+        let (was, took) = tokio::join!(operator.force_release("k"), told);
+        assert!(was.expect("it answers").is_some(), "round {round}");
+        let most = Duration::from_secs(1) + excuse.so_far();
+        assert!(took < most, "round {round}: {took:?}");
+    }
 }
 
 /// Fails if those that wait are forgotten, or are served out of their order.
