@@ -29,8 +29,8 @@ use crate::pool::LockPool;
 /// connection, and it is closed after 10 s without a look. So a long list does not delay a lock.
 impl LockPool {
     /// What the store knows of the lock `key`: its state, its holders and the processes that wait.
-    /// One round trip, which takes and changes nothing. A lock that no call has is
-    /// [`Free`](crate::LockState::Free).
+    /// One round trip (two on etcd and ZooKeeper), which takes and changes nothing. A lock that no
+    /// call has is [`Free`](crate::LockState::Free).
     ///
     /// It takes at most about three times the pool's `io_timeout`.
     ///

@@ -40,7 +40,7 @@ impl Address {
         let (base, options) = url_options::split(url);
         if !options.rest().is_empty() {
             return Err(LockError::config(
-                "the URL of `etcd://` has no options behind a `?`; a `?` elsewhere is written %3F",
+                "the URL of `etcd://` and `etcds://` has no options behind a `?`; a `?` elsewhere is written %3F",
             ));
         }
         let (scheme, rest) = base.split_once("://").ok_or_else(misread)?;

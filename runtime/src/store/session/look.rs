@@ -151,8 +151,8 @@ impl<L: Look> SessionSource<L> {
         };
         let holder = first.own.filter(|_| !first.is_kept);
         if let Some((session, name)) = holder
-            && self.look.revoke(first, session, name).await?
             && !seeded!(RevokedIsFree)
+            && self.look.revoke(first, session, name).await?
         {
             // Later the node is removed, whatever is known of it.
             let _ = timeout(GRACE, self.is_gone(first)).await;
