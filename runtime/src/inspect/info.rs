@@ -119,8 +119,9 @@ pub struct Holder {
     /// is not known, as on etcd and ZooKeeper.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
-    /// When its lease ends if it is not renewed; on etcd, when its session ends without a heartbeat.
-    /// None for another client's lock without an end, and on ZooKeeper, which does not tell.
+    /// When its lease ends if it is not renewed; on etcd, when its session ends without a
+    /// heartbeat. None for another client's lock without an end, and on ZooKeeper, which does not
+    /// tell.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "expires_in_ms", serialize_with = "super::written::millis")
@@ -153,7 +154,8 @@ pub struct Waiter {
     /// The process, and the function whose call queued first. None if a process of an earlier
     /// version waits, or if the store was not permitted to note it.
     pub owner: Option<Owner>,
-    /// Since when it waits without a break, on the store's clock. None on etcd, which does not tell.
+    /// Since when it waits without a break, on the store's clock. None on etcd, which does not
+    /// tell.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::written::time"))]
     pub since: Option<SystemTime>,
 }

@@ -92,8 +92,8 @@ impl LockPool {
     /// is another client. If such a holder is alive it notices at its next renewal, or at the end
     /// of its lease. Only the [fence](crate::Fence) keeps its writes out until then.
     ///
-    /// On etcd and ZooKeeper the server does not know whether a process lives. This returns there when
-    /// the holder has given the lock back, or after 3 seconds, and then the lock is free.
+    /// On etcd and ZooKeeper the server does not know whether a process lives. This returns there
+    /// when the holder has given the lock back, or after 3 seconds, and then the lock is free.
     ///
     /// A lock that `hold` keeps, and one that was handed to a process, comes free at once. A
     /// process that waits is next. A second call for a lock that is being taken away changes

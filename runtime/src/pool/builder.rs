@@ -206,9 +206,10 @@ impl LockPoolBuilder {
         self
     }
 
-    /// The certificate authorities that may vouch for a server with TLS, such as one of `rediss://`,
-    /// as the content of a PEM file. They replace the system's. Default: the system's. The server's
-    /// certificate and name are verified, unless the `sslmode` of a `postgres://` URL asks for less.
+    /// The certificate authorities that may vouch for a server with TLS, such as one of
+    /// `rediss://`, as the content of a PEM file. They replace the system's. Default: the system's.
+    /// The server's certificate and name are verified, unless the `sslmode` of a `postgres://` URL
+    /// asks for less.
     ///
     /// ```
     /// # fn example() -> std::io::Result<()> {

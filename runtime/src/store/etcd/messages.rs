@@ -3,8 +3,8 @@
 //! The field numbers are those of the server's `rpc.proto` and `kv.proto`. What a message has
 //! beside these fields is not sent, and is skipped in answers.
 //!
-//! They are written here and not generated, because a generator needs `protoc` wherever a service is
-//! built (the crate `etcd-client` does). `docs/stores/etcd.md` has the other reasons.
+//! They are written here and not generated, because a generator needs `protoc` wherever a service
+//! is built (the crate `etcd-client` does). `docs/stores/etcd.md` has the other reasons.
 
 use prost::{Message, Oneof};
 

@@ -2,8 +2,8 @@
 //!
 //! `<prefix>/<lock's key>/<lease>-<name>`: the lock's key with `/` and `%` percent-encoded, so that
 //! no directory is a part of another. A session has a key of its own, `<prefix>/%/<lease>`, in a
-//! directory that no lock has. Below it, `<prefix>/%/<lease>/<name>` tells the session that its node
-//! of this name is wanted back by force.
+//! directory that no lock has. Below it, `<prefix>/%/<lease>/<name>` tells the session that its
+//! node of this name is wanted back by force.
 
 use std::fmt::Write as _;
 

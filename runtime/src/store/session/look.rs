@@ -2,8 +2,8 @@
 //!
 //! Such a server cannot tell whether a process lives, and cannot end a node of its own accord. So
 //! the process that takes a lock away tells the holder's session with a *revocation*. Then it waits
-//! until the holder has given its node back. [`GRACE`] later it removes the node itself. A node whose
-//! session could not be told is not removed: its holder may be inside.
+//! until the holder has given its node back. [`GRACE`] later it removes the node itself. A node
+//! whose session could not be told is not removed: its holder may be inside.
 
 use std::collections::VecDeque;
 use std::future::Future;

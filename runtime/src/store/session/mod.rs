@@ -20,8 +20,8 @@
 //!   is confirmed that covers its whole ttl, counted from before that heartbeat left. So the
 //!   engine's deadlines hold, as for a store that keeps a lease for each key.
 //! - *The store ends leases itself.* A node lives as long as its session. So the store removes the
-//!   node of a token that was not renewed within its ttl, and tries that for ever. If the process is
-//!   stopped or killed, the session ends.
+//!   node of a token that was not renewed within its ttl, and tries that for ever. If the process
+//!   is stopped or killed, the session ends.
 //! - *A lost session is told at once.* All of its locks are [`StoreEvent::Lost`] together.
 //! - *No node of another session counts.* A node carries its session, and the store compares it.
 //!

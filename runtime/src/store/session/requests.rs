@@ -41,7 +41,8 @@ impl<S: Service> Shared<S> {
     }
 
     /// Answers a request. Its locks may be gone with their session since they were taken, or be
-    /// wanted back by force. The engine does not know of them yet, so it is told that there is none.
+    /// wanted back by force. The engine does not know of them yet, so it is told that there is
+    /// none.
     fn reply(self: &Arc<Self>, id: OpId, asked: &[LockId], result: Result<Reply, Failure>) {
         let mut state = self.state();
         let is_taken = matches!(result, Ok(Reply::Acquired { .. } | Reply::AcquiredAll(_)));

@@ -179,7 +179,8 @@ impl<S: Service> Shared<S> {
         let held: Vec<_> = held.map(|(id, _)| id).collect();
         let count = held.len();
         if !held.is_empty() && !seeded!(LostSessionUntold) {
-            // Still under the mutex: `reply` has told that they are taken, or tells that they are not.
+            // Still under the mutex: `reply` has told that they are taken, or tells that they are
+            // not.
             self.tell(StoreEvent::Lost(held));
         }
         drop(state);

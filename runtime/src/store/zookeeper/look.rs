@@ -83,8 +83,8 @@ impl ZooKeeperLook {
         }
     }
 
-    /// The nodes of a directory, the first of them first. Znodes of other recipes are left out: they
-    /// are no locks of this kind.
+    /// The nodes of a directory, the first of them first. Znodes of other recipes are left out:
+    /// they are no locks of this kind.
     async fn directory(&self, client: &Client, path: &str) -> Answer<Vec<Seen>> {
         let names = self.list(client, path).await?;
         let znodes = names.into_iter();

@@ -3,8 +3,9 @@
 //! `/<chroot>/<lock's key>/_c_<name>-lock-<number>`: the lock's key percent-encoded, the node's
 //! name as a UUID, and the number that the server gives. Curator's `InterProcessMutex` on the path
 //! `/<chroot>/<lock's key>` names its znodes so. A session has a znode of its own,
-//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it, `/<chroot>/%/<session>-revoked` has
-//! a child for each node of the session that is wanted back by force.
+//! `/<chroot>/%/<session>`, in a directory that no lock has. Beside it,
+//! `/<chroot>/%/<session>-revoked` has a child for each node of the session that is wanted back by
+//! force.
 
 use std::fmt::Write as _;
 

@@ -178,8 +178,8 @@ impl ZooKeeper {
     }
 }
 
-/// A session that lasts as long as `timeout`, or as long as the server says. It goes on with another
-/// server after such a `silence`.
+/// A session that lasts as long as `timeout`, or as long as the server says. It goes on with
+/// another server after such a `silence`.
 pub(super) async fn connected(
     address: &Address,
     timeout: Timeout,

@@ -8,7 +8,8 @@ use leasehold_tests::stores::Store;
 
 use super::{HOLDER, TTL, is_here, while_held};
 
-/// A budget that ends. A busy machine takes longer for an answer than most budgets that are shorter.
+/// A budget that ends. A busy machine takes longer for an answer than most budgets that are
+/// shorter.
 const SHORT: Duration = Duration::from_secs(2);
 
 on_every_store_of_leases!(
@@ -56,9 +57,9 @@ async fn a_call_that_waited_names_the_holder(store: &Store) {
 
 async fn several_keys_name_the_holder(store: &Store) {
     while_held(store, async |pool, other| {
-        // No two calls have a free key in common. `pool` has `k` itself, so it asks for its keys one
-        // after the other. A refused call gives back its first key in the background, and a call of
-        // `other` could meet that key there.
+        // No two calls have a free key in common. `pool` has `k` itself, so it asks for its keys
+        // one after the other. A refused call gives back its first key in the background, and a
+        // call of `other` could meet that key there.
         let asked = [
             (pool, ["a", "k", "b"], Duration::ZERO),
             (pool, ["k", "c", "d"], SHORT),
