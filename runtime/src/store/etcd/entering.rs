@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::failure;
 use super::messages::{
     ASCENDING, BY_CREATION, CREATION, Compare, KeyValue, MODIFICATION, Operand, Operation,
-    PutRequest, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+    PutRequest, RangeRequest, TxnRequest, TxnResponse,
 };
 use super::names::end_of;
 use super::service::Etcd;
@@ -95,35 +95,6 @@ impl Session {
 }
 
 impl Etcd {
-    /// Where the node stands; `None` if there is no such node. It is a read: no disk is waited for,
-    /// as it is for a transaction that may write. So a place whose turn has come is had sooner.
-    pub(super) async fn standing(
-        &self,
-        session: &Session,
-        node: &Node,
-        patience: Duration,
-    ) -> Answer<Option<Entered>> {
-        let key = self.names.node(session.lease, node);
-        let request = TxnRequest {
-            success: views(session, &key, &self.names.directory(&node.key)),
-            ..TxnRequest::default()
-        };
-        let asking = self.client.txn(request, patience);
-        let answer = asking.await?;
-        if one(&answer, 0)?.is_none() {
-            return Err(Trouble::Ended);
-        }
-        if one(&answer, 1)?.is_none() {
-            return Ok(None);
-        }
-        let all = answer.range(2).ok_or_else(failure::garbled)?;
-        match all.kvs.first() {
-            Some(found) if session.is_mine(&key, found) => is_first(found, all).map(Some),
-            Some(found) => Ok(Some(Entered::Behind(owner(found)))),
-            None => Err(failure::garbled().into()),
-        }
-    }
-
     pub(super) async fn make(
         &self,
         session: &Session,
@@ -153,7 +124,10 @@ impl Etcd {
             let all = answer.range(at).ok_or_else(failure::garbled)?;
             let is_there = answer.succeeded || one(&answer, 1)?.is_some();
             return Ok(match all.kvs.first() {
-                Some(first) if session.is_mine(&key, first) => is_first(first, all)?,
+                Some(first) if session.is_mine(&key, first) => Entered::First {
+                    fence: fence(first.create_revision)?,
+                    others: 1 < all.count,
+                },
                 Some(first) if is_there => Entered::Behind(owner(first)),
                 Some(first) => Entered::Held(owner(first)),
                 // It has become free since the comparison, which only a change of the epoch does.
@@ -257,21 +231,8 @@ fn making(
     TxnRequest {
         compare: vec![session.is_unsealed(), condition.clone()],
         success: vec![put(key, value, session.lease), first(directory)],
-        failure: views(session, key, directory),
+        failure: vec![get(&session.key), get(key), first(directory)],
     }
-}
-
-/// Shows the session's key, the node with this key, and the first of its directory.
-fn views(session: &Session, key: &str, directory: &str) -> Vec<Operation> {
-    vec![get(&session.key), get(key), first(directory)]
-}
-
-/// The session's own node, the first of `all`.
-fn is_first(own: &KeyValue, all: &RangeResponse) -> Answer<Entered> {
-    Ok(Entered::First {
-        fence: fence(own.create_revision)?,
-        others: 1 < all.count,
-    })
 }
 
 /// A request that makes a node arrives after the node was removed.

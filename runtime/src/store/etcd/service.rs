@@ -22,7 +22,7 @@ use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
-    Answer, Entered, EnteredAll, Entering, Node, Service, Timeout, Trouble, Turn,
+    Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
 use crate::store::session::store::SessionStore;
 use crate::store::{Failure, Retry, StoreEvent};
@@ -292,17 +292,12 @@ impl Service for Etcd {
         &self,
         session: &Session,
         node: &Node,
-        how: Entering,
+        queue: bool,
         function: &'static str,
         patience: Duration,
     ) -> Answer<Entered> {
-        if how.again
-            && let Some(entered) = self.standing(session, node, patience).await?
-        {
-            return Ok(entered);
-        }
         let owner = Owner::written(function);
-        self.make(session, node, how.queue, &owner, patience).await
+        self.make(session, node, queue, &owner, patience).await
     }
 
     async fn enter_all(

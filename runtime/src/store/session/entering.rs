@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::live_session::{LiveSession, OwnNode, ended};
 use super::locks::LockId;
 use super::requests::outgrown;
-use super::service::{Entered, EnteredAll, Entering, Node, Service, Turn};
+use super::service::{Entered, EnteredAll, Node, Service, Turn};
 use super::shared::{Job, Shared};
 use crate::base::clock::Instant;
 use crate::base::full_key::FullKey;
@@ -34,10 +34,9 @@ impl<S: Service> Shared<S> {
             return Err(outgrown(S::NAME));
         }
         let session = &own.session;
-        let how = Entering { queue, again };
         let entering = self
             .service
-            .enter(&session.server, &own.node, how, function, patience);
+            .enter(&session.server, &own.node, queue, function, patience);
         let entered = self.or_ended(session, entering.await);
         match entered {
             Ok(Entered::First { fence, others }) => {

@@ -44,23 +44,6 @@ pub(crate) enum Entered {
     Held(Option<Owner>),
 }
 
-/// How a node is to be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entering {
-    /// Behind the other nodes of its directory; otherwise only in an empty one.
-    pub(crate) queue: bool,
-    /// An earlier request may have made it.
-    pub(crate) again: bool,
-}
-
-impl Entering {
-    /// In an empty directory, for the first time.
-    pub(crate) const NEW: Self = Self {
-        queue: false,
-        again: false,
-    };
-}
-
 /// What came of entering several directories in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EnteredAll {
@@ -149,12 +132,13 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Makes `node` if it is not there. Asked again, it finds the node.
+    /// Makes `node` if it is not there: behind the other nodes if it is to `queue`, and otherwise
+    /// only in an empty directory. Asked again, it finds the node.
     fn enter(
         &self,
         session: &Self::Session,
         node: &Node,
-        how: Entering,
+        queue: bool,
         function: &'static str,
         patience: Duration,
     ) -> impl Future<Output = Answer<Entered>> + Send;

@@ -8,9 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::service::{
-    Answer, Entered, EnteredAll, Entering, Node, Service, Timeout, Trouble, Turn,
-};
+use super::service::{Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn};
 use super::store::SessionStore;
 use crate::base::clock::Clock;
 use crate::base::full_key::FullKey;
@@ -91,7 +89,7 @@ impl Service for Arc<Server> {
         &self,
         (): &(),
         node: &Node,
-        how: Entering,
+        queue: bool,
         _: &'static str,
         patience: Duration,
     ) -> Answer<Entered> {
@@ -100,7 +98,7 @@ impl Service for Arc<Server> {
         }
         let mut nodes = self.nodes.lock().unwrap();
         if !nodes.contains(&node.name) {
-            if !how.queue && !nodes.is_empty() {
+            if !queue && !nodes.is_empty() {
                 return Ok(Entered::Held(None));
             }
             nodes.push_back(node.name);

@@ -1,6 +1,6 @@
 //! Whether locks work at a server: a lock's whole life, in a session of its own.
 
-use super::service::{Answer, Entered, Entering, Node, Service, Timeout, Trouble};
+use super::service::{Answer, Entered, Node, Service, Timeout, Trouble};
 use crate::base::full_key::FullKey;
 use crate::base::token::{Nonce, Token};
 use crate::key::RESERVED;
@@ -26,9 +26,9 @@ pub(crate) async fn try_out<S: Service>(
     let (mine, other) = (node(), node());
     let (session, _) = service.open(timeout, limit).await?;
     let tried = async {
-        let first = service.enter(&session, &mine, Entering::NEW, "check", limit);
+        let first = service.enter(&session, &mine, false, "check", limit);
         let first = first.await?;
-        let second = service.enter(&session, &other, Entering::NEW, "check", limit);
+        let second = service.enter(&session, &other, false, "check", limit);
         let second = second.await?;
         let Entered::First { fence, .. } = first else {
             return Err(garbled().into());

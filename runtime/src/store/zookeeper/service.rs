@@ -22,7 +22,7 @@ use crate::fence::Fence;
 use crate::inspect::owner::Owner;
 use crate::store::options::Options;
 use crate::store::session::service::{
-    Answer, Entered, EnteredAll, Entering, Node, Service, Timeout, Trouble, Turn,
+    Answer, Entered, EnteredAll, Node, Service, Timeout, Trouble, Turn,
 };
 use crate::store::session::store::SessionStore;
 use crate::store::{Failure, StoreEvent};
@@ -101,7 +101,7 @@ impl ZooKeeper {
         acls(&self.address)
     }
 
-    /// Hears which nodes are wanted back, and waits until there are others.
+    /// Hears which nodes are wanted back by force, and waits until that list changes.
     async fn hears_revocations(
         &self,
         session: &Session,
@@ -116,7 +116,8 @@ impl ZooKeeper {
                 nodes.for_each(|(name, fence)| revoked(name, fence));
                 change
             }
-            // None is wanted back, or another user says so, who cannot remove our nodes.
+            // None is wanted back. Or another user made the list, and that user cannot remove our
+            // nodes.
             Err(absent @ (Error::NoNode | Error::NoAuth)) => {
                 let watching = client.check_and_watch_stat(&directory);
                 let (found, change) = done(self.patience, watching).await?;
@@ -307,12 +308,12 @@ impl Service for ZooKeeper {
         &self,
         session: &Session,
         node: &Node,
-        how: Entering,
+        queue: bool,
         function: &'static str,
         patience: Duration,
     ) -> Answer<Entered> {
         let owner = Owner::written(function);
-        self.heard(self.make(session, node, how.queue, &owner, patience).await)
+        self.heard(self.make(session, node, queue, &owner, patience).await)
     }
 
     async fn enter_all(
