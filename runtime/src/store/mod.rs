@@ -1,7 +1,7 @@
 //! Lock stores: the interface that each store implements, and the stores.
 //!
 //! [`LockStore`] is the interface, with its requests ([`Op`]), answers ([`Reply`]) and events
-//! ([`StoreEvent`]). [`target`] reads the pool's URL and connects the store that it names.
+//! ([`StoreEvent`]). `target_url` reads which store a URL names, and [`target`] connects it.
 //! [`options`] holds what applies to every store.
 //!
 //! - [`memory`] keeps locks in this process.
@@ -12,8 +12,7 @@
 //! - [`source`] is what looks at locks, beside the lock stores and apart from the engine.
 //! - [`kept`] is a result that a store keeps beside a lock.
 //! - `session` keeps locks at servers with sessions, and `etcd` and `zookeeper` are such servers.
-//! - `url_options` reads the options of a URL, and `background` runs a check on a thread of its
-//!   own.
+//! - `url_options` reads a URL's options, and `background` runs a check on a thread of its own.
 
 use std::future::Future;
 use std::io;
@@ -49,8 +48,7 @@ pub(crate) mod redlock;
 pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod target;
-#[cfg(test)]
-mod target_tests;
+mod target_url;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 #[cfg(feature = "__remote")]

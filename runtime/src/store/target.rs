@@ -1,4 +1,6 @@
-//! Which store a URL names.
+//! The store of a pool, before it is connected. [`target_url`] reads which one a URL names.
+//!
+//! [`target_url`]: super::target_url
 
 use std::fmt;
 
@@ -32,9 +34,6 @@ use crate::error::LockError;
 #[cfg(feature = "redis")]
 use crate::replicas::Replicas;
 
-/// The forms of URL, for error texts.
-const KNOWN: &str = "`redis://host[:port][/db]`, `rediss://…`, `redis+unix:///path`, `redis-sentinel://host[:port],…/master`, `redis-cluster://host[:port],…`, `redlock://host:port,host:port,host:port`, `postgres://user@host[:port]/database`, `etcd://host[:port],…/prefix`, `etcds://…`, `zookeeper://host[:port],…/chroot` or `memory://`";
-
 /// A store, not yet connected.
 #[derive(Clone)]
 pub(crate) enum Target {
@@ -60,153 +59,18 @@ pub(crate) enum Target {
     ZooKeeper(Box<zookeeper::address::Address>),
 }
 
-/// `master` with the certificates that the builder was given.
-#[cfg(feature = "redis")]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(
-        clippy::unnecessary_wraps,
-        unused_variables,
-        reason = "without TLS there are no certificates"
-    )
-)]
-fn secured(master: MasterAddress, options: &Options) -> Result<MasterAddress, LockError> {
-    #[cfg(feature = "tls")]
-    let master = master.with_tls(&options.tls)?;
-    Ok(master)
-}
-
-/// `address` with the certificates that the builder was given.
-#[cfg(feature = "redis")]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(
-        clippy::unnecessary_wraps,
-        unused_variables,
-        reason = "without TLS there are no certificates"
-    )
-)]
-fn secured_cluster(
-    address: cluster::address::Address,
-    options: &Options,
-) -> Result<cluster::address::Address, LockError> {
-    #[cfg(feature = "tls")]
-    let address = address.with_tls(&options.tls)?;
-    Ok(address)
-}
-
-/// `address` with the certificates that the builder was given.
-#[cfg(feature = "postgres")]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(
-        clippy::unnecessary_wraps,
-        unused_variables,
-        reason = "without TLS there are no certificates"
-    )
-)]
-fn secured_postgres(
-    address: postgres::address::Address,
-    options: &Options,
-) -> Result<postgres::address::Address, LockError> {
-    #[cfg(feature = "tls")]
-    let address = address.with_tls(&options.tls)?;
-    Ok(address)
-}
-
-/// `address` with the certificates that the builder was given.
-#[cfg(feature = "etcd")]
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(
-        clippy::unnecessary_wraps,
-        unused_variables,
-        reason = "without TLS there are no certificates"
-    )
-)]
-fn secured_etcd(
-    address: etcd::address::Address,
-    options: &Options,
-) -> Result<etcd::address::Address, LockError> {
-    #[cfg(feature = "tls")]
-    let address = address.with_tls(&options.tls)?;
-    Ok(address)
+/// The address with the certificates that the builder was given. Without TLS there are none.
+#[cfg(any(feature = "redis", feature = "postgres", feature = "etcd"))]
+macro_rules! secured {
+    ($address:expr, $options:expr) => {{
+        let address = $address;
+        #[cfg(feature = "tls")]
+        let address = address.with_tls(&$options.tls)?;
+        address
+    }};
 }
 
 impl Target {
-    /// The store that `url` names. No error text contains the URL, because it may hold a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, LockError> {
-        let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(LockError::config(if url.is_empty() {
-                format!("the pool has no lock store; give it a URL: {KNOWN}")
-            } else {
-                format!("the lock store's URL has no `scheme://`; write {KNOWN}")
-            }));
-        };
-        match scheme {
-            "memory" => memory_name(rest).map(Self::Memory),
-            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
-                Self::redis(scheme, url)
-            }
-            "redis-cluster" | "rediss-cluster" => Self::cluster(scheme, url),
-            "redlock" => Self::redlock(url),
-            "postgres" | "postgresql" => Self::postgres(url),
-            "etcd" | "etcds" => Self::etcd(scheme, url),
-            "zookeeper" | "zookeepers" => Self::zookeeper(url),
-            _ => Err(LockError::config(format!(
-                "the lock store's URL has the unknown scheme `{scheme}`; write {KNOWN}"
-            ))),
-        }
-    }
-
-    #[cfg(feature = "redis")]
-    fn redis(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        let (master, replicas) = MasterAddress::parse(url)?;
-        Ok(Self::Redis(Box::new(master), replicas))
-    }
-
-    #[cfg(feature = "redis")]
-    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        cluster::address::Address::parse(url).map(|address| Self::Cluster(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn cluster(scheme: &str, url: &str) -> Result<Self, LockError> {
-        Self::redis(scheme, url)
-    }
-
-    #[cfg(feature = "redis")]
-    fn redlock(url: &str) -> Result<Self, LockError> {
-        redlock::address::Address::parse(url).map(|address| Self::Redlock(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn redlock(url: &str) -> Result<Self, LockError> {
-        Self::redis("redlock", url)
-    }
-
-    #[cfg(not(feature = "redis"))]
-    fn redis(scheme: &str, _url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        Err(LockError::config(format!(
-            "`{scheme}://` needs the feature `redis` of the crate `leasehold`, which is off"
-        )))
-    }
-
-    #[cfg(feature = "postgres")]
-    fn postgres(url: &str) -> Result<Self, LockError> {
-        postgres::address::Address::parse(url).map(|address| Self::Postgres(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "postgres"))]
-    fn postgres(_url: &str) -> Result<Self, LockError> {
-        Err(LockError::config(
-            "`postgres://` needs the feature `postgres` of the crate `leasehold`, which is off",
-        ))
-    }
-
     /// Whether the store is several nodes that decide by their majority.
     pub(crate) fn is_quorum(&self) -> bool {
         match self {
@@ -234,32 +98,6 @@ impl Target {
             Self::ZooKeeper(_) => false,
             _ => true,
         }
-    }
-
-    #[cfg(feature = "etcd")]
-    fn etcd(scheme: &str, url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        etcd::address::Address::parse(url).map(|address| Self::Etcd(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "etcd"))]
-    fn etcd(scheme: &str, _url: &str) -> Result<Self, LockError> {
-        refuse_without_tls(scheme)?;
-        Err(LockError::config(
-            "`etcd://` needs the feature `etcd` of the crate `leasehold`, which is off",
-        ))
-    }
-
-    #[cfg(feature = "zookeeper")]
-    fn zookeeper(url: &str) -> Result<Self, LockError> {
-        zookeeper::address::Address::parse(url).map(|address| Self::ZooKeeper(Box::new(address)))
-    }
-
-    #[cfg(not(feature = "zookeeper"))]
-    fn zookeeper(_url: &str) -> Result<Self, LockError> {
-        Err(LockError::config(
-            "`zookeeper://` needs the feature `zookeeper` of the crate `leasehold`, which is off",
-        ))
     }
 
     /// Whether clients that know no queue can hold the store's locks.
@@ -322,14 +160,14 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redis(master, replicas) => Box::pin(async move {
                 let options = options.or_replicas(replicas);
-                let master = secured(*master, &options)?;
+                let master = secured!(*master, options);
                 let store = RedisStore::connect(master, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "redis")]
             Self::Cluster(address) => Box::pin(async move {
                 let options = options.or_replicas(address.replicas);
-                let address = secured_cluster(*address, &options)?;
+                let address = secured!(*address, options);
                 let store = cluster::store::ClusterStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
@@ -342,14 +180,14 @@ impl Target {
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => Box::pin(async move {
                 options.for_postgres()?;
-                let address = secured_postgres(*address, &options)?;
+                let address = secured!(*address, options);
                 let store = postgres::store::PostgresStore::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => Box::pin(async move {
                 options.for_etcd()?;
-                let address = secured_etcd(*address, &options)?;
+                let address = secured!(*address, options);
                 let store = etcd::service::Etcd::connect(address, &options).await?;
                 Ok(Box::new(store) as _)
             }),
@@ -378,14 +216,14 @@ impl Target {
             #[cfg(feature = "redis")]
             Self::Redis(master, replicas) => {
                 let options = options.or_replicas(replicas);
-                let master = secured(*master, &options)?;
+                let master = secured!(*master, options);
                 super::background::run(async move { RedisStore::check(master, &options).await })
                     .await
             }
             #[cfg(feature = "redis")]
             Self::Cluster(address) => {
                 let options = options.or_replicas(address.replicas);
-                let address = secured_cluster(*address, &options)?;
+                let address = secured!(*address, options);
                 super::background::run(async move {
                     cluster::store::ClusterStore::check(address, &options).await
                 })
@@ -402,7 +240,7 @@ impl Target {
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => {
                 options.for_postgres()?;
-                let address = secured_postgres(*address, &options)?;
+                let address = secured!(*address, options);
                 super::background::run(async move {
                     postgres::store::PostgresStore::check(address, &options).await
                 })
@@ -411,7 +249,7 @@ impl Target {
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => {
                 options.for_etcd()?;
-                let address = secured_etcd(*address, &options)?;
+                let address = secured!(*address, options);
                 super::background::run(async move {
                     etcd::service::Etcd::check(address, &options).await
                 })
@@ -440,12 +278,12 @@ impl Target {
         match self {
             #[cfg(feature = "redis")]
             Self::Redis(master, _) => {
-                let master = secured(*master, &options)?;
+                let master = secured!(*master, options);
                 Ok(Box::new(RedisSource::new(master, &options)))
             }
             #[cfg(feature = "redis")]
             Self::Cluster(address) => {
-                let address = secured_cluster(*address, &options)?;
+                let address = secured!(*address, options);
                 Ok(Box::new(cluster::look::ClusterSource::new(
                     address, &options,
                 )))
@@ -456,14 +294,14 @@ impl Target {
             ))),
             #[cfg(feature = "postgres")]
             Self::Postgres(address) => {
-                let address = secured_postgres(*address, &options)?;
+                let address = secured!(*address, options);
                 Ok(Box::new(postgres::look::PostgresSource::new(
                     address, &options,
                 )))
             }
             #[cfg(feature = "etcd")]
             Self::Etcd(address) => {
-                let address = secured_etcd(*address, &options)?;
+                let address = secured!(*address, options);
                 let look = etcd::look::EtcdLook::new(address, &options);
                 Ok(Box::new(SessionSource::new(look, &options)))
             }
@@ -481,19 +319,6 @@ impl Target {
     }
 }
 
-/// The name in `memory://name`; none in `memory://`. A trailing slash means nothing.
-fn memory_name(rest: &str) -> Result<Option<String>, LockError> {
-    let name = rest.strip_suffix('/').unwrap_or(rest);
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !name.chars().all(fits) {
-        return Err(LockError::config(
-            "the name in `memory://name` is of ASCII letters, digits, `-`, `_` and `.`, with nothing behind it; \
-             `memory://` without a name is private to its pool",
-        ));
-    }
-    Ok((!name.is_empty()).then(|| name.to_owned()))
-}
-
 /// Against what the locks of `memory://` do not protect.
 fn memory_limits(name: Option<&str>) -> String {
     match name {
@@ -504,25 +329,6 @@ fn memory_limits(name: Option<&str>) -> String {
                  several pools, and redis:// for several processes"
             .to_owned(),
     }
-}
-
-fn refuse_without_tls(scheme: &str) -> Result<(), LockError> {
-    if cfg!(feature = "tls") || !(scheme.starts_with("rediss") || scheme == "etcds") {
-        return Ok(());
-    }
-    Err(needs_tls(scheme))
-}
-
-pub(super) fn needs_tls(scheme: &str) -> LockError {
-    LockError::config(format!(
-        "`{scheme}://` needs the feature `tls` of the crate `leasehold`, which is off; in `Cargo.toml` write \
-         `leasehold = {{ version = \"{}\", features = [\"tls\"] }}`",
-        concat!(
-            env!("CARGO_PKG_VERSION_MAJOR"),
-            ".",
-            env!("CARGO_PKG_VERSION_MINOR")
-        )
-    ))
 }
 
 impl fmt::Display for Target {

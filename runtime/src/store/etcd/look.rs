@@ -1,6 +1,6 @@
 //! Looks at the locks of a cluster.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -10,7 +10,7 @@ use super::address::Address;
 use super::entering::{fence, put, revision, revision_of};
 use super::failure;
 use super::messages::{
-    ASCENDING, BY_CREATION, CREATION, DeleteRequest, KeyValue, RangeRequest, TxnRequest,
+    ASCENDING, BY_CREATION, CREATION, DeleteRequest, KeyValue, Operation, RangeRequest, TxnRequest,
 };
 use super::names::{end_of, own, revocation};
 use super::service::{Etcd, KEPT};
@@ -182,7 +182,7 @@ impl Look for EtcdLook {
         let nodes: Vec<_> = pages.iter().map(|(_, _, nodes)| nodes.as_slice()).collect();
         let seen = self.all_seen(&nodes).await?;
         let keys = pages.into_iter().map(|(_, key, _)| key);
-        let found: VecDeque<_> = keys.zip(seen).collect();
+        let found = keys.zip(seen).collect();
         Ok(Directories { found, next })
     }
 
@@ -240,7 +240,7 @@ impl Look for EtcdLook {
     }
 }
 
-fn delete(key: &str) -> super::messages::Operation {
+fn delete(key: &str) -> Operation {
     DeleteRequest {
         key: key.into(),
         range_end: Vec::new(),

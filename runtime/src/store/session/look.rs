@@ -5,7 +5,6 @@
 //! until the holder has given its node back. [`GRACE`] later it removes the node itself. A node
 //! whose session could not be told is not removed: its holder may be inside.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
@@ -52,7 +51,7 @@ pub(crate) struct Seen {
 /// Some directories of a list.
 pub(crate) struct Directories {
     /// The nodes of each full key, the first of them first.
-    pub(crate) found: VecDeque<(String, Vec<Seen>)>,
+    pub(crate) found: Vec<(String, Vec<Seen>)>,
     /// Where the list goes on.
     pub(crate) next: Option<Place>,
 }

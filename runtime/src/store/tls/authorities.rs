@@ -1,4 +1,4 @@
-//! Whom a pool trusts to certify servers.
+//! The authorities that a pool trusts to certify servers.
 
 use std::io;
 

@@ -1,6 +1,5 @@
 //! Looks at the locks of an ensemble.
 
-use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, join_all};
@@ -163,7 +162,7 @@ impl Look for ZooKeeperLook {
         let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(AT_ONCE);
         let seen: Result<Vec<_>, Trouble> = looks.try_collect().await;
         let keys = page.into_iter().map(|(_, key)| key);
-        let found: VecDeque<_> = keys.zip(seen?).collect();
+        let found = keys.zip(seen?).collect();
         Ok(Directories { found, next })
     }
 
