@@ -107,14 +107,8 @@ pub(crate) const ROWS: &[Row] = &[
         title: "a lock that no other task wants, on a quorum of 3 masters; `leasehold_single` on one of them",
         contestants: QUORUM,
         task: Task::Clients(Clients {
-            work: Work::Distinct,
             masters: 3,
-            engine: Engine::Redis,
-            processes: 1,
-            tasks: 1,
-            section_ms: 0,
-            think_ms: 0,
-            window_ms: WINDOW_MS,
+            ..clients(Work::Distinct, 1)
         }),
         setups: &[],
     },
@@ -343,22 +337,12 @@ const fn on(
     (processes, tasks): (u32, u32),
     contestants: &'static [Contestant],
 ) -> Row {
-    Row {
-        name,
-        title,
-        contestants,
-        task: Task::Clients(Clients {
-            work,
-            masters: 1,
-            engine,
-            processes,
-            tasks,
-            section_ms: 0,
-            think_ms: 0,
-            window_ms: WINDOW_MS,
-        }),
-        setups: &[],
-    }
+    let clients = Clients {
+        engine,
+        processes,
+        ..clients(work, tasks)
+    };
+    row(name, title, clients, contestants)
 }
 
 const fn hot(
@@ -368,25 +352,15 @@ const fn hot(
     tasks: u32,
     section_ms: u64,
 ) -> Row {
-    // Without a pause the task that releases takes the lock again at once, and polling looks better
-    // than it is. With an empty section the pause would be all that is measured.
-    let think_ms = 5 * section_ms;
-    Row {
-        name,
-        title,
-        contestants: HOT,
-        task: Task::Clients(Clients {
-            work: Work::Hot,
-            masters: 1,
-            engine: Engine::Redis,
-            processes,
-            tasks,
-            section_ms,
-            think_ms,
-            window_ms: WINDOW_MS,
-        }),
-        setups: &[],
-    }
+    let clients = Clients {
+        processes,
+        section_ms,
+        // Without a pause the task that releases takes the lock again at once, and polling looks
+        // better than it is. With an empty section the pause would be all that is measured.
+        think_ms: 5 * section_ms,
+        ..clients(Work::Hot, tasks)
+    };
+    row(name, title, clients, HOT)
 }
 
 const fn many(
@@ -396,61 +370,58 @@ const fn many(
     tasks: u32,
     contestants: &'static [Contestant],
 ) -> Row {
-    Row {
-        name,
-        title,
-        contestants,
-        task: Task::Clients(Clients {
-            work,
-            masters: 1,
-            engine: Engine::Redis,
-            processes: 1,
-            tasks,
-            section_ms: 0,
-            think_ms: 0,
-            window_ms: WINDOW_MS,
-        }),
-        setups: &[],
-    }
+    row(name, title, clients(work, tasks), contestants)
 }
 
 /// Tasks that ask again at once, in a service's setups.
 const fn closed(name: &'static str, title: &'static str, tasks: u32) -> Row {
+    let clients = Clients {
+        window_ms: 800,
+        ..clients(Work::Distinct, tasks)
+    };
     Row {
         setups: setup::ON_LOOPBACK,
-        ..timed(name, title, Work::Distinct, tasks, 800)
+        ..row(name, title, clients, SERVICES)
     }
 }
 
 /// Pairs that are due at random, `a_second` of them on average. Lower rates have longer windows.
 const fn open(name: &'static str, title: &'static str, a_second: u32, window_ms: u64) -> Row {
+    let clients = Clients {
+        window_ms,
+        ..clients(Work::Open, a_second)
+    };
     Row {
         setups: setup::EVERY,
-        ..timed(name, title, Work::Open, a_second, window_ms)
+        ..row(name, title, clients, SERVICES)
     }
 }
 
-const fn timed(
+const fn row(
     name: &'static str,
     title: &'static str,
-    work: Work,
-    tasks: u32,
-    window_ms: u64,
+    clients: Clients,
+    contestants: &'static [Contestant],
 ) -> Row {
     Row {
         name,
         title,
-        contestants: SERVICES,
-        task: Task::Clients(Clients {
-            work,
-            masters: 1,
-            engine: Engine::Redis,
-            processes: 1,
-            tasks,
-            section_ms: 0,
-            think_ms: 0,
-            window_ms,
-        }),
+        contestants,
+        task: Task::Clients(clients),
         setups: &[],
+    }
+}
+
+/// One process on one Redis, with sections that are empty.
+const fn clients(work: Work, tasks: u32) -> Clients {
+    Clients {
+        work,
+        masters: 1,
+        engine: Engine::Redis,
+        processes: 1,
+        tasks,
+        section_ms: 0,
+        think_ms: 0,
+        window_ms: WINDOW_MS,
     }
 }
