@@ -10,3 +10,18 @@ mod sentinel;
 mod session_servers;
 mod tls_and_acl;
 mod zookeeper;
+
+#[cfg(feature = "tls")]
+use leasehold::{LockError, LockPool};
+
+/// Connecting fails: the code and the text.
+#[cfg(feature = "tls")]
+async fn refused(
+    connecting: impl Future<Output = Result<LockPool, LockError>>,
+) -> (String, String) {
+    match connecting.await {
+        Ok(pool) => panic!("connected: {pool:?}"),
+        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
+        Err(error) => ("Config".to_owned(), error.to_string()),
+    }
+}

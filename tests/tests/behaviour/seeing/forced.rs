@@ -33,6 +33,7 @@ on_etcd!(
     the_body_is_dropped_before_the_next_begins,
     a_free_lock_stays_free,
     a_kept_lock_comes_free,
+    the_next_process_is_served,
     under_load,
 );
 
@@ -40,6 +41,7 @@ on_zookeeper!(
     the_holder_is_told_at_once,
     the_body_is_dropped_before_the_next_begins,
     a_free_lock_stays_free,
+    the_next_process_is_served,
     under_load,
 );
 
@@ -216,8 +218,13 @@ async fn the_next_process_is_served(store: &Store) {
     seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
     let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
     seen(&pool, "n", |lock| lock.waiting.len() == 2).await;
-    pool.force_release("n").await.expect("it answers");
-    drop(guard);
+    let told = async {
+        guard.lost().await;
+        drop(guard);
+    };
+    let (was, ()) = tokio::join!(pool.force_release("n"), told);
+    let was = was.expect("it answers").expect("it was held");
+    assert_eq!(was.waiting.len(), 2);
     let first = first.await.expect("no panic").expect("its turn");
     assert!(!second.is_finished());
     drop(first);

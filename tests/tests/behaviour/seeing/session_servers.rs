@@ -25,7 +25,6 @@ on_etcd!(
     taken_away_twice_at_once,
     two_locks_of_one_process,
     looks_beside_a_lock_that_is_taken_away,
-    those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
 );
 
@@ -34,7 +33,6 @@ on_zookeeper!(
     taken_away_twice_at_once,
     two_locks_of_one_process,
     looks_beside_a_lock_that_is_taken_away,
-    those_that_wait_are_served_in_turn,
     a_lock_of_another_client,
 );
 
@@ -186,30 +184,6 @@ async fn told_while_heartbeats_are_under_way() {
         let most = Duration::from_secs(1) + excuse.so_far();
         assert!(took < most, "round {round}: {took:?}");
     }
-}
-
-/// Fails if those that wait are forgotten, or are served out of their order.
-async fn those_that_wait_are_served_in_turn(store: &Store) {
-    let (pool, one, two) = (store.pool().await, store.pool().await, store.pool().await);
-    let guard = pool.lock("n").ttl(TTL).acquire().await.expect("free");
-    let first = tokio::spawn(one.lock("n").ttl(TTL).wait(LONG).acquire());
-    seen(&pool, "n", |lock| lock.waiting.len() == 1).await;
-    let second = tokio::spawn(two.lock("n").ttl(TTL).wait(LONG).acquire());
-    seen(&pool, "n", |lock| lock.waiting.len() == 2).await;
-    let told = async {
-        guard.lost().await;
-        drop(guard);
-    };
-    let (was, ()) = tokio::join!(pool.force_release("n"), told);
-    assert_eq!(
-        was.expect("it answers").expect("it was held").waiting.len(),
-        2
-    );
-    let first = first.await.expect("no panic").expect("its turn");
-    assert!(!second.is_finished());
-    drop(first);
-    let second = second.await.expect("no panic").expect("its turn");
-    second.release().await.expect("held");
 }
 
 /// Fails if another client's lock gets an owner, or is waited for: nothing can tell that client.

@@ -1,10 +1,11 @@
 //! `etcds://`: what is encrypted, and what a member must prove.
 
-use leasehold::{LockError, LockPool, LockPoolBuilder};
+use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::session_server::SessionServer as _;
 use leasehold_tests::tls::Authority;
 
+use crate::deployments::refused;
 use crate::deployments::session_servers::{LONG, works};
 
 /// The name in the certificate, and another one of the same machine.
@@ -13,15 +14,6 @@ const OTHER: &str = "127.0.0.1";
 
 fn pool(url: String) -> LockPoolBuilder {
     LockPool::builder().url(url).io_timeout(LONG)
-}
-
-/// The code and the text of a refusal.
-async fn refused(builder: LockPoolBuilder) -> (String, String) {
-    match builder.connect().await {
-        Ok(pool) => panic!("connected: {pool:?}"),
-        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
-        Err(error) => ("Config".to_owned(), error.to_string()),
-    }
 }
 
 /// Fails if a member is believed in that no authority has certified under the URL's name.
@@ -39,7 +31,7 @@ async fn a_member_must_prove_its_name() {
             Some(ca) => builder.tls_ca(ca),
             None => builder,
         };
-        let (code, text) = refused(builder).await;
+        let (code, text) = refused(builder.connect()).await;
         assert_eq!(code, "tls", "{host}: {text}");
         assert!(text.contains("`tls_ca`"), "{host}: {text}");
     }
@@ -66,7 +58,7 @@ async fn a_client_shows_its_certificate() {
             Some(own) => builder().tls_client(&*own.certificate, &*own.key),
             None => builder(),
         };
-        let (code, text) = refused(builder).await;
+        let (code, text) = refused(builder.connect()).await;
         assert_eq!(code, "tls", "{text}");
         assert!(text.contains("`tls_client`"), "{text}");
     }
@@ -81,7 +73,7 @@ async fn a_client_shows_its_certificate() {
 async fn certificates_without_tls_are_refused() {
     let authority = Authority::new();
     let server = Etcd::shared();
-    let (code, text) = refused(pool(server.url("plain")).tls_ca(authority.pem())).await;
+    let (code, text) = refused(pool(server.url("plain")).tls_ca(authority.pem()).connect()).await;
     assert_eq!(code, "Config", "{text}");
     assert!(text.contains("`etcds://`"), "{text}");
     for (ca, client) in [("no PEM", None), (authority.pem(), Some("no PEM"))] {
@@ -90,7 +82,7 @@ async fn certificates_without_tls_are_refused() {
             Some(key) => builder.tls_client(authority.pem(), key),
             None => builder,
         };
-        let (code, text) = refused(builder).await;
+        let (code, text) = refused(builder.connect()).await;
         assert_eq!(code, "Config", "{text}");
         assert!(text.contains("PEM"), "{text}");
     }

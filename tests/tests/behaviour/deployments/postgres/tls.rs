@@ -1,11 +1,12 @@
 //! `sslmode`: what is encrypted, and what the server must prove.
 
-use leasehold::{LockError, LockPool, LockPoolBuilder};
+use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::postgres::{Database, Postgres};
 use leasehold_tests::tls::Authority;
 use leasehold_tests::wait;
 
 use super::{LONG, works};
+use crate::deployments::refused;
 
 /// The certificate has another name than the URL.
 const NAME: &str = "localhost";
@@ -13,15 +14,6 @@ const NAME: &str = "localhost";
 fn pool(database: &Database, sslmode: &str) -> LockPoolBuilder {
     let url = format!("{}?sslmode={sslmode}", database.url());
     LockPool::builder().url(url).io_timeout(LONG)
-}
-
-/// The code and the text of a refusal.
-async fn refused(builder: LockPoolBuilder) -> (String, String) {
-    match builder.connect().await {
-        Ok(pool) => panic!("connected: {pool:?}"),
-        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
-        Err(error) => ("Config".to_owned(), error.to_string()),
-    }
 }
 
 /// Fails if a mode proves less or more than it does for other clients of PostgreSQL.
@@ -52,7 +44,7 @@ async fn each_mode_proves_what_it_says() {
             let pool = pool.unwrap_or_else(|error| panic!("{sslmode}: {error}"));
             works(&pool, "encrypted").await;
         } else {
-            let (code, text) = refused(builder).await;
+            let (code, text) = refused(builder.connect()).await;
             assert_eq!(code, "tls", "{sslmode}: {text}");
             assert!(text.contains("`tls_ca`"), "{sslmode}: {text}");
         }
@@ -105,11 +97,11 @@ async fn a_client_certificate_is_shown() {
     let pool = pool.connect().await;
     let pool = pool.unwrap_or_else(|error| panic!("{error}"));
     works(&pool, "known").await;
-    let (_, text) = refused(builder()).await;
+    let (_, text) = refused(builder().connect()).await;
     assert!(text.contains("certificate"), "{text}");
     let foreign = Authority::new().issue("client");
     let builder = builder().tls_client(foreign.certificate, foreign.key);
-    let (code, text) = refused(builder).await;
+    let (code, text) = refused(builder.connect()).await;
     assert_eq!(code, "tls", "{text}");
     assert!(text.contains("`tls_client`"), "{text}");
 }
@@ -139,7 +131,7 @@ async fn mistakes_are_told() {
             "PEM",
         ),
     ] {
-        let (code, text) = refused(builder).await;
+        let (code, text) = refused(builder.connect()).await;
         assert!(["Config", "tls"].contains(&&*code), "{what}: {code}");
         assert!(text.contains(says), "{what}: {text}");
     }

@@ -34,14 +34,3 @@ async fn works(pool: &LockPool, key: &str) -> Result<(), LockError> {
     leasehold_tests::wait::within("a renewal", PATIENCE, renewed).await?;
     guard.release().await
 }
-
-/// Connecting fails: the code and the text.
-async fn refused(
-    connecting: impl Future<Output = Result<LockPool, LockError>>,
-) -> (String, String) {
-    match connecting.await {
-        Ok(pool) => panic!("connected: {pool:?}"),
-        Err(LockError::Unavailable { source }) => (source.code().to_owned(), source.to_string()),
-        Err(error) => ("Config".to_owned(), error.to_string()),
-    }
-}

@@ -7,7 +7,8 @@ use leasehold::{LockPool, LockPoolBuilder};
 use leasehold_tests::sentinel::{Deployment, Setup};
 use leasehold_tests::tls::{Authority, Certificates, TlsServer};
 
-use super::{PATIENCE, TTL, refused};
+use super::{PATIENCE, TTL};
+use crate::deployments::refused;
 
 /// For an answer: seven processes that begin together make a small machine slow.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,7 +13,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::{PATIENCE, refused, works};
+use super::{PATIENCE, works};
+use crate::deployments::refused;
 
 const HOST: &str = "127.0.0.1";
 
