@@ -196,6 +196,10 @@ bugs! {
     RevocationUnheard,
     /// A process does not see what tells its session that a lock is taken away by force.
     RevocationUnseen,
+    /// A lock is taken away by force although its holder's session could not be told.
+    RemovedUntold,
+    /// A failure is taken for the end of a holder whose lock is taken away by force.
+    FailureIsGone,
     /// A watch that begins does not see that its key is gone already.
     GoneUnseen,
     /// A lock that is taken away by force is free before its holder's body has ended.
@@ -281,10 +285,18 @@ pub(crate) fn assert_found(bug: &str, test: &str) {
 #[cfg(test)]
 mod tests {
     /// The bugs that a unit test of this crate is to find.
-    const IN_UNIT_TESTS: [(&str, &str); 4] = [
+    const IN_UNIT_TESTS: [(&str, &str); 6] = [
         (
             "PlaceGivenTwice",
             "store::session::session_tests::a_place_that_is_given_up_is_not_granted",
+        ),
+        (
+            "RemovedUntold",
+            "store::session::look_tests::a_node_stays_whose_session_cannot_be_told",
+        ),
+        (
+            "FailureIsGone",
+            "store::session::look_tests::a_holder_has_its_time_whatever_becomes_of_connections",
         ),
         (
             "ColonUnencoded",

@@ -151,7 +151,7 @@ impl<L: Look> SessionSource<L> {
         let holder = first.own.filter(|_| !first.is_kept);
         if let Some((session, name)) = holder
             && !seeded!(RevokedIsFree)
-            && self.look.revoke(first, session, name).await?
+            && self.tells(first, session, name).await?
         {
             // Later the node is removed, whatever is known of it.
             let _ = timeout(GRACE, self.is_gone(first)).await;
@@ -164,9 +164,18 @@ impl<L: Look> SessionSource<L> {
         removed.map(|()| shown(key.name(), &nodes))
     }
 
+    /// Whether the node's session is told.
+    async fn tells(&mut self, node: &Seen, session: i64, name: Token) -> Answer<bool> {
+        let told = self.look.revoke(node, session, name).await;
+        if seeded!(RemovedUntold) {
+            return Ok(told.unwrap_or(false));
+        }
+        told
+    }
+
     /// Waits until the node is gone, whatever becomes of connections.
     async fn is_gone(&mut self, node: &Seen) {
-        while self.look.gone(node).await.is_err() {
+        while self.look.gone(node).await.is_err() && !seeded!(FailureIsGone) {
             tokio::time::sleep(RETRY).await;
         }
     }

@@ -33,6 +33,8 @@ mod leaving;
 mod live_session;
 mod locks;
 pub(crate) mod look;
+#[cfg(test)]
+mod look_tests;
 pub(crate) mod members;
 mod places;
 mod requests;

@@ -142,6 +142,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "the removal of a place is lost, and its call asks again",
     },
     Elsewhere {
+        bug: "RemovedUntold",
+        program: "leasehold",
+        test: "store::session::look_tests::a_node_stays_whose_session_cannot_be_told",
+        what: "a lock is to be taken away, and the server does not take what tells its holder",
+    },
+    Elsewhere {
+        bug: "FailureIsGone",
+        program: "leasehold",
+        test: "store::session::look_tests::a_holder_has_its_time_whatever_becomes_of_connections",
+        what: "a lock is taken away, and the connection breaks that waits for its holder",
+    },
+    Elsewhere {
         bug: "ColonUnencoded",
         program: "leasehold",
         test: "key::tests::a_value_ends_where_its_separator_is",

@@ -1,0 +1,128 @@
+//! What taking a lock away does when a server fails, on a made-up server and a paused clock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::look::{Directories, Look, Seen, SessionSource};
+use super::service::{Answer, Trouble};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::fence::Fence;
+use crate::store::options::Options;
+use crate::store::source::{Place, Source};
+use crate::store::{Failure, GRACE, Retry};
+
+const IO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Which requests fail, and when the node was removed.
+#[derive(Default)]
+struct Server {
+    cannot_tell: bool,
+    cannot_watch: bool,
+    cannot_forget: bool,
+    /// How many removals fail.
+    lost_removals: u32,
+    removed: Option<Instant>,
+}
+
+fn unless(fails: bool) -> Answer<()> {
+    if fails {
+        let text = "the connection failed".to_owned();
+        let failure = Failure::unavailable("io", text, Retry::Later, true);
+        return Err(Trouble::Failed(failure));
+    }
+    Ok(())
+}
+
+impl Look for &mut Server {
+    const NAME: &'static str = "made-up";
+
+    async fn nodes(&mut self, _: &FullKey) -> Answer<Vec<Seen>> {
+        Ok(vec![Seen {
+            path: "node".to_owned(),
+            own: Some((7, Token::fixed(7))),
+            fence: Fence::new(7),
+            owner: None,
+            is_kept: false,
+            since: None,
+            ends: None,
+        }])
+    }
+
+    async fn directories(
+        &mut self,
+        _: &str,
+        _: impl Fn(&str) -> bool + Send + Sync,
+        _: Place,
+    ) -> Answer<Directories> {
+        unimplemented!("no test lists locks")
+    }
+
+    async fn revoke(&mut self, _: &Seen, _: i64, _: Token) -> Answer<bool> {
+        unless(self.cannot_tell).map(|()| true)
+    }
+
+    /// The holder does not give its node back.
+    async fn gone(&mut self, _: &Seen) -> Answer<()> {
+        unless(self.cannot_watch)?;
+        std::future::pending().await
+    }
+
+    async fn remove(&mut self, _: &Seen) -> Answer<()> {
+        let fails = 0 < self.lost_removals;
+        self.lost_removals = self.lost_removals.saturating_sub(1);
+        unless(fails)?;
+        self.removed = Some(Instant::now());
+        Ok(())
+    }
+
+    async fn forget(&mut self, _: &Seen, _: i64, _: Token) -> Answer<()> {
+        unless(self.cannot_forget)
+    }
+}
+
+/// Takes the lock away. Returns whether that succeeded.
+async fn takes(server: &mut Server) -> bool {
+    let mut source = SessionSource::new(server, &Options::new(IO_TIMEOUT));
+    source.take_away(&FullKey::from("k")).await.is_ok()
+}
+
+/// Fails if a lock is taken away whose holder may be inside and does not know.
+#[tokio::test(start_paused = true)]
+async fn a_node_stays_whose_session_cannot_be_told() {
+    let mut server = Server {
+        cannot_tell: true,
+        ..Server::default()
+    };
+    assert!(!takes(&mut server).await);
+    assert_eq!(server.removed, None);
+}
+
+/// Fails if a broken connection is taken for the end of the node.
+#[tokio::test(start_paused = true)]
+async fn a_holder_has_its_time_whatever_becomes_of_connections() {
+    for cannot_watch in [false, true] {
+        let mut server = Server {
+            cannot_watch,
+            ..Server::default()
+        };
+        let begun = Instant::now();
+        assert!(takes(&mut server).await);
+        let removed = server.removed.expect("its time is over");
+        assert!(GRACE <= removed - begun, "{:?}", removed - begun);
+    }
+}
+
+/// Fails if a dead holder keeps its lock because a connection has ended, or because what told the
+/// holder cannot be removed.
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_s_node_is_removed_whatever_fails_beside_it() {
+    let mut server = Server {
+        cannot_forget: true,
+        lost_removals: 1,
+        ..Server::default()
+    };
+    assert!(takes(&mut server).await);
+    assert!(server.removed.is_some());
+}
