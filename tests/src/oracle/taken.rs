@@ -12,12 +12,12 @@ impl Takes {
     }
 
     /// Ends each lease that was taken away when the operator asked for it: a holder that is cut off
-    /// does not keep the next one out.
+    /// does not keep the next one out. A process that was stopped reads the grant after that time.
     pub(super) fn cut(&self, sections: &mut [Section]) {
         for (process, from, by) in &self.0 {
             let taken = sections.iter_mut().filter(|section| {
                 section.holder >> 32 == u64::from(*process)
-                    && section.at <= *by
+                    && section.sent <= *by
                     && *from < section.end()
             });
             for section in taken {
@@ -57,6 +57,24 @@ mod tests {
             "another process"
         );
         assert_eq!(kinds(&with(taken(7, 70))), [Kind::Overlap], "too late");
+    }
+
+    #[test]
+    fn a_grant_that_is_read_late_was_taken_away_too() {
+        let mut late = enter(of(7), 1, 10);
+        if let Note::Enter { at, .. } = &mut late {
+            *at = 70;
+        }
+        let both = [enter(of(8), 2, 60), leave(of(8), 65, 160), late];
+        assert_eq!(kinds(&both), [Kind::Crossed]);
+        let with = |take: Note| [&both[..], &[take]].concat();
+        assert_eq!(kinds(&with(taken(7, 50))), []);
+        assert_eq!(
+            kinds(&with(taken(9, 50))),
+            [Kind::Crossed],
+            "another process"
+        );
+        assert_eq!(kinds(&with(taken(7, 3))), [Kind::Crossed], "too early");
     }
 
     #[test]
