@@ -56,6 +56,7 @@ pub(super) struct Client {
 }
 
 impl Client {
+    #[cfg(feature = "__test")]
     pub(super) fn new(store: Box<dyn LockStore>) -> Self {
         Self::of(Promises::ONE, store)
     }

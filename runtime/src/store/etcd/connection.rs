@@ -17,10 +17,10 @@ use tonic_prost::ProstCodec;
 use super::address::Address;
 use super::failure;
 use super::messages::{
-    AuthenticateRequest, AuthenticateResponse, Event, GrantRequest, GrantResponse,
-    KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing, RangeRequest,
-    RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse, WatchCreate,
-    WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, DeleteRequest, DeleteResponse, Event, GrantRequest,
+    GrantResponse, KeepAliveResponse, KeyValue, LeaseId, MemberListResponse, NO_PUT, Nothing,
+    RangeRequest, RangeResponse, StatusResponse, TimeToLiveResponse, TxnRequest, TxnResponse,
+    WatchCreate, WatchRequest, WatchResponse,
 };
 use crate::base::seeded::seeded;
 use crate::store::Failure;
@@ -189,6 +189,17 @@ impl Connection {
         patience: Duration,
     ) -> Result<TxnResponse, Problem> {
         self.unary("/etcdserverpb.KV/Txn", request, patience).await
+    }
+
+    /// Returns how many keys there were.
+    pub(super) async fn delete(
+        &self,
+        request: DeleteRequest,
+        patience: Duration,
+    ) -> Result<i64, Problem> {
+        let path = "/etcdserverpb.KV/DeleteRange";
+        let answer: DeleteResponse = self.unary(path, request, patience).await?;
+        Ok(answer.deleted)
     }
 
     pub(super) async fn grant(

@@ -320,12 +320,4 @@ impl TxnResponse {
             Response::Put(_) | Response::Delete(_) => None,
         }
     }
-
-    /// How many keys the operation at `at` deleted.
-    pub(super) fn deleted(&self, at: usize) -> Option<i64> {
-        match self.responses.get(at)?.response.as_ref()? {
-            Response::Delete(delete) => Some(delete.deleted),
-            Response::Put(_) | Response::Range(_) => None,
-        }
-    }
 }

@@ -9,8 +9,8 @@ use super::client::Client;
 use super::connection::Shown;
 use super::entering::{Session, fence, first, get, put, revision, revision_of};
 use super::messages::{
-    BY_CREATION, CREATION, DESCENDING, DeleteRequest, Event, GrantRequest, Header, KeyValue,
-    Operation, PUT, RangeRequest, TxnRequest, WatchCreate,
+    BY_CREATION, CREATION, DESCENDING, Event, GrantRequest, Header, KeyValue, Operation, PUT,
+    RangeRequest, TxnRequest, WatchCreate,
 };
 use super::names::{self, Names, end_of};
 use super::{check, classes, failure};
@@ -90,32 +90,6 @@ impl Etcd {
         let (sender, _events) = unbounded_channel();
         let etcd = Self::new(address, options, sender);
         super::entering::a_late_request_makes_nothing(&etcd).await;
-    }
-
-    /// The transaction that removes the node with this key.
-    pub(super) fn removal(
-        &self,
-        key: &str,
-        node: &Node,
-        fence: Option<Fence>,
-    ) -> Result<TxnRequest, Failure> {
-        let mut compare = Vec::new();
-        let mut delete = DeleteRequest {
-            key: key.into(),
-            range_end: Vec::new(),
-        };
-        if seeded!(DeleteWithoutCompare) {
-            let directory = self.names.directory(&node.key);
-            delete.range_end = end_of(&directory);
-            delete.key = directory.into();
-        } else if let Some(fence) = fence {
-            compare.push(revision(CREATION, key, revision_of(fence)?));
-        }
-        Ok(TxnRequest {
-            compare,
-            success: vec![delete.into()],
-            failure: Vec::new(),
-        })
     }
 
     /// A lookup behind a watch finds that a key is gone already.
@@ -342,14 +316,8 @@ impl Service for Etcd {
         Ok(present)
     }
 
-    async fn remove(
-        &self,
-        session: &Session,
-        node: &Node,
-        fence: Option<Fence>,
-        patience: Duration,
-    ) -> Answer<bool> {
-        self.unmake(session, node, fence, patience).await
+    async fn remove(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
+        self.unmake(session, node, patience).await
     }
 
     /// Gives the node a lease of its own.

@@ -50,7 +50,7 @@ impl<S: Service> Shared<S> {
                 if is_place {
                     self.waits_for_its_turn(&id.0, &own);
                 } else {
-                    self.remove_for_good(own, None);
+                    self.remove_for_good(own);
                 }
                 Ok(held(is_place && queue, owner))
             }
@@ -61,7 +61,7 @@ impl<S: Service> Shared<S> {
                 drop(state);
                 if again {
                     // An earlier request may make the node yet.
-                    self.remove_for_good(own, None);
+                    self.remove_for_good(own);
                 }
                 Ok(held(false, owner))
             }
@@ -115,7 +115,7 @@ impl<S: Service> Shared<S> {
         self.earlier.notify_one();
         if let Some(node) = given_up {
             // It waits in a session for other ttls.
-            self.remove_for_good(node, None);
+            self.remove_for_good(node);
         }
         (own, again)
     }
@@ -211,7 +211,7 @@ impl<S: Service> Shared<S> {
             own.and_then(|_| state.give_up_place(key))
         };
         if let Some(own) = own {
-            self.removed_or_later(own, None).await;
+            self.removed_or_later(own).await;
         }
     }
 

@@ -9,7 +9,6 @@ use super::service::{Service, Trouble};
 use super::shared::{Shared, pause_until};
 use crate::base::full_key::FullKey;
 use crate::base::seeded::seeded;
-use crate::fence::Fence;
 use crate::store::{Failure, Reply};
 
 /// How long the requests for a key wait for the removal of a node that is over.
@@ -36,11 +35,7 @@ impl<S: Service> Shared<S> {
                     .await
             }
             // A node that may not be there is not kept: its token never had the lock.
-            (_, fence) => {
-                self.service
-                    .remove(&session.server, node, fence, patience)
-                    .await
-            }
+            _ => self.service.remove(&session.server, node, patience).await,
         };
         let found = match self.or_ended(session, answer) {
             Ok(found) => found,
@@ -51,14 +46,14 @@ impl<S: Service> Shared<S> {
         state.locks.remove(&id);
         state.places.remove_node(&id.0, &lock.node);
         drop(state);
-        if let (true, Some(keep), Some(fence)) = (found, keep, lock.fence) {
+        if let (true, Some(keep), Some(_)) = (found, keep, lock.fence) {
             let (shared, kept) = (Arc::clone(self), lock.node.clone());
             self.spawn(async move {
                 let end = began + keep;
                 while shared.clock.now() < end {
                     tokio::time::sleep(pause_until(shared.clock, end)).await;
                 }
-                shared.remove_for_good(kept, Some(fence));
+                shared.remove_for_good(kept);
             });
         }
         Ok(released(found))
@@ -81,19 +76,17 @@ impl<S: Service> Shared<S> {
         if let Some(lock) = over
             && !seeded!(LeaseNeverEnds)
         {
-            self.removed_or_later(lock.node, lock.fence).await;
+            self.removed_or_later(lock.node).await;
         }
     }
 
     /// Removes a node, so that the next request for its key does not meet it. Without an answer the
     /// removal goes on beside the requests.
-    pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>, fence: Option<Fence>) {
+    pub(super) async fn removed_or_later(self: &Arc<Self>, own: OwnNode<S>) {
         let (session, node) = (&own.session, &own.node);
-        let removing = self
-            .service
-            .remove(&session.server, node, fence, FIRST_REMOVAL);
+        let removing = self.service.remove(&session.server, node, FIRST_REMOVAL);
         if let Err(Trouble::Failed(_)) = removing.await {
-            self.remove_for_good(own, fence);
+            self.remove_for_good(own);
         }
     }
 
@@ -108,12 +101,12 @@ impl<S: Service> Shared<S> {
             return Ok(Reply::Left);
         };
         let (session, node) = (&own.session, &own.node);
-        let removing = self.service.remove(&session.server, node, None, patience);
+        let removing = self.service.remove(&session.server, node, patience);
         match removing.await {
             Ok(_) | Err(Trouble::Ended) => Ok(Reply::Left),
             Err(Trouble::Failed(failure)) => {
                 // The engine asks once. The processes behind must not wait for this one.
-                self.remove_for_good(own, None);
+                self.remove_for_good(own);
                 Err(failure)
             }
         }

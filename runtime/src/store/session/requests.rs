@@ -55,7 +55,7 @@ impl<S: Service> Shared<S> {
         self.tell(StoreEvent::Reply(id, result));
         drop(state);
         for lock in left {
-            self.remove_for_good(lock.node, lock.fence);
+            self.remove_for_good(lock.node);
         }
     }
 
@@ -222,7 +222,7 @@ impl<S: Service> Shared<S> {
         // Another client has removed it.
         state.locks.remove(&due.id);
         drop(state);
-        self.remove_for_good(due.node.clone(), None);
+        self.remove_for_good(due.node.clone());
         false
     }
 }

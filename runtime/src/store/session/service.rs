@@ -161,13 +161,12 @@ pub(crate) trait Service: Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Answer<Vec<bool>>> + Send;
 
-    /// Removes `node`, with this fence if that is known, and returns whether it was there. When
-    /// this succeeds, no earlier request makes the node any more.
+    /// Removes `node`, and returns whether it was there. When this succeeds, no earlier request
+    /// makes the node any more.
     fn remove(
         &self,
         session: &Self::Session,
         node: &Node,
-        fence: Option<Fence>,
         patience: Duration,
     ) -> impl Future<Output = Answer<bool>> + Send;
 

@@ -124,13 +124,7 @@ impl Service for Arc<Server> {
         Ok(vec![true; nodes.len()])
     }
 
-    async fn remove(
-        &self,
-        (): &(),
-        node: &Node,
-        _: Option<Fence>,
-        patience: Duration,
-    ) -> Answer<bool> {
+    async fn remove(&self, (): &(), node: &Node, patience: Duration) -> Answer<bool> {
         let lost = {
             let mut lost = self.lost_removals.lock().unwrap();
             let is_lost = 0 < *lost;

@@ -218,7 +218,7 @@ impl<S: Service> Shared<S> {
 
     /// Removes a node, and tries for ever: a node that is forgotten blocks its key until the
     /// process ends.
-    pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>, fence: Option<Fence>) {
+    pub(super) fn remove_for_good(self: &Arc<Self>, node: OwnNode<S>) {
         let shared = Arc::clone(self);
         self.spawn(async move {
             let mut pause = FIRST_RETRY;
@@ -226,7 +226,7 @@ impl<S: Service> Shared<S> {
             let patience = shared.io_timeout;
             while let Err(Trouble::Failed(_)) = shared
                 .service
-                .remove(&session.server, &node, fence, patience)
+                .remove(&session.server, &node, patience)
                 .await
             {
                 tokio::time::sleep(pause).await;

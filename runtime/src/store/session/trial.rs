@@ -39,7 +39,7 @@ pub(crate) async fn try_out<S: Service>(
         }
         let made = [(mine.clone(), fence)];
         let there = service.present(&session, &made, limit).await?;
-        let removed = service.remove(&session, &mine, Some(fence), limit).await?;
+        let removed = service.remove(&session, &mine, limit).await?;
         if matches!(second, Entered::Held(_)) && there == [true] && removed {
             return Ok(());
         }

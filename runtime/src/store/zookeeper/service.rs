@@ -353,13 +353,7 @@ impl Service for ZooKeeper {
         join_all(looks).await.into_iter().collect()
     }
 
-    async fn remove(
-        &self,
-        session: &Session,
-        node: &Node,
-        _fence: Option<Fence>,
-        patience: Duration,
-    ) -> Answer<bool> {
+    async fn remove(&self, session: &Session, node: &Node, patience: Duration) -> Answer<bool> {
         self.unmake(session, node, patience).await
     }
 
