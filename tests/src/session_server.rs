@@ -146,6 +146,9 @@ pub trait SessionProbe: Probe {
     /// The paths of all nodes of locks, without those of sessions.
     fn left(&self) -> Vec<String>;
 
+    /// The paths of what tells sessions that nodes of theirs are wanted back.
+    fn revocations(&self) -> Vec<String>;
+
     /// The path of the node that a session has for itself.
     fn own_node(&self, session: i64) -> String;
 

@@ -77,7 +77,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 sheet.faults("network fault in an acquire", 1);
                 proxy.pass();
             }
-            let last = last_seen(&*probe, &key, due, if fails { TTL + SLACK } else { soon });
+            let watch = if fails { TTL + SLACK } else { soon };
+            let last = last_seen(&*probe, &key, due, watch, soon / 50);
             let busy = lateness::worst_since(due);
             sheet.release(last);
             if last > TTL + SLACK + busy {
@@ -101,8 +102,8 @@ fn run(ground: &Ground, sheet: &Sheet) {
 }
 
 /// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
-/// gone, or should be.
-fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duration {
+/// gone, or should be. Without a `pause` of some length sixteen of these keep PostgreSQL busy.
+fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration, pause: Duration) -> Duration {
     let mut last = 0;
     loop {
         let at = now();
@@ -114,7 +115,7 @@ fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration) -> Duratio
         if (passed > nanos(watch) && !there) || passed > nanos(TTL * 3) {
             return Duration::from_nanos(last);
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(pause);
     }
 }
 

@@ -110,6 +110,13 @@ impl SessionProbe for EtcdProbe {
         paths.filter(|path| !path.starts_with(&sessions)).collect()
     }
 
+    fn revocations(&self) -> Vec<String> {
+        let sessions = format!("{}/%/", self.prefix);
+        let below = self.gateway.list(&sessions).into_iter();
+        let below = below.map(|node| node.path[sessions.len()..].to_owned());
+        below.filter(|path| path.contains('/')).collect()
+    }
+
     fn own_node(&self, session: i64) -> String {
         format!("{}/%/{session:016x}", self.prefix)
     }

@@ -131,6 +131,19 @@ impl SessionProbe for ZookeeperProbe {
         nodes.collect()
     }
 
+    /// A session's directory of them may stay.
+    fn revocations(&self) -> Vec<String> {
+        let sessions = format!("/{}/%", self.chroot);
+        let directories = self.client.names(&sessions).into_iter();
+        let of_revocations = directories.filter(|directory| directory.ends_with("-revoked"));
+        let nodes = of_revocations.flat_map(|directory| {
+            let directory = format!("{sessions}/{directory}");
+            let names = self.client.names(&directory).into_iter();
+            names.map(move |name| format!("{directory}/{name}"))
+        });
+        nodes.collect()
+    }
+
     fn own_node(&self, session: i64) -> String {
         format!("/{}/%/{session:016x}", self.chroot)
     }

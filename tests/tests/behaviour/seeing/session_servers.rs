@@ -6,7 +6,7 @@ use leasehold::{LockPool, LockState};
 use leasehold_tests::etcd::Etcd;
 use leasehold_tests::lateness::Excuse;
 use leasehold_tests::random::Random;
-use leasehold_tests::session_server::SessionServer;
+use leasehold_tests::session_server::{SessionProbe, SessionServer};
 use leasehold_tests::stores::Store;
 use leasehold_tests::worker::{Job, Scenario, Worker};
 use leasehold_tests::zookeeper::{Settings, Zookeeper};
@@ -90,6 +90,40 @@ async fn a_dead_holder_s_lock_comes_free_on_etcd() {
 #[tokio::test]
 async fn a_dead_holder_s_lock_comes_free_on_zookeeper() {
     a_dead_holder_s_lock_comes_free::<Zookeeper>().await;
+}
+
+/// Fails if what tells a session that its node is wanted back stays on the server afterwards.
+async fn a_revocation_leaves_nothing<S: SessionServer>() {
+    let (url, probe) = (S::shared().url("told"), S::shared().probe("told", "lock:"));
+    let connect = async || wait::connected(LockPool::builder().url(&url)).await;
+    let (holder, operator) = (connect().await, connect().await);
+    let guard = holder.lock("k").ttl(TTL).acquire().await.expect("free");
+    let told = async {
+        guard.lost().await;
+        assert_eq!(probe.revocations().len(), 1, "the holder was told by it");
+        drop(guard);
+    };
+    let (was, ()) = tokio::join!(operator.force_release("k"), told);
+    assert!(was.expect("it answers").is_some());
+    assert_eq!(
+        probe.revocations(),
+        [""; 0],
+        "the holder gave the lock back"
+    );
+    let guard = holder.lock("k").ttl(TTL).acquire().await.expect("free");
+    takes_the_grace(&operator, "k").await;
+    assert_eq!(probe.revocations(), [""; 0], "the holder went on");
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_leaves_nothing_on_etcd() {
+    a_revocation_leaves_nothing::<Etcd>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_leaves_nothing_on_zookeeper() {
+    a_revocation_leaves_nothing::<Zookeeper>().await;
 }
 
 /// Fails if the slower of two calls takes the lock away from the holder after.
