@@ -85,6 +85,7 @@ mod r35_operators;
 pub mod seeded;
 pub mod sheet;
 mod shop;
+mod sighting;
 mod site;
 mod storm;
 mod storm_postgres;

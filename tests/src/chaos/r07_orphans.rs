@@ -6,12 +6,10 @@ use std::time::Duration;
 use leasehold::__test::now;
 use leasehold::{LockError, LockPool, distributed_lock};
 
-use super::body::nanos;
 use super::ground::{Ground, Requirement, SERVERS, Store, local_runtime, on_threads};
 use super::sheet::Sheet;
+use super::sighting::Sighting;
 use super::site::Site;
-use crate::lateness;
-use crate::probe::Probe;
 use crate::proxy::{Mode, Proxy};
 use crate::wait;
 
@@ -78,15 +76,16 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
             }
             let watch = if fails { TTL + SLACK } else { soon };
-            let last = last_seen(&*probe, &key, due, watch, soon / 50);
-            let busy = lateness::worst_since(due);
+            // Without a pause of some length sixteen probes keep PostgreSQL busy.
+            let Sighting { last, excuse } =
+                Sighting::of(&*probe, &key, due, [watch, TTL * 3], soon / 50);
             sheet.release(last);
-            if last > TTL + SLACK + busy {
+            if last > TTL + SLACK + excuse {
                 sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
             }
             if !fails {
                 reachable.fetch_add(1, Ordering::Relaxed);
-                slow.fetch_add(u64::from(last > soon + busy), Ordering::Relaxed);
+                slow.fetch_add(u64::from(last > soon + excuse), Ordering::Relaxed);
             }
         }
     });
@@ -99,24 +98,6 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.check(slow * 100 <= reachable, || {
         format!("{slow} of {reachable} lived longer than {soon:?}")
     });
-}
-
-/// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
-/// gone, or should be. Without a `pause` of some length sixteen of these keep PostgreSQL busy.
-fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration, pause: Duration) -> Duration {
-    let mut last = 0;
-    loop {
-        let at = now();
-        let there = probe.exists(key);
-        if there {
-            last = at - due;
-        }
-        let passed = at - due;
-        if (passed > nanos(watch) && !there) || passed > nanos(TTL * 3) {
-            return Duration::from_nanos(last);
-        }
-        std::thread::sleep(pause);
-    }
 }
 
 fn break_network(proxy: &Proxy, fault: u64) {

@@ -10,9 +10,8 @@ use leasehold::{LockError, LockPool, distributed_lock};
 use super::ensembles::Ensemble;
 use super::ground::{Ground, Requirement, Store, local_runtime, on_threads};
 use super::sheet::Sheet;
-use crate::lateness;
+use super::sighting::Sighting;
 use crate::pipe::{Flow, Pipe};
-use crate::probe::Probe;
 use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -67,15 +66,16 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 pipe.set(Flow::Pass);
             }
             let watch = if fails { bound } else { SOON };
-            let last = last_seen(&*probe, &key, due, watch, bound);
-            let busy = lateness::worst_since(due);
+            let pause = Duration::from_millis(5);
+            let Sighting { last, excuse } =
+                Sighting::of(&*probe, &key, due, [watch, bound * 2], pause);
             sheet.release(last);
-            if last > bound + busy {
+            if last > bound + excuse {
                 sheet.orphan(format!("{key} (fault {fault}) lived for {last:?}"));
             }
             if !fails {
                 reachable.fetch_add(1, Ordering::Relaxed);
-                slow.fetch_add(u64::from(last > SOON + busy), Ordering::Relaxed);
+                slow.fetch_add(u64::from(last > SOON + excuse), Ordering::Relaxed);
             }
         }
     });
@@ -88,23 +88,6 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.check(slow * 100 <= reachable, || {
         format!("{slow} of {reachable} lived longer than {SOON:?}")
     });
-}
-
-/// How long after `due` the key was seen last. Watches until `watch` has passed and the key is
-/// gone, or should be.
-fn last_seen(probe: &dyn Probe, key: &str, due: u64, watch: Duration, bound: Duration) -> Duration {
-    let mut last = Duration::ZERO;
-    loop {
-        let passed = Duration::from_nanos(now() - due);
-        let there = probe.exists(key);
-        if there {
-            last = passed;
-        }
-        if (watch < passed && !there) || bound * 2 < passed {
-            return last;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn break_network(pipe: &Pipe, fault: u64) {

@@ -8,10 +8,9 @@ use super::body::nanos;
 use super::ground::{Ground, Requirement, SERVERS, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
+use super::sighting::Sighting;
 use super::site::Site;
-use crate::lateness;
 use crate::oracle::Note;
-use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 12,
@@ -50,12 +49,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 crew.fault("SIGKILL of a worker");
                 hand.process().kill();
                 let due = now();
-                wait::try_until(TTL * 4, || !probe.exists(&key));
+                let limits = [Duration::ZERO, TTL * 4];
+                let pause = Duration::from_millis(5);
+                let Sighting { last, excuse } = Sighting::of(&*probe, &key, due, limits, pause);
                 crew.note(&Note::Free {
                     key,
                     due,
-                    at: now(),
-                    within: nanos(TTL + Duration::from_millis(200) + lateness::worst_since(due)),
+                    at: due + nanos(last),
+                    within: nanos(TTL + Duration::from_millis(200) + excuse),
                 });
             }
             let report = crew.report();

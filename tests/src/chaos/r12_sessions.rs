@@ -9,9 +9,8 @@ use super::ensembles::Ensemble;
 use super::ground::{Ground, Requirement, Store, on_threads};
 use super::job::Lane;
 use super::sheet::Sheet;
-use crate::lateness;
+use super::sighting::Sighting;
 use crate::oracle::Note;
-use crate::wait;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
     number: 12,
@@ -48,12 +47,14 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 crew.fault("SIGKILL of a worker");
                 hand.process().kill();
                 let due = now();
-                wait::try_until(WITHIN * 2, || !probe.exists(&key));
+                let limits = [Duration::ZERO, WITHIN * 2];
+                let pause = Duration::from_millis(5);
+                let Sighting { last, excuse } = Sighting::of(&*probe, &key, due, limits, pause);
                 crew.note(&Note::Free {
                     key,
                     due,
-                    at: now(),
-                    within: nanos(WITHIN + lateness::worst_since(due)),
+                    at: due + nanos(last),
+                    within: nanos(WITHIN + excuse),
                 });
             }
             let report = crew.report();
