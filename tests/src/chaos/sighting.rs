@@ -9,7 +9,7 @@ use crate::probe::Probe;
 
 /// What a probe saw of a key.
 pub(super) struct Sighting {
-    /// How long after it was due the key was seen last. It was there when the probe asked, or later.
+    /// How long after it was due the key was seen last: when the probe asked that found it.
     pub(super) last: Duration,
     /// Four times the longest of a thread's wake-up and an answer of the store meanwhile: a release
     /// is a chain of both. Next to nothing on an idle machine.
