@@ -184,8 +184,8 @@ impl Etcd {
 
     /// Removes a node, so that no earlier request makes it any more.
     ///
-    /// A name is given to one node, so the key alone tells it from every other. A deletion costs the
-    /// server less than a transaction that compares before it deletes.
+    /// A name is given to one node, so the key alone tells it from every other. A deletion costs
+    /// the server less than a transaction that compares before it deletes.
     pub(super) async fn unmake(
         &self,
         session: &Session,

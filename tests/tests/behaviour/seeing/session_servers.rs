@@ -192,8 +192,8 @@ async fn looks_beside_a_lock_that_is_taken_away(store: &Store) {
     drop(guards);
 }
 
-/// Fails if a holder is told only when a heartbeat has ended. With this tick a heartbeat takes three
-/// seconds, and the holder has to be told in half of that.
+/// Fails if a holder is told only when a heartbeat has ended. With this tick a heartbeat takes
+/// three seconds, and the holder has to be told in half of that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_while_heartbeats_are_under_way() {
     const ROUNDS: u32 = 10;
@@ -205,6 +205,7 @@ async fn told_while_heartbeats_are_under_way() {
     for round in 0..ROUNDS {
         let request = holder.lock("k").ttl(SHORT).watchdog().wait(LONG);
         let guard = request.acquire().await.expect("its turn comes");
+        // Heartbeats cannot be waited for, so some of the rounds meet one.
         tokio::time::sleep(random.duration(Duration::from_secs(4))).await;
         let (started, excuse) = (Instant::now(), Excuse::begin());
         let told = async {
