@@ -22,5 +22,6 @@ pub(crate) mod replay;
 pub(crate) mod request;
 #[cfg(feature = "replay")]
 mod request_replay;
+mod request_run;
 pub(crate) mod section;
 pub(crate) mod settings;

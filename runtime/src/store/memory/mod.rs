@@ -1,7 +1,8 @@
 //! Locks in this process: `memory://`.
 //!
-//! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues, and
-//! [`entry`] is one key, `results` are kept beside keys, and `look` shows keys to people.
+//! [`space`] is what the pools of one name share. [`entries`] holds its keys and queues,
+//! `shares` has the keys that several calls hold, [`entry`] is one key, `results` are kept beside
+//! keys, and `look` shows keys to people.
 //! [`MemoryStore`] is one pool's access to them.
 
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ mod entry;
 mod fences;
 mod look;
 mod results;
+mod shares;
 pub(crate) mod space;
 
 /// One pool's access to a [`Space`].

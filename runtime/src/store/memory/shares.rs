@@ -1,0 +1,166 @@
+//! Locks that several calls hold at a time: shares of a key, and places in it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::entries::{Entries, PoolId};
+use super::entry::{Entry, Limit, Params, Share, State};
+use super::fences::next_fence;
+use crate::base::clock::Instant;
+use crate::base::full_key::FullKey;
+use crate::base::token::{Nonce, Token};
+use crate::store::{Renewal, Reply};
+
+impl Entries {
+    pub(super) fn join(
+        &mut self,
+        pool: PoolId,
+        params: &Params<'_>,
+        limit: Limit,
+        now: Instant,
+    ) -> Reply {
+        self.sweep(now);
+        let Limit(most) = limit;
+        let key = params.key;
+        if self.live(key, now).is_none() {
+            self.hand_to_first(key, now);
+        }
+        let first = self.first(key);
+        let is_first = first.is_none_or(|first| first == pool);
+        let mut shares = HashMap::new();
+        let mut limit = most;
+        let mut ends = now + params.ttl;
+        if let Some(entry) = self.live(key, now) {
+            match &mut entry.state {
+                State::Shared {
+                    limit: known,
+                    shares: others,
+                } => {
+                    let again = others.contains_key(&params.token);
+                    if !again && 0 < most && most < *known {
+                        return Reply::Limited(*known);
+                    }
+                    let same_kind = (most == 0) == (*known == 0);
+                    limit = most.max(*known);
+                    let room = limit == 0 || others.len() < limit as usize;
+                    if !(again || same_kind && room && is_first) {
+                        return self.refuse(pool, params, now);
+                    }
+                    shares = std::mem::take(others);
+                    ends = ends.max(entry.expires);
+                }
+                State::Handed if entry.pool == pool => {}
+                _ => return self.refuse(pool, params, now),
+            }
+        }
+        let fence = next_fence(0);
+        let ends_at = now + params.ttl;
+        shares
+            .entry(params.token)
+            .and_modify(|share| share.ends = ends_at)
+            .or_insert(Share {
+                taken: params.taken(fence, now),
+                pool,
+                ends: ends_at,
+                revoked: false,
+            });
+        if first == Some(pool) {
+            self.unqueue(pool, key);
+        }
+        let entry = Entry {
+            state: State::Shared { limit, shares },
+            pool,
+            expires: ends,
+        };
+        self.by_key.insert(key.clone(), entry);
+        self.invite(key);
+        Reply::Acquired {
+            fence: Some(fence),
+            reserved_fences: 0,
+            wanted: Some(self.queues.contains_key(key)),
+        }
+    }
+
+    pub(super) fn stay(&mut self, renewal: &Renewal, now: Instant) -> bool {
+        let Some(entry) = self.live(&renewal.key, now) else {
+            return false;
+        };
+        let until = now + renewal.ttl;
+        match &mut entry.state {
+            State::Held { token, taken, .. } if *token == renewal.token => {
+                let share = Share {
+                    taken: *taken,
+                    pool: entry.pool,
+                    ends: until,
+                    revoked: false,
+                };
+                let shares = HashMap::from([(renewal.token, share)]);
+                entry.state = State::Shared { limit: 0, shares };
+                entry.expires = until;
+                self.invite(&renewal.key);
+                true
+            }
+            State::Shared { shares, .. } => {
+                let share = shares.get_mut(&renewal.token);
+                let Some(share) = share.filter(|share| !share.revoked) else {
+                    return false;
+                };
+                share.ends = until;
+                entry.expires = last_end(shares).unwrap_or(until);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// With `keep`, the share ends after that long.
+    pub(super) fn part(
+        &mut self,
+        key: &FullKey,
+        token: Token,
+        keep: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        if self.release(key, token, keep, now) {
+            return true;
+        }
+        let Some(entry) = self.live(key, now) else {
+            return false;
+        };
+        let State::Shared { shares, .. } = &mut entry.state else {
+            return false;
+        };
+        let Some(share) = shares.remove(&token) else {
+            return false;
+        };
+        if let Some(keep) = keep.filter(|_| !share.revoked) {
+            let ends = now + keep;
+            // Under another token, so that no late request of this one finds the share.
+            shares.insert(Token::random(Nonce::new()), Share { ends, ..share });
+        }
+        self.shares_changed(key, now);
+        !share.revoked
+    }
+
+    /// Some of the key's shares are gone or end earlier.
+    pub(super) fn shares_changed(&mut self, key: &FullKey, now: Instant) {
+        let Some(entry) = self.by_key.get_mut(key) else {
+            return;
+        };
+        let State::Shared { shares, .. } = &entry.state else {
+            return;
+        };
+        if let Some(last) = last_end(shares) {
+            entry.expires = last;
+            self.invite(key);
+        } else {
+            self.by_key.remove(key);
+            self.hand_to_first(key, now);
+        }
+    }
+}
+
+/// When the last of these shares ends.
+fn last_end(shares: &HashMap<Token, Share>) -> Option<Instant> {
+    shares.values().map(|share| share.ends).max()
+}
