@@ -2,7 +2,7 @@
 //! the other, from a seed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::crew::Crew;
 use super::ensembles::Ensemble;
@@ -26,13 +26,12 @@ pub(super) struct Members<'a> {
 const KINDS: u64 = 7;
 
 impl Members<'_> {
-    /// Plays one fault after the other for `time`, each healed before the next. Returns how many
-    /// times another member came to lead.
-    pub(super) fn run(&mut self, pause: Duration, time: Duration) -> u64 {
-        let started = Instant::now();
+    /// Plays one fault after the other, each healed before the next, while `goes_on`, which is told
+    /// how many times another member came to lead. Returns that number.
+    pub(super) fn run(&mut self, pause: Duration, mut goes_on: impl FnMut(u64) -> bool) -> u64 {
         let (mut changes, mut kind) = (0, 0);
         let mut leader = self.leader();
-        while started.elapsed() < time {
+        while goes_on(changes) {
             std::thread::sleep(self.random.duration(pause));
             self.strike(kind, leader);
             kind = self.random.below(KINDS);

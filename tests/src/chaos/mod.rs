@@ -7,6 +7,7 @@
 //! | `site` | the one server of a requirement |
 //! | `faults`, `storm`, `storm_postgres`, `fail_overs`, `members`, `mortals` | faults from a seed |
 //! | `witness` | notes about locks of the parent process |
+//! | `tally` | what has happened so far in a run |
 //! | `ending` | the checks at the end of a run |
 //! | `gauge` | the size of a worker's heap |
 //! | `canary` | logged and counted texts |
@@ -90,6 +91,7 @@ mod site;
 mod storm;
 mod storm_postgres;
 pub mod table;
+mod tally;
 mod telemetry;
 mod witness;
 pub mod worker;

@@ -11,7 +11,8 @@ use super::crew::Crew;
 use super::ground::{ALL, Ground, Requirement, Size, Store};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
-use super::storm::{self, Progress, Storm, TTL};
+use super::storm::{self, Storm, TTL};
+use super::tally::Progress;
 use crate::oracle::Mode;
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -35,6 +36,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let storm = Storm {
         job,
         beside: &storm::alone,
+        awaited: None,
         progress: Progress::Sections,
         enough: sections,
         faults: FAULTS,

@@ -5,7 +5,7 @@
 //! sessions, and one that is killed leaves them to end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::__test::now;
 
@@ -14,12 +14,13 @@ use super::crew::{Crew, Hand};
 use super::ending::end_all;
 use super::ensembles::{Ensemble, Times};
 use super::faults::{Lane as FaultLane, Spans};
-use super::ground::{Ground, Requirement, Store};
+use super::ground::{Ground, Requirement, Size, Store};
 use super::job::{Job, Lane};
 use super::members::{Members, Wires};
 use super::r01_exclusion;
 use super::sheet::Sheet;
 use super::storm;
+use super::tally::{Progress, Tally};
 use crate::oracle::Note;
 use crate::pipe::Pipe;
 use crate::random::Random;
@@ -37,6 +38,8 @@ const MEMBERS: usize = 3;
 const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
+/// How long a full run goes on that has not reached its numbers.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The ttls: faults are shorter and longer than these and their sessions.
 const SHORT: Duration = Duration::from_secs(1);
@@ -111,7 +114,17 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
             random: random.fork(),
             longest: times.session,
         };
-        leaders = members.run(Duration::from_secs(4), ground.time);
+        let started = Instant::now();
+        let mut tally = Tally::of(crew.history(), Progress::Sections, None);
+        leaders = members.run(Duration::from_secs(4), |leaders| {
+            tally.read();
+            let enough = tally.has(SECTIONS, FAULTS) && LEADERS <= leaders;
+            let limit = match ground.size {
+                Size::Full if !enough => ground.time.max(PATIENCE),
+                _ => ground.time,
+            };
+            started.elapsed() < limit
+        });
         drop(end);
         let lanes = lanes.into_iter();
         lanes.map(|lane| lane.join().expect("no panic")).collect()

@@ -12,7 +12,8 @@ use super::crew::Crew;
 use super::ground::{ALL, Ground, Requirement, Size, Store, connect, local_runtime, on_threads};
 use super::job::{Form, Job, Lane, Work};
 use super::sheet::Sheet;
-use super::storm::{self, Progress, Storm, TTL};
+use super::storm::{self, Storm, TTL};
+use super::tally::Progress;
 use crate::lateness;
 use crate::oracle::Mode;
 use crate::probe::Probe;
@@ -40,6 +41,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
     let storm = Storm {
         job,
         beside: &storm::alone,
+        awaited: None,
         progress: Progress::Sections,
         enough: sections,
         faults: FAULTS,

@@ -14,7 +14,8 @@ use super::mortals;
 use super::orders::Orders;
 use super::r34_replay::REPLAY_MS;
 use super::sheet::Sheet;
-use super::storm::{self, Progress, Storm, TTL};
+use super::storm::{self, Storm, TTL};
+use super::tally::Progress;
 use crate::oracle::{Note, Report};
 use crate::server::Server;
 
@@ -111,6 +112,7 @@ pub(super) fn storm(ground: &Ground, sheet: &Sheet) {
             Size::Small => small_job,
         },
         beside: &storm::alone,
+        awaited: None,
         progress: Progress::Answers,
         enough: ANSWERS,
         faults: FAULTS,

@@ -20,7 +20,8 @@ use super::ground::{Ground, REDIS, Requirement, Size};
 use super::job::{Job, Work};
 use super::r01_exclusion;
 use super::sheet::Sheet;
-use super::storm::{self, Progress, Storm, TTL, WORKERS};
+use super::storm::{self, Storm, TTL, WORKERS};
+use super::tally::Progress;
 use crate::lateness::Excuse;
 use crate::oracle::Note;
 use crate::process::Leashed;
@@ -198,6 +199,8 @@ fn under_faults(ground: &Ground, sheet: &Sheet, operators: &Operators) {
     let storm = Storm {
         job: r01_exclusion::job,
         beside: &beside,
+        // On a busy machine most locks are free again when an operator's command arrives.
+        awaited: Some(b"{\"note\":\"taken_away\""),
         progress: Progress::Sections,
         enough: SECTIONS,
         faults: FAULTS,

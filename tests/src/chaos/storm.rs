@@ -4,7 +4,6 @@
 //! answers. (No promise covers a server that loses acknowledged writes.) With `memory://` the locks
 //! belong to one process, which is stopped and killed. Each process begins with keys of its own.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use super::faults::{Lane as FaultLane, Spans, Struck};
 use super::ground::{Ground, Size, Store};
 use super::job::Job;
 use super::sheet::Sheet;
+use super::tally::{INSIDE, Progress, Tally};
 use crate::oracle::Report;
 use crate::proxy::Proxy;
 use crate::server::ServerOptions;
@@ -22,10 +22,10 @@ use crate::server::ServerOptions;
 /// The ttl of all locks: faults are shorter and longer than this.
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const WORKERS: usize = 4;
-/// So much must happen in any run.
+/// So much must happen in any run,
 const LEAST: u64 = 200;
-/// The faults that workers make themselves.
-pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+/// for which it gets so many times its limit.
+const PATIENCE: u32 = 12;
 
 /// The workers' job, and for how long they do it.
 pub(super) struct Storm<'a> {
@@ -33,6 +33,8 @@ pub(super) struct Storm<'a> {
     pub(super) job: fn(&Crew, &str, &str, u64) -> Job,
     /// What goes on beside it, on Redis: with the server's URL, until the end is told.
     pub(super) beside: &'a (dyn Fn(&str, &AtomicBool) + Sync),
+    /// The note without which no run ends, if any: as its line begins.
+    pub(super) awaited: Option<&'static [u8]>,
     /// The notes that count as progress,
     pub(super) progress: Progress,
     /// A full run ends when it has so many of them and so many faults,
@@ -40,24 +42,6 @@ pub(super) struct Storm<'a> {
     pub(super) faults: u64,
     /// or after this time.
     pub(super) limit: Duration,
-}
-
-/// Which notes count.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Progress {
-    /// Bodies that begin.
-    Sections,
-    /// Calls with `replay` that get an answer.
-    Answers,
-}
-
-impl Progress {
-    fn is(self, line: &[u8]) -> bool {
-        line.starts_with(match self {
-            Self::Sections => b"{\"note\":\"enter\"",
-            Self::Answers => b"{\"note\":\"answered\"",
-        })
-    }
 }
 
 /// Nothing goes on beside.
@@ -172,26 +156,14 @@ impl Storm<'_> {
     /// Waits until the numbers are reached, or the time is over.
     pub(super) fn until_enough(&self, size: Size, history: &Path) {
         let started = Instant::now();
-        let mut lines = BufReader::new(std::fs::File::open(history).expect("the history is there"));
-        let (mut progress, mut faults) = (0, 0);
-        let mut line = Vec::new();
+        let mut tally = Tally::of(history, self.progress, self.awaited);
         // On a machine that is busy with other tests nothing may happen for long.
         while started.elapsed() < self.limit
-            || (progress < LEAST && started.elapsed() < self.limit * 6)
+            || (!tally.has(LEAST, 0) && started.elapsed() < self.limit * PATIENCE)
         {
             std::thread::sleep(Duration::from_millis(200));
-            while lines
-                .read_until(b'\n', &mut line)
-                .is_ok_and(|length| length > 0)
-            {
-                if !line.ends_with(b"\n") {
-                    break;
-                }
-                progress += u64::from(self.progress.is(&line));
-                faults += u64::from(is_outside_fault(&line));
-                line.clear();
-            }
-            if size == Size::Full && progress >= self.enough && faults >= self.faults {
+            tally.read();
+            if size == Size::Full && tally.has(self.enough, self.faults) {
                 return;
             }
         }
@@ -208,15 +180,4 @@ pub(super) fn pause(ground: &Ground) -> Duration {
         Size::Small if ground.store == Store::Postgres => Duration::from_secs(2),
         Size::Small => Duration::from_millis(600),
     }
-}
-
-/// Whether the note is of a fault from outside: faults that workers make themselves do not count.
-fn is_outside_fault(line: &[u8]) -> bool {
-    let fault = b"{\"note\":\"fault\",\"kind\":\"";
-    let kind = line.strip_prefix(fault);
-    kind.is_some_and(|kind| {
-        !INSIDE
-            .iter()
-            .any(|inside| kind.starts_with(inside.as_bytes()))
-    })
 }

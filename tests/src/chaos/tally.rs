@@ -1,0 +1,91 @@
+//! What has happened so far in a run, read from its history while it grows.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// The faults that workers make themselves.
+pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+
+/// Which notes count.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Progress {
+    /// Bodies that begin.
+    Sections,
+    /// Calls with `replay` that get an answer.
+    Answers,
+}
+
+impl Progress {
+    fn is(self, line: &[u8]) -> bool {
+        line.starts_with(match self {
+            Self::Sections => b"{\"note\":\"enter\"",
+            Self::Answers => b"{\"note\":\"answered\"",
+        })
+    }
+}
+
+/// Counts the notes of a history.
+pub(super) struct Tally {
+    lines: BufReader<File>,
+    line: Vec<u8>,
+    counted: Progress,
+    /// How the note begins that is still missing.
+    awaited: Option<&'static [u8]>,
+    progress: u64,
+    faults: u64,
+}
+
+impl Tally {
+    /// Begins at the beginning of the history. `awaited`: how a note begins that must be there too.
+    pub(super) fn of(
+        history: &Path,
+        counted: Progress,
+        awaited: Option<&'static [u8]>,
+    ) -> Self {
+        let history = File::open(history).expect("the history is there");
+        Self {
+            lines: BufReader::new(history),
+            line: Vec::new(),
+            counted,
+            awaited,
+            progress: 0,
+            faults: 0,
+        }
+    }
+
+    /// Reads the notes that are new.
+    pub(super) fn read(&mut self) {
+        while self
+            .lines
+            .read_until(b'\n', &mut self.line)
+            .is_ok_and(|length| length > 0)
+        {
+            // A process is writing the rest.
+            if !self.line.ends_with(b"\n") {
+                return;
+            }
+            self.progress += u64::from(self.counted.is(&self.line));
+            self.faults += u64::from(is_outside_fault(&self.line));
+            let line = &self.line;
+            self.awaited = self.awaited.filter(|note| !line.starts_with(note));
+            self.line.clear();
+        }
+    }
+
+    /// Whether so much has happened, under so many faults from outside, and nothing is missing.
+    pub(super) fn has(&self, progress: u64, faults: u64) -> bool {
+        progress <= self.progress && faults <= self.faults && self.awaited.is_none()
+    }
+}
+
+/// Whether the note is of a fault from outside: faults that workers make themselves do not count.
+fn is_outside_fault(line: &[u8]) -> bool {
+    let fault = b"{\"note\":\"fault\",\"kind\":\"";
+    let kind = line.strip_prefix(fault);
+    kind.is_some_and(|kind| {
+        !INSIDE
+            .iter()
+            .any(|inside| kind.starts_with(inside.as_bytes()))
+    })
+}
