@@ -38,11 +38,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Begins at the beginning of the history. `awaited`: how a note begins that must be there too.
-    pub(super) fn of(
-        history: &Path,
-        counted: Progress,
-        awaited: Option<&'static [u8]>,
-    ) -> Self {
+    pub(super) fn of(history: &Path, counted: Progress, awaited: Option<&'static [u8]>) -> Self {
         let history = File::open(history).expect("the history is there");
         Self {
             lines: BufReader::new(history),
