@@ -1,9 +1,9 @@
 //! The rows that are measured.
 
 use crate::contestants::Contestant::{
-    self, Advisory, Curator, DistributedLock, EtcdConcurrency, HandWritten, Leasehold,
-    LeaseholdBefore, LeaseholdOnRedis, LeaseholdReplayed, LeaseholdSingle, NodeRedlock, Poll50ms,
-    RedisPy, Redisson, Redsync, Ring, Rslock, Upsert,
+    self, Advisory, Curator, DistributedLock, DistributedLockPostgres, EtcdConcurrency,
+    HandWritten, Leasehold, LeaseholdBefore, LeaseholdOnRedis, LeaseholdReplayed, LeaseholdSingle,
+    NodeRedlock, Poll50ms, RedisPy, Redisson, Redsync, Ring, Rslock, Upsert,
 };
 use crate::plan::Work;
 use crate::row::{Clients, Engine, Row, Task, WINDOW_MS};
@@ -35,10 +35,17 @@ const HANDED_OVER: &[Contestant] = &[
 const HOT: &[Contestant] = HANDED_OVER.split_at(1).1;
 const KEEPERS: &[Contestant] = &[Leasehold, HandWritten];
 const QUORUM: &[Contestant] = &[Leasehold, LeaseholdSingle, Rslock, NodeRedlock];
-const POSTGRES: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Upsert, Advisory];
+const POSTGRES: &[Contestant] = &[
+    Leasehold,
+    LeaseholdOnRedis,
+    Upsert,
+    Advisory,
+    DistributedLockPostgres,
+];
+/// No peer with a program of its own has an open loop.
+const OPEN_POSTGRES: &[Contestant] = POSTGRES.split_at(4).0;
 const ETCD: &[Contestant] = &[Leasehold, LeaseholdOnRedis, EtcdConcurrency];
 const ZOOKEEPER: &[Contestant] = &[Leasehold, LeaseholdOnRedis, Curator];
-/// No peer in another language has an open loop.
 const OPEN_SESSIONS: &[Contestant] = &[Leasehold, LeaseholdOnRedis];
 const BEFORE: &[Contestant] = &[Leasehold, LeaseholdBefore];
 const SERVICES: &[Contestant] = &[Leasehold, HandWritten, Rslock];
@@ -142,7 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
         "as `open_1000`, on PostgreSQL",
         Work::Open,
         (1, 1_000),
-        POSTGRES,
+        OPEN_POSTGRES,
     ),
     on(
         Engine::Etcd,

@@ -37,6 +37,8 @@ pub(crate) enum Contestant {
     Upsert,
     /// `pg_advisory_lock` with the crate sqlx.
     Advisory,
+    /// The crate distributed-lock-postgres, whose dependencies are kept out of this build.
+    DistributedLockPostgres,
     /// `SET NX PX` and compare-and-delete, by hand, on one multiplexed connection.
     HandWritten,
     /// The same, with a new try every 50 ms.
@@ -91,9 +93,10 @@ impl Contestant {
         )
     }
 
-    /// The folder of the contestant's program, if that is in another language.
+    /// The folder of the contestant's program, if that is no part of this one.
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
+            Self::DistributedLockPostgres => Some("distributed_lock_postgres"),
             Self::EtcdConcurrency => Some("etcd_concurrency"),
             Self::Curator => Some("curator"),
             Self::Redisson => Some("redisson"),

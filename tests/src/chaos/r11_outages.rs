@@ -1,10 +1,12 @@
 //! Requirement 11: an outage of two fifths of the ttl costs no lease, whenever it comes.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::ground::{Ground, Requirement, SERVERS, Store, connect, local_runtime, on_threads};
 use super::sheet::Sheet;
 use super::site::Site;
+use crate::lateness::Excuse;
 use crate::proxy::{Mode, Proxy};
 
 pub(super) const REQUIREMENT: Requirement = Requirement {
@@ -26,6 +28,10 @@ fn ttl(store: Store) -> Duration {
 fn run(ground: &Ground, sheet: &Sheet) {
     let total = ground.count(500, 24);
     let ttl = ttl(ground.store);
+    // After an outage at the worst time this much is left of the lease for a new connection and a
+    // renewal.
+    let spare = ttl / 5;
+    let busy = AtomicU64::new(0);
     let site = Site::start(ground.store);
     // PostgreSQL starts a process for each connection that is replaced.
     let threads = match ground.store {
@@ -41,6 +47,7 @@ fn run(ground: &Ground, sheet: &Sheet) {
             let runtime = local_runtime();
             let pool = runtime.block_on(connect(&site.url_over(&proxy)));
             while let Some(number) = next() {
+                let excuse = Excuse::begin();
                 let request = pool.lock(format!("outage-{number}")).ttl(ttl).watchdog();
                 let guard = runtime
                     .block_on(request.wait(ttl).acquire())
@@ -53,14 +60,28 @@ fn run(ground: &Ground, sheet: &Sheet) {
                 proxy.pass();
                 // Long enough that a lost lease shows.
                 std::thread::sleep(ttl);
-                sheet.check(runtime.block_on(guard.release()).is_ok(), || {
-                    format!("the lease was lost by an outage ({kind}) after {phase:?}")
+                let released = runtime.block_on(guard.release());
+                if released.is_err() && spare < excuse.so_far() {
+                    busy.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                sheet.check(released.is_ok(), || {
+                    format!(
+                        "the lease was lost by an outage ({kind}) after {phase:?}: {released:?}"
+                    )
                 });
             }
         },
     );
+    let busy = busy.load(Ordering::Relaxed);
     sheet.sections(total);
-    sheet.reached("outages", total, 500);
+    sheet.reached("outages", total - busy, 500);
+    if 0 < busy {
+        sheet.remark(format!(
+            "{busy} leases lost while the machine woke its threads too late"
+        ));
+    }
+    sheet.check(busy < total / 10, || "the machine is too busy".to_owned());
 }
 
 fn begin(proxy: &Proxy, kind: u64) -> &'static str {
