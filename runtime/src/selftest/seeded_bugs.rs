@@ -216,6 +216,8 @@ bugs! {
     SessionUnconfirmed,
     /// A heartbeat counts at once, although a replaced leader may have answered it.
     HeartbeatBelieved,
+    /// All replicas are those that are connected, and not those that the Sentinels know.
+    ReplicasAwayForgotten,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

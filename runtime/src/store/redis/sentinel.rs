@@ -20,6 +20,7 @@ use super::wire::connect::OpenedConnection;
 use super::wire::introduction;
 use super::wire::open;
 use super::wire::server::Server;
+use crate::base::seeded::seeded;
 use crate::error::LockError;
 #[cfg(feature = "tls")]
 use crate::store::tls::Tls;
@@ -49,6 +50,9 @@ struct Named {
     endpoint: Endpoint,
     /// Grows with each fail-over. Zero where the Sentinel does not report it.
     generation: u64,
+    /// How many replicas the Sentinel knows, whether they are up or not. In a fail-over that is more
+    /// than are connected to the old master, which still serves.
+    replicas: u32,
 }
 
 /// What one Sentinel answered.
@@ -111,12 +115,17 @@ impl Sentinels {
     /// that it is a master.
     pub(super) async fn connect(&self, limit: Duration) -> Result<OpenedConnection, Failure> {
         let started = Instant::now();
-        let endpoint = self.find(started + limit / 2).await?;
-        let server = self.like.elsewhere(&endpoint);
+        let named = self.find(started + limit / 2).await?;
+        let server = self.like.elsewhere(&named.endpoint);
         let left = limit.saturating_sub(started.elapsed());
-        let opened = server.clone().connect(left).await?;
-        match opened.role {
-            Some(role) if role.is_master => Ok(opened),
+        let mut opened = server.clone().connect(left).await?;
+        match &mut opened.role {
+            Some(role) if role.is_master => {
+                if !seeded!(ReplicasAwayForgotten) {
+                    role.replicas = role.replicas.max(named.replicas);
+                }
+                Ok(opened)
+            }
             Some(_) => Err(Failure::unavailable(
                 "READONLY",
                 format!(
@@ -140,16 +149,18 @@ impl Sentinels {
         self.nodes.iter().find_map(Server::readable)
     }
 
-    /// Asks all Sentinels at once and takes the newest of the answers that come in time.
-    async fn find(&self, mut until: Instant) -> Result<Endpoint, Failure> {
+    /// Asks all Sentinels at once and takes the newest of the answers that come in time, with the most
+    /// replicas that any of them knows.
+    async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
         let mut newest: Option<Named> = None;
-        let mut answers = 0;
+        let (mut answers, mut replicas) = (0, 0);
         let mut failed = Vec::new();
         while let Ok(Some(said)) = timeout_at(until, asked.next()).await {
             match said {
                 Ok(Answer::Named(named)) => {
                     answers += 1;
+                    replicas = named.replicas.max(replicas);
                     if newest
                         .as_ref()
                         .is_none_or(|best| best.generation < named.generation)
@@ -165,7 +176,7 @@ impl Sentinels {
             }
         }
         match newest {
-            Some(named) => Ok(named.endpoint),
+            Some(named) => Ok(Named { replicas, ..named }),
             None => Err(self.none_named(failed)),
         }
     }
@@ -269,11 +280,13 @@ fn read(answers: Vec<Value>) -> Result<Answer, Failure> {
     let (Some(host), Some(port)) = (text(host), port) else {
         return Err(no_sentinel());
     };
-    let state = answers.next();
-    let generation = state.and_then(|state| field(&state, "config-epoch")?.parse().ok());
+    let state = answers.next().unwrap_or(Value::Nil);
+    let number = |name| field(&state, name)?.parse::<u64>().ok();
+    let replicas = number("num-slaves").unwrap_or(0);
     Ok(Answer::Named(Named {
         endpoint: Endpoint { host, port },
-        generation: generation.unwrap_or(0),
+        generation: number("config-epoch").unwrap_or(0),
+        replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
     }))
 }
 

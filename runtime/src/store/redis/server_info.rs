@@ -10,7 +10,7 @@ pub(crate) struct Info(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) is_master: bool,
-    /// How many replicas are connected to it.
+    /// How many replicas are connected to it, or known to its Sentinels.
     pub(crate) replicas: u32,
 }
 

@@ -124,6 +124,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a leader that was stopped goes on when another one leads, and answers a heartbeat",
     },
     Elsewhere {
+        bug: "ReplicasAwayForgotten",
+        program: "behaviour",
+        test: "deployments::replicas::all_replicas_are_those_that_sentinels_know",
+        what: "a pool connects with `replicas=all` while one of two replicas is away",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

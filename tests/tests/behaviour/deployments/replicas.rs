@@ -7,6 +7,7 @@ use leasehold_tests::lateness::Excuse;
 use leasehold_tests::load::{Ended, Load};
 use leasehold_tests::probe::Probe;
 use leasehold_tests::random::Random;
+use leasehold_tests::rerun::fails_with;
 use leasehold_tests::room;
 use leasehold_tests::sentinel::Deployment;
 use leasehold_tests::server::{Server, ServerOptions};
@@ -236,6 +237,40 @@ async fn mistakes_are_told() {
     let memory = LockPool::builder().url("memory://").replicas(1).connect();
     let error = memory.await.expect_err("memory has none");
     assert!(matches!(error, LockError::Config { .. }), "{error:?}");
+}
+
+/// Fails if a pool that connects while a replica is away takes the rest for all. In a fail-over the
+/// replica that is promoted leaves the old master, which serves on: its locks would be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_replicas_are_those_that_sentinels_know() {
+    let _place = room::enter();
+    let deployment = Deployment::start();
+    let url = format!("{}?replicas=all", deployment.url());
+    let away = deployment.replicas().next().expect("there are two");
+    away.pause();
+    let probe = deployment.master().probe();
+    let mut cut = cmd("CLIENT");
+    cut.arg("KILL").arg("TYPE").arg("REPLICA");
+    probe.run::<u32>(&cut);
+    let connected = || {
+        let info: String = probe.run(cmd("INFO").arg("replication"));
+        info.matches("state=online").count()
+    };
+    wait::until_async("the other one is back", PATIENCE, || connected() == 1).await;
+    let pool = LockPool::connect(&url).await.expect("it connects");
+    let error = pool.lock("k").ttl(TTL).acquire().await.map(drop);
+    let error = error.expect_err("one of two replicas has the lock");
+    assert_eq!(code(&error), "replicas", "{error}");
+    assert!(error.to_string().contains("2 must"), "{error}");
+    away.resume();
+    let wait = pool.lock("k").ttl(TTL).wait(PATIENCE).acquire().await;
+    wait.expect("both are there").release().await.expect("held");
+}
+
+#[test]
+fn replicas_that_are_away_and_forgotten_are_found() {
+    let test = "deployments::replicas::all_replicas_are_those_that_sentinels_know";
+    fails_with("ReplicasAwayForgotten", test);
 }
 
 /// A load during a fail-over. For a second before it, what is written reaches no replica.
