@@ -214,7 +214,7 @@ impl LockRequest {
 
     /// Takes one of `permits` places; each has a lease of its own. All calls for the key must give
     /// the same number. A call that gives a smaller number than the holders did, or zero, fails
-    /// with [`LockError::Config`]. Default: exclusive.
+    /// with [`LockError::Config`](crate::LockError::Config). Default: exclusive.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -255,17 +255,18 @@ impl LockRequest {
     }
 
     /// If this call is nested in a body that holds the key, enters that body's lock. Without this,
-    /// such a call is refused with [`LockError::WouldDeadlock`]. Entering costs no round trip. The
-    /// call runs on the body's lease, with its deadline and fence, whatever `ttl`, `watchdog` and
-    /// `max_hold` say here. A call that is not nested takes the lock as any other. Default: off.
+    /// such a call is refused with [`LockError::WouldDeadlock`](crate::LockError::WouldDeadlock).
+    /// Entering costs no round trip. The call runs on the body's lease, with its deadline and fence,
+    /// whatever `ttl`, `watchdog` and `max_hold` say here. A call that is not nested takes the lock
+    /// as any other. Default: off.
     ///
     /// Calls that are nested side by side in one body, as branches of a `join!`, take turns. Each
     /// waits for as long as its [`wait`](Self::wait) says. If neither the call nor the pool has a
     /// wait, it waits for as long as the lease lasts.
     ///
     /// Nested is what the body's future polls, and not what it spawns. Only [`run`](Self::run) and
-    /// the attribute make a body. A call that is made while a [`LockGuard`] is alive is not nested
-    /// in it, and waits for it.
+    /// the attribute make a body. A call that is made while a [`LockGuard`](crate::LockGuard) is
+    /// alive is not nested in it, and waits for it.
     ///
     /// ```
     /// # use std::time::Duration;
