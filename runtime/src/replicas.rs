@@ -17,12 +17,12 @@ use crate::error::LockError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// Every replica: as many as the Sentinels know, or as the pool has seen connected to its server
-    /// at once, and at least one. A replica that is gone for good counts until the Sentinels forget
-    /// it (`SENTINEL RESET`) and the pool is connected anew.
+    /// Every replica: as many as the Sentinels know, or as the pool has seen connected to its
+    /// server at once, and at least one. A replica that is gone for good counts until the Sentinels
+    /// forget it (`SENTINEL RESET`) and the pool is connected anew.
     ///
-    /// In a cluster, and with one server's URL, a pool that connects while a replica is away asks
-    /// for the others alone. There give their number: `AtLeast(2)`.
+    /// In a cluster, and with one server's URL, a pool that connects while a replica is away needs
+    /// only the replicas that are connected then. `AtLeast(2)` needs two, whatever is away.
     All,
     /// At least this many replicas. With zero the server's own answer is enough.
     AtLeast(u32),

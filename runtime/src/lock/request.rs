@@ -256,9 +256,9 @@ impl LockRequest {
 
     /// If this call is nested in a body that holds the key, enters that body's lock. Without this,
     /// such a call is refused with [`LockError::WouldDeadlock`](crate::LockError::WouldDeadlock).
-    /// Entering costs no round trip. The call runs on the body's lease, with its deadline and fence,
-    /// whatever `ttl`, `watchdog` and `max_hold` say here. A call that is not nested takes the lock
-    /// as any other. Default: off.
+    /// Entering costs no round trip. The call runs on the body's lease, with its deadline and
+    /// fence, whatever `ttl`, `watchdog` and `max_hold` say here. A call that is not nested takes
+    /// the lock as any other. Default: off.
     ///
     /// Calls that are nested side by side in one body, as branches of a `join!`, take turns. Each
     /// waits for as long as its [`wait`](Self::wait) says. If neither the call nor the pool has a

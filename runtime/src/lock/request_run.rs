@@ -130,9 +130,9 @@ impl LockRequest {
     /// Cancel safe while the call waits for the lock: a dropped future leaves no lock, and the body
     /// does not run. If the body panics, this future panics too, if it still exists.
     ///
-    /// The task is in the present tracing span and
-    /// [`LockPool::scope`](crate::LockPool::scope); it is nested in no lock but its own. A call that enters a lock as [`reentrant`](Self::reentrant) is a part of that body,
-    /// and ends with it.
+    /// The task is in the present tracing span and [`LockPool::scope`](crate::LockPool::scope); it
+    /// is nested in no lock but its own. A call that enters a lock as
+    /// [`reentrant`](Self::reentrant) is a part of that body, and ends with it.
     ///
     /// ```
     /// # use std::time::Duration;

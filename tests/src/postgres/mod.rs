@@ -240,7 +240,7 @@ impl Postgres {
             ])
             // A deadlock is found sooner than any wait of a pool ends, so each one is counted.
             .args(["-c", "shared_buffers=32MB", "-c", "deadlock_timeout=50ms"])
-            // A server that is killed leaves its segments of shared memory where they are: in its folder.
+            // A killed server leaves its shared memory behind: here in its folder.
             .args(["-c", "dynamic_shared_memory_type=mmap"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .stderr(log.try_clone().expect("a file can be shared"))

@@ -50,8 +50,8 @@ struct Named {
     endpoint: Endpoint,
     /// Grows with each fail-over. Zero where the Sentinel does not report it.
     generation: u64,
-    /// How many replicas the Sentinel knows, whether they are up or not. In a fail-over that is more
-    /// than are connected to the old master, which still serves.
+    /// How many replicas the Sentinel knows, whether they are up or not. In a fail-over that is
+    /// more than are connected to the old master, which still serves.
     replicas: u32,
 }
 
@@ -149,8 +149,8 @@ impl Sentinels {
         self.nodes.iter().find_map(Server::readable)
     }
 
-    /// Asks all Sentinels at once and takes the newest of the answers that come in time, with the most
-    /// replicas that any of them knows.
+    /// Asks all Sentinels at once and takes the newest of the answers that come in time, with the
+    /// most replicas that any of them knows.
     async fn find(&self, mut until: Instant) -> Result<Named, Failure> {
         let mut asked: FuturesUnordered<_> = self.nodes.iter().map(|node| self.ask(node)).collect();
         let mut newest: Option<Named> = None;
