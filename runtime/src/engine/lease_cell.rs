@@ -166,6 +166,16 @@ impl LeaseCell {
         self.deadline().since(self.clock.now())
     }
 
+    /// The present time, if the body may be polled now.
+    pub(crate) fn live_at(&self) -> Result<Instant, LockError> {
+        let now = self.clock.now();
+        if now < self.deadline() {
+            Ok(now)
+        } else {
+            Err(self.lost_error())
+        }
+    }
+
     /// The end of the lease; `Instant::ZERO` while none is held.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
@@ -177,11 +187,7 @@ impl LeaseCell {
     }
 
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        if self.is_live() {
-            Ok(())
-        } else {
-            Err(self.lost_error())
-        }
+        self.live_at().map(drop)
     }
 
     pub(crate) fn lost_error(&self) -> LockError {

@@ -145,27 +145,29 @@ impl Acquisition {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let taken = ready!(self.poll_asking(cx));
         match (self.asking.take(), &taken) {
-            (Some(asking), Ok(())) if self.held.kept().is_some() => asking.replayed(),
-            (Some(asking), Ok(())) => self.held.begin_holding(asking),
+            (Some(asking), Ok(_)) if self.held.kept().is_some() => asking.replayed(),
+            (Some(asking), Ok(now)) => self.held.begin_holding(asking, *now),
             (Some(asking), Err(error)) => asking.refused(error),
             (None, _) => {}
         }
-        Poll::Ready(taken)
+        Poll::Ready(taken.map(drop))
     }
 
-    fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        match &mut self.others {
+    /// Gives the present time, where it is known.
+    fn poll_asking(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Instant>, LockError>> {
+        let now = match &mut self.others {
             None => ready!(self.held.poll_taken(cx))?,
             Some(others) => {
                 self.held.add(ready!(others.as_mut().poll(cx))?);
                 self.others = None;
+                None
             }
-        }
+        };
         // The body begins now: locks that the call gave back before are not kept.
         if let Some(at_least) = self.at_least.take() {
             self.held.keep_at_least(at_least);
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(now))
     }
 
     /// The locks, once they are all taken.
@@ -392,7 +394,7 @@ impl Taking {
         let acquire = self.acquire(want, left.min(fresh));
         let mut lock = PendingLock::ask(self.pool.clone(), acquire)?;
         match poll_fn(|cx| lock.poll_taken(cx)).await {
-            Ok(()) => Ok(Some(lock)),
+            Ok(_) => Ok(Some(lock)),
             Err(LockError::TimedOut { .. }) if fresh < left => Ok(None),
             Err(LockError::TimedOut {
                 key,

@@ -13,6 +13,7 @@ use tracing::span::Entered;
 use super::leases::{LeaseRef, Locks, any_over};
 use super::observed::{Asking, Holding};
 use super::pending::PendingLock;
+use crate::base::clock::Instant;
 use crate::base::one_or_many::OneOrMany;
 use crate::base::outcome::End;
 use crate::base::seeded::seeded;
@@ -100,10 +101,11 @@ impl HeldLocks {
         }
     }
 
-    /// The call has all its locks. `asking`: what is told of it.
-    pub(crate) fn begin_holding(&mut self, asking: Asking) {
+    /// The call has all its locks. `asking`: what is told of it. `now`: the present time, where it
+    /// is known.
+    pub(crate) fn begin_holding(&mut self, asking: Asking, now: Option<Instant>) {
         let entered = self.own().next().is_none();
-        self.holding = Some(asking.granted(self.locks.fence(), entered));
+        self.holding = Some(asking.granted(self.locks.fence(), entered, now));
     }
 
     /// The span of what runs inside the locks is the present one while the result of this lives.
@@ -137,14 +139,19 @@ impl HeldLocks {
         self.held = held;
     }
 
-    /// Ready when the locks that were asked for are held, or one cannot be taken.
-    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+    /// Ready when the locks that were asked for are held, or one cannot be taken. As
+    /// [`PendingLock::poll_taken`].
+    pub(crate) fn poll_taken(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Instant>, LockError>> {
+        let mut now = None;
         for lock in self.held.iter_mut() {
             if let HeldLock::Held(lock) = lock {
-                ready!(lock.poll_taken(cx))?;
+                now = ready!(lock.poll_taken(cx))?;
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(now))
     }
 
     /// The locks that the call has taken itself stay at the store for this long from now, however

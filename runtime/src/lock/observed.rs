@@ -76,21 +76,27 @@ impl Asking {
 
     /// The call is refused.
     pub(crate) fn refused(mut self, error: &LockError) {
-        let (_, waited) = self.time();
+        let (_, waited) = self.time(None);
         self.ends(Outcome::of(error), waited, false);
     }
 
     /// A result that is kept answers the call, which holds no lock.
     pub(crate) fn replayed(mut self) {
-        let (_, waited) = self.time();
+        let (_, waited) = self.time(None);
         self.ends(Outcome::Replayed, waited, false);
     }
 
-    /// The call holds its locks. `entered`: whether an enclosing call has taken all of them.
-    pub(crate) fn granted(mut self, fence: Option<Fence>, entered: bool) -> Holding {
+    /// The call holds its locks. `entered`: whether an enclosing call has taken all of them. `now`:
+    /// the present time, where it is known.
+    pub(crate) fn granted(
+        mut self,
+        fence: Option<Fence>,
+        entered: bool,
+        now: Option<Instant>,
+    ) -> Holding {
+        let (now, waited) = self.time(now);
         // If the subscriber panics here, the call gives its locks up as any that is dropped.
         let span = held_span(self.label);
-        let (now, waited) = self.time();
         told(|| {
             if let Some(keys) = &self.keys {
                 span.record("lock.key", display(keys));
@@ -118,9 +124,9 @@ impl Asking {
         }
     }
 
-    /// The present time, and how long the call has asked.
-    fn time(&self) -> (Option<Instant>, Duration) {
-        let now = self.since.map(|_| self.clock.now());
+    /// The present time, which may be known, and how long the call has asked.
+    fn time(&self, now: Option<Instant>) -> (Option<Instant>, Duration) {
+        let now = self.since.map(|_| now.unwrap_or_else(|| self.clock.now()));
         let waited = now.zip(self.since).map(|(now, since)| now.since(since));
         (now, waited.unwrap_or_default())
     }
@@ -142,7 +148,7 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if !self.is_over {
-            let (_, waited) = self.time();
+            let (_, waited) = self.time(None);
             self.ends(Outcome::Dropped, waited, false);
         }
         close(&mut self.span);

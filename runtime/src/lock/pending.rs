@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::task::coop;
 
+use crate::base::clock::Instant;
 use crate::base::seeded::seeded;
 use crate::base::token::Token;
 use crate::engine::core::ticket::{Acquire, Adoption, Removal, TicketId};
@@ -73,21 +74,24 @@ impl PendingLock {
     }
 
     /// Ready when the lock that was asked for is held, cannot be taken, or has a kept result
-    /// ([`LeaseCell::kept`]).
+    /// ([`LeaseCell::kept`]). For a lock that is held it gives the present time.
     ///
     /// Cancel safety: the ticket exists before the engine gets the request. So a lock that is
     /// dropped at any point leaves no orphan. The engine waits for an answer that is on its way,
     /// and removes what the request set.
-    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+    pub(crate) fn poll_taken(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Instant>, LockError>> {
         ready!(self.poll_granted(cx))?;
         // This task may have slept past the lease's end before the grant woke it.
-        let checked = self.cell.check();
-        if checked.is_err() && self.cell.kept().is_some() {
+        let now = self.cell.live_at();
+        if now.is_err() && self.cell.kept().is_some() {
             // The engine has forgotten the ticket already.
             self.let_go = true;
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(None));
         }
-        Poll::Ready(checked)
+        Poll::Ready(now.map(Some))
     }
 
     /// Takes the locks of one call in one request, without queueing. With a `wait` the try lasts no
