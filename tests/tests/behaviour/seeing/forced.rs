@@ -235,12 +235,15 @@ async fn the_next_process_is_served(store: &Store) {
 /// Locks are taken away at random moments from callers of two processes' worth of pools.
 async fn under_load(store: &Store) {
     const KEYS: u64 = 3;
+    /// With [`RevokedIsFree`](a_lock_that_is_free_before_its_body_has_ended_is_found), one in 20
+    /// is followed by an overlap.
+    const FORCED: usize = 200;
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;
     let mut random = Random::seeded("forced releases");
     let load = Load::start(&pools, 12, KEYS, Duration::from_millis(30), &mut random);
-    let (mut forced, until) = (0, Instant::now() + Duration::from_secs(4));
-    while Instant::now() < until {
+    let (mut forced, until) = (0, Instant::now() + LONG);
+    while forced < FORCED && Instant::now() < until {
         let key = format!("load:{}", random.below(KEYS));
         let key = key.replace(':', "%3A");
         let was = operator.force_release(key).await.expect("it answers");
@@ -251,7 +254,7 @@ async fn under_load(store: &Store) {
     let sections = ended.recorder().len();
     println!("{sections} sections, {forced} locks taken away");
     assert!(
-        sections > 50 && forced > 20,
+        sections > 50 && forced == FORCED,
         "{sections} sections, {forced} taken away"
     );
     ended.recorder().verify();
