@@ -101,6 +101,36 @@ const MUTANTS: &[Mutant] = &[
         "false",
     ),
     (
+        "BatchesTakePinned",
+        "AND NOT r.queued FOR UPDATE OF r SKIP LOCKED",
+        "AND NOT r.queued",
+    ),
+    (
+        "BatchesOvertakeTheQueue",
+        "r.state = 'free' AND NOT r.queued FOR UPDATE OF r",
+        "r.state = 'free' FOR UPDATE OF r",
+    ),
+    (
+        "BatchesServeTheLast",
+        "ORDER BY a.key, a.place",
+        "ORDER BY a.key, a.place DESC",
+    ),
+    (
+        "BatchesReleaseInAnyOrder",
+        "ORDER BY f.key, f.place",
+        "ORDER BY f.key, f.place DESC",
+    ),
+    (
+        "BatchesReleaseForAnyToken",
+        "r.key = a.key AND r.token = a.token AND r.state = 'held'",
+        "r.key = a.key AND r.state = 'held'",
+    ),
+    (
+        "BatchesForgetWaiters",
+        "AND r.expires_at > clock_timestamp() AND NOT r.queued\n      RETURNING",
+        "AND r.expires_at > clock_timestamp()\n      RETURNING",
+    ),
+    (
         "GuardLetsEarlierFencesIn",
         "WHERE g.fence <= excluded.fence",
         "",

@@ -238,11 +238,13 @@ async fn under_load(store: &Store) {
     /// With [`RevokedIsFree`](a_lock_that_is_free_before_its_body_has_ended_is_found), one in 20
     /// is followed by an overlap.
     const FORCED: usize = 200;
+    /// A store that gets no processor takes a tenth of a second for each.
+    const MOST: Duration = Duration::from_secs(120);
     let pools = [store.pool().await, store.pool().await];
     let operator = store.pool().await;
     let mut random = Random::seeded("forced releases");
     let load = Load::start(&pools, 12, KEYS, Duration::from_millis(30), &mut random);
-    let (mut forced, until) = (0, Instant::now() + LONG);
+    let (mut forced, until) = (0, Instant::now() + MOST);
     while forced < FORCED && Instant::now() < until {
         let key = format!("load:{}", random.below(KEYS));
         let key = key.replace(':', "%3A");

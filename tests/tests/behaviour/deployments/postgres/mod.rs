@@ -6,6 +6,7 @@ use leasehold::{LockGuard, LockPool};
 use leasehold_tests::postgres::{Database, Postgres, PostgresProbe};
 use leasehold_tests::wait;
 
+mod batches;
 mod beacons;
 mod clock;
 mod connecting;

@@ -4,6 +4,8 @@ use leasehold_tests::sql_mutants::fails_with;
 
 const CONFORMANCE: &str = "store::conformance::postgres";
 
+const BATCHES: &str = "batches::a_batch_ends_as_its_requests_alone";
+
 /// A test of this folder.
 fn of(test: &str) -> String {
     format!("deployments::postgres::{test}")
@@ -116,4 +118,35 @@ fn the_queue_is_overtaken() {
 fn guard_lets_earlier_fences_in() {
     let test = of("verifying::guard_lets_no_earlier_fence_in");
     fails_with("GuardLetsEarlierFencesIn", &test);
+}
+
+#[test]
+fn batches_take_what_is_pinned() {
+    fails_with("BatchesTakePinned", &of(BATCHES));
+}
+
+#[test]
+fn batches_overtake_the_queue() {
+    fails_with("BatchesOvertakeTheQueue", &of(BATCHES));
+}
+
+#[test]
+fn batches_serve_the_last() {
+    fails_with("BatchesServeTheLast", &of(BATCHES));
+}
+
+#[test]
+fn batches_release_in_any_order() {
+    let test = of("batches::the_first_release_of_a_lock_counts");
+    fails_with("BatchesReleaseInAnyOrder", &test);
+}
+
+#[test]
+fn batches_release_for_any_token() {
+    fails_with("BatchesReleaseForAnyToken", &of(BATCHES));
+}
+
+#[test]
+fn batches_forget_waiters() {
+    fails_with("BatchesForgetWaiters", &of(BATCHES));
 }

@@ -1,0 +1,268 @@
+//! Requests that leave together end as each of them would alone.
+
+use std::fmt::Write as _;
+
+use leasehold_tests::random::Random;
+use tokio_postgres::Client;
+
+use super::fresh;
+
+const ROUNDS: u32 = 80;
+const KEYS: u64 = 8;
+const REQUESTS: u64 = 12;
+
+/// The process whose requests they are, one that waits, and one that holds locks.
+const ME: &str = "00000000-0000-0000-0000-000000000001";
+const WAITER: &str = "00000000-0000-0000-0000-000000000002";
+const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
+
+/// How a key is before the requests: the row of it, in SQL, and what else there is.
+const ROWS: [(&str, Also); 11] = [
+    ("", Also::Nothing),
+    ("'free', NULL, NULL, false, '-1 s'", Also::Nothing),
+    ("'free', NULL, NULL, false, '-1 s'", Also::Pin),
+    ("'free', NULL, NULL, true, '-1 s'", Also::Waiter),
+    ("'held', OTHER, HOLDER, false, '50 s'", Also::Nothing),
+    ("'held', OTHER, HOLDER, false, '-1 s'", Also::Nothing),
+    ("'held', OWN, ME, false, '50 s'", Also::Nothing),
+    ("'held', OWN, ME, true, '50 s'", Also::Waiter),
+    ("'handed', NULL, ME, false, '50 s'", Also::Nothing),
+    ("'handed', NULL, WAITER, false, '50 s'", Also::Nothing),
+    ("'shared', NULL, ME, false, '50 s'", Also::Share),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Also {
+    Nothing,
+    Pin,
+    Waiter,
+    Share,
+}
+
+/// A request of `take` or `give`.
+#[derive(Debug)]
+struct Asked {
+    verb: &'static str,
+    key: u64,
+    token: String,
+    /// Fences to reserve, or the limit of a share.
+    number: i32,
+    queues: bool,
+    /// Milliseconds for which the lock stays.
+    keep: Option<i32>,
+}
+
+/// The token of the lock that the present process may have of a key, or another.
+fn token(kind: u64, key: u64) -> String {
+    format!("{kind:08x}-0000-0000-0000-{key:012x}")
+}
+
+fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
+    let mut asked: Vec<_> = (0..REQUESTS)
+        .map(|number| {
+            let which = usize::try_from(random.below(verbs.len() as u64)).expect("it is small");
+            let key = random.below(KEYS);
+            let own = random.below(3) == 0 || verbs[which] != "acquire" && random.below(3) > 0;
+            let asked = Asked {
+                verb: verbs[which],
+                key,
+                token: token(if own { 1 } else { 100 }, if own { key } else { number }),
+                number: i32::try_from(random.below(3)).expect("it is small"),
+                queues: random.below(2) == 0,
+                keep: (random.below(4) == 0).then_some(40_000),
+            };
+            (which, asked)
+        })
+        .collect();
+    // The store sends the kinds in this order.
+    asked.sort_by_key(|(which, _)| *which);
+    asked.into_iter().map(|(_, asked)| asked).collect()
+}
+
+/// The keys of one copy of the same story.
+struct Copy<'a> {
+    client: &'a Client,
+    prefix: String,
+}
+
+impl Copy<'_> {
+    fn key(&self, key: u64) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// Makes the rows. Returns the keys of those to pin.
+    async fn make(&self, kinds: &[usize]) -> Vec<String> {
+        let (mut sql, mut pinned) = (String::new(), Vec::new());
+        for (number, kind) in (0..).zip(kinds) {
+            let (row, also) = ROWS[*kind];
+            let key = self.key(number);
+            if !row.is_empty() {
+                let _ = write!(
+                    sql,
+                    "INSERT INTO leasehold.locks (state, token, process, queued, expires_at, key, fence, reserved)
+                     SELECT a::leasehold.state, b::uuid, c::uuid, d, clock_timestamp() + e::interval, '{key}', 5, 1
+                     FROM (VALUES ({row})) AS v(a, b, c, d, e);"
+                );
+            }
+            match also {
+                Also::Nothing => {}
+                Also::Pin => pinned.push(key),
+                Also::Waiter => {
+                    let _ = write!(
+                        sql,
+                        "INSERT INTO leasehold.waiters (key, process, seen_at, beacon)
+                         VALUES ('{key}', WAITER, clock_timestamp() + interval '1 hour', false);"
+                    );
+                }
+                Also::Share => {
+                    let _ = write!(
+                        sql,
+                        "INSERT INTO leasehold.shares (key, token, fence, expires_at, process)
+                         VALUES ('{key}', OWN, 5, clock_timestamp() + interval '50 s', ME);"
+                    );
+                }
+            }
+            for (name, value) in [
+                ("OWN", token(1, number)),
+                ("OTHER", token(2, number)),
+                ("ME", ME.to_owned()),
+                ("WAITER", WAITER.to_owned()),
+                ("HOLDER", HOLDER.to_owned()),
+            ] {
+                sql = sql.replace(name, &format!("'{value}'"));
+            }
+        }
+        self.client.batch_execute(&sql).await.expect("rows");
+        pinned
+    }
+
+    /// Sends requests in one call. What each got, without times and fences.
+    async fn take(&self, asked: &[Asked]) -> Vec<String> {
+        let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder)
+            FROM leasehold.take($1::text::uuid, $2, $3, $4::text[]::uuid[], $5, $6, $7, $8) x";
+        let verbs: Vec<_> = asked.iter().map(|asked| asked.verb).collect();
+        let keys: Vec<_> = asked.iter().map(|asked| self.key(asked.key)).collect();
+        let tokens: Vec<_> = asked.iter().map(|asked| &asked.token).collect();
+        let ttls = vec![30_000; asked.len()];
+        let numbers: Vec<_> = asked.iter().map(|asked| asked.number).collect();
+        let queues: Vec<_> = asked.iter().map(|asked| asked.queues).collect();
+        let owners: Vec<_> = asked.iter().map(|asked| format!("{asked:?}")).collect();
+        let rows = self
+            .client
+            .query(
+                take,
+                &[
+                    &ME, &verbs, &keys, &tokens, &ttls, &numbers, &queues, &owners,
+                ],
+            )
+            .await
+            .expect("an answer");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// As [`take`](Self::take), for what is given back.
+    async fn give(&self, asked: &[Asked]) -> Vec<String> {
+        let give = "SELECT x.had::text FROM leasehold.give($1::text::uuid, $2, $3, $4::text[]::uuid[], $5) x";
+        let verbs: Vec<_> = asked.iter().map(|asked| asked.verb).collect();
+        let keys: Vec<_> = asked.iter().map(|asked| self.key(asked.key)).collect();
+        let tokens: Vec<_> = asked.iter().map(|asked| &asked.token).collect();
+        let keeps: Vec<_> = asked.iter().map(|asked| asked.keep).collect();
+        let rows = self
+            .client
+            .query(give, &[&ME, &verbs, &keys, &tokens, &keeps])
+            .await
+            .expect("an answer");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// What is in the tables, without times and fences. A batch may make a row for a key that it
+    /// then leaves as it is: the row has no fence.
+    async fn tables(&self) -> Vec<String> {
+        let look = "SELECT concat_ws(' ', substr(key, length($1) + 1), state, 'token', token, 'process', process, 'reserved',
+                reserved, queued, most, function, expires_at > clock_timestamp(), fence > 5)
+            FROM leasehold.locks WHERE starts_with(key, $1) AND fence > 0
+            UNION ALL SELECT concat_ws(' ', 'waiter', substr(key, length($1) + 1), process)
+            FROM leasehold.waiters WHERE starts_with(key, $1)
+            UNION ALL SELECT concat_ws(' ', 'share', substr(key, length($1) + 1), process, CASE WHEN fence > 0 THEN token END)
+            FROM leasehold.shares WHERE starts_with(key, $1) ORDER BY 1";
+        let rows = self.client.query(look, &[&self.prefix]).await;
+        let rows = rows.expect("the tables");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+}
+
+/// Fails if a call with several requests ends otherwise than a call for each of them: for rows that
+/// are missing, free, pinned, waited for, held, over, handed over, or shared.
+#[tokio::test]
+async fn a_batch_ends_as_its_requests_alone() {
+    let mut random = Random::seeded("batches and alone");
+    let (database, _pool) = fresh().await;
+    let client = database.client().await;
+    for round in 0..ROUNDS {
+        let copy = |name| Copy {
+            client: &client,
+            prefix: format!("{name}:{round}:"),
+        };
+        let (batch, alone) = (copy("batch"), copy("alone"));
+        let kinds: Vec<_> = (0..KEYS)
+            .map(|_| usize::try_from(random.below(ROWS.len() as u64)).expect("it is small"))
+            .collect();
+        let mut pinned = batch.make(&kinds).await;
+        pinned.extend(alone.make(&kinds).await);
+        let mut application = database.client().await;
+        let transaction = application.transaction().await.expect("it begins");
+        let pin = "SELECT FROM leasehold.locks WHERE key = ANY ($1) FOR KEY SHARE";
+        transaction.query(pin, &[&pinned]).await.expect("pins");
+
+        let asked = requests(&mut random, &["acquire", "join", "renew", "stay"]);
+        let together = batch.take(&asked).await;
+        let mut one_by_one = Vec::new();
+        for asked in asked.chunks(1) {
+            one_by_one.extend(alone.take(asked).await);
+        }
+        assert_eq!(together, one_by_one, "{kinds:?}: {asked:#?}");
+        assert_eq!(batch.tables().await, alone.tables().await, "{asked:#?}");
+
+        let asked = requests(&mut random, &["release", "part", "leave"]);
+        let together = batch.give(&asked).await;
+        let mut one_by_one = Vec::new();
+        for asked in asked.chunks(1) {
+            one_by_one.extend(alone.give(asked).await);
+        }
+        assert_eq!(together, one_by_one, "{kinds:?}: {asked:#?}");
+        assert_eq!(batch.tables().await, alone.tables().await, "{asked:#?}");
+    }
+}
+
+/// Fails if a release without `hold` overtakes one with it.
+#[tokio::test]
+async fn the_first_release_of_a_lock_counts() {
+    let (database, _pool) = fresh().await;
+    let client = database.client().await;
+    let prefix = "twice:".to_owned();
+    let copy = Copy {
+        client: &client,
+        prefix,
+    };
+    let held = ROWS.iter().position(|(row, _)| row.contains("OWN"));
+    copy.make(&[held.expect("one is"); 2]).await;
+    let release = |key, keep| Asked {
+        verb: "release",
+        key,
+        token: token(1, key),
+        number: 0,
+        queues: false,
+        keep,
+    };
+    let asked = [
+        release(0, Some(40_000)),
+        release(1, None),
+        release(0, None),
+        release(1, Some(40_000)),
+    ];
+    let had = copy.give(&asked).await;
+    assert_eq!(had, ["true", "true", "false", "false"]);
+    let tables = copy.tables().await;
+    let states: Vec<_> = tables.iter().map(|row| row.split(' ').nth(1)).collect();
+    assert_eq!(states, [Some("kept"), Some("free")]);
+}
