@@ -70,9 +70,9 @@ BEGIN
   END IF;
 END $$;
 
--- Releases of keys whose rows this call has locked, and which no process waits for, in one statement:
--- nearly all releases of a batch. True stands in the place of each; the others are left to `_release`,
--- as are all but the first request for a key.
+-- Releases of keys whose rows this call has locked, and which no process waits for, in one
+-- statement: nearly all releases of a batch. True stands in the place of each. All others are left
+-- to `_release`, and so is all but the first request for a key.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$

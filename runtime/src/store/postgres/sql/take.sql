@@ -116,9 +116,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Acquires of keys whose rows this call has locked, and which are free, not pinned and have no queue,
--- in one statement: nearly all acquires of a batch. The fence of each stands in its place; what has
--- none is left to `_acquire`. Of two for one key the first is served.
+-- Acquires of keys whose rows this call has locked, and which are free, not pinned and have no
+-- queue, in one statement: nearly all acquires of a batch. The fence of each stands in its place;
+-- what has none is left to `_acquire`. Of two for one key the first is served.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
