@@ -143,6 +143,7 @@ impl Batches {
         self.spans.sort_unstable();
         #[allow(clippy::cast_precision_loss, reason = "spans are short")]
         let micros = |q| quantile(&self.spans, q) as f64 / 1e6;
-        Figures::from([("p50_us", micros(0.5)), ("p99_us", micros(0.99))])
+        let quantiles = [("least_us", 0.0), ("p50_us", 0.5), ("p99_us", 0.99)];
+        quantiles.map(|(name, q)| (name, micros(q))).into()
     }
 }
