@@ -112,18 +112,38 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "BatchesServeTheLast",
-        "ORDER BY a.key, a.place",
-        "ORDER BY a.key, a.place DESC",
+        "fn, place) ORDER BY f.key, f.place",
+        "fn, place) ORDER BY f.key, f.place DESC",
     ),
     (
         "BatchesReleaseInAnyOrder",
-        "ORDER BY f.key, f.place",
-        "ORDER BY f.key, f.place DESC",
+        "keep, place) ORDER BY f.key, f.place",
+        "keep, place) ORDER BY f.key, f.place DESC",
     ),
     (
         "BatchesReleaseForAnyToken",
-        "r.key = a.key AND r.token = a.token AND r.state = 'held'",
-        "r.key = a.key AND r.state = 'held'",
+        "AND r.token = a.token AND r.state = 'held'",
+        "AND r.state = 'held'",
+    ),
+    (
+        "BatchesReleaseWhatIsRevoked",
+        "AND r.token = a.token AND r.state = 'held'",
+        "AND r.token = a.token",
+    ),
+    (
+        "BatchesTellOtherFences",
+        "fences[g.place] := g.fence;",
+        "fences[g.place] := g.fence + 1;",
+    ),
+    (
+        "RevokedSharesAreTakenAgain",
+        "room := NOT revoked AND (",
+        "room := (",
+    ),
+    (
+        "BatchesReadTheWholeTable",
+        "LEFT JOIN leasehold.locks l ON l.key = ANY (ARRAY[a.key])",
+        "LEFT JOIN leasehold.locks l ON l.key = a.key",
     ),
     (
         "BatchesForgetWaiters",

@@ -82,7 +82,8 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        queued,
+        // Without a time there was no row: a sweep removed it at that moment, and the call has no place.
+        queued: queued && left.is_some(),
         owner: owner(row)?,
     })
 }

@@ -85,7 +85,7 @@ BEGIN
         SELECT DISTINCT ON (f.key) f.* FROM unnest(verbs, keys, tokens, keeps)
           WITH ORDINALITY AS f(verb, key, token, keep, place) ORDER BY f.key, f.place
       ) a
-      WHERE a.verb = 'release' AND a.keep IS NULL AND r.key = a.key AND r.token = a.token AND r.state = 'held'
+      WHERE a.verb = 'release' AND a.keep IS NULL AND r.key = ANY (ARRAY[a.key]) AND r.token = a.token AND r.state = 'held'
         AND r.expires_at > clock_timestamp() AND NOT r.queued
       RETURNING a.place
   LOOP

@@ -90,7 +90,7 @@ CREATE FUNCTION leasehold._lock(keys text[], makes boolean) RETURNS void LANGUAG
 BEGIN
   IF makes THEN
     INSERT INTO leasehold.locks (key)
-      SELECT k FROM unnest(keys) AS k WHERE NOT EXISTS (SELECT FROM leasehold.locks l WHERE l.key = k)
+      SELECT k FROM unnest(keys) AS k WHERE NOT EXISTS (SELECT FROM leasehold.locks l WHERE l.key = k OFFSET 0)
       GROUP BY k ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING;
   END IF;
   PERFORM 1 FROM leasehold.locks l WHERE l.key = ANY (keys) ORDER BY l.key FOR NO KEY UPDATE;

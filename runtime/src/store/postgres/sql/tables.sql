@@ -18,6 +18,10 @@
 --   locks rows, in the same order, and afterwards for no row. So calls wait in no circle. No call
 --   waits for an application.
 --
+-- How rows are found: `= ANY (ARRAY[key])`, in a join, and `OFFSET 0` leave the planner no way but
+-- the index, with the key. With `= key` a session that makes its plans while the table is nearly
+-- empty plans to read the whole index in each call. The table may grow before it plans again.
+--
 -- A process that listens for its turns has a beacon: its session has a share of an advisory lock.
 -- It says of a process that *waits* whether it is still there, and of one whose lock an operator
 -- takes away whether it can be told. It ends no lease: a session that has ended is no holder that

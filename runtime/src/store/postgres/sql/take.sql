@@ -51,6 +51,7 @@ DECLARE
   p uuid;
   taken_shares integer := 0;
   again boolean := false;
+  revoked boolean := false;
   room boolean;
 BEGIN
   taken := false;
@@ -59,14 +60,16 @@ BEGIN
   pinned := r.pinned;
   IF l.queued THEN p := leasehold._first(k); END IF;
   IF l.state = 'shared' THEN
-    SELECT count(*), coalesce(bool_or(s.token = t AND NOT s.revoked), false) INTO taken_shares, again FROM leasehold.shares s WHERE s.key = k;
+    SELECT count(*), coalesce(bool_or(s.token = t AND NOT s.revoked), false), coalesce(bool_or(s.token = t AND s.revoked), false)
+      INTO taken_shares, again, revoked FROM leasehold.shares s WHERE s.key = k;
     IF NOT again AND limit_ > 0 AND limit_ < l.most THEN
       number := l.most;
       RETURN;
     END IF;
-    -- A lock that became a share lets readers in once the transactions that verified it have ended.
-    room := again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
-      AND (limit_ = 0 OR taken_shares < greatest(limit_, l.most));
+    -- A share that was taken away from `t` stands in its own way until it ends. A lock that became a
+    -- share lets readers in once the transactions that verified it have ended.
+    room := NOT revoked AND (again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
+      AND (limit_ = 0 OR taken_shares < greatest(limit_, l.most)));
   ELSE
     room := NOT pinned AND leasehold._is_open(me, l);
   END IF;
@@ -116,9 +119,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Acquires of keys whose rows this call has locked, and which are free, not pinned and have no
--- queue, in one statement: nearly all acquires of a batch. The fence of each stands in its place;
--- what has none is left to `_acquire`. Of two for one key the first is served.
+-- Acquires of keys that are free, not pinned and have no queue, in one statement: nearly all
+-- acquires of a batch. The fence of each stands in its place. All others are left to `_acquire`, and
+-- so is all but the first request for a key.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$
@@ -127,16 +130,15 @@ DECLARE
 BEGIN
   FOR g IN
     WITH firsts AS (
-      SELECT DISTINCT ON (a.key) a.* FROM unnest(verbs, keys, tokens, ttls, numbers, functions)
-        WITH ORDINALITY AS a(verb, key, token, ttl, spare, fn, place)
-      WHERE a.verb = 'acquire' ORDER BY a.key, a.place
+      SELECT DISTINCT ON (f.key) f.* FROM unnest(verbs, keys, tokens, ttls, numbers, functions)
+        WITH ORDINALITY AS f(verb, key, token, ttl, spare, fn, place) ORDER BY f.key, f.place
     ), open AS (
-      SELECT a.* FROM firsts a JOIN leasehold.locks r ON r.key = a.key
-        WHERE r.state = 'free' AND NOT r.queued FOR UPDATE OF r SKIP LOCKED
+      SELECT a.* FROM firsts a JOIN leasehold.locks r ON r.key = ANY (ARRAY[a.key])
+        WHERE a.verb = 'acquire' AND r.state = 'free' AND NOT r.queued FOR UPDATE OF r SKIP LOCKED
     )
     UPDATE leasehold.locks r SET state = 'held', token = a.token, process = me, fence = leasehold._next_fence(r),
         reserved = a.spare, function = a.fn, expires_at = leasehold._after(a.ttl)
-      FROM open a WHERE r.key = a.key RETURNING a.place, r.fence
+      FROM open a WHERE r.key = ANY (ARRAY[a.key]) RETURNING a.place, r.fence
   LOOP
     fences[g.place] := g.fence;
   END LOOP;
@@ -159,7 +161,7 @@ BEGIN
   IF NOT alone THEN
     SELECT array_agg(a.key), coalesce(bool_or(l.key IS NULL), false) INTO touched, missing
       FROM unnest(verbs, keys, tokens, queues) AS a(verb, key, token, queues)
-      LEFT JOIN leasehold.locks l ON l.key = a.key
+      LEFT JOIN leasehold.locks l ON l.key = ANY (ARRAY[a.key])
       WHERE a.verb <> 'acquire' OR a.queues OR l.key IS NULL OR l.state = 'free' OR l.token = a.token
         OR l.expires_at <= clock_timestamp() OR l.state = 'handed' AND l.process = me;
     PERFORM leasehold._lock(touched, missing AND verbs && ARRAY['acquire', 'join']);

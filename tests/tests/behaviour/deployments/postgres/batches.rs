@@ -17,7 +17,7 @@ const WAITER: &str = "00000000-0000-0000-0000-000000000002";
 const HOLDER: &str = "00000000-0000-0000-0000-000000000003";
 
 /// How a key is before the requests: the row of it, in SQL, and what else there is.
-const ROWS: [(&str, Also); 11] = [
+const ROWS: [(&str, Also); 15] = [
     ("", Also::Nothing),
     ("'free', NULL, NULL, false, '-1 s'", Also::Nothing),
     ("'free', NULL, NULL, false, '-1 s'", Also::Pin),
@@ -28,7 +28,11 @@ const ROWS: [(&str, Also); 11] = [
     ("'held', OWN, ME, true, '50 s'", Also::Waiter),
     ("'handed', NULL, ME, false, '50 s'", Also::Nothing),
     ("'handed', NULL, WAITER, false, '50 s'", Also::Nothing),
+    ("'revoked', OWN, ME, false, '50 s'", Also::Nothing),
+    ("'kept', NULL, NULL, false, '50 s'", Also::Nothing),
     ("'shared', NULL, ME, false, '50 s'", Also::Share),
+    ("'shared', NULL, ME, false, '50 s'", Also::RevokedShare),
+    ("'shared', NULL, ME, false, '-1 s'", Also::Share),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,7 @@ enum Also {
     Pin,
     Waiter,
     Share,
+    RevokedShare,
 }
 
 /// A request of `take` or `give`.
@@ -57,26 +62,34 @@ fn token(kind: u64, key: u64) -> String {
     format!("{kind:08x}-0000-0000-0000-{key:012x}")
 }
 
+/// A request that is served by a free key, for `take` and for `give`.
+fn plain(key: u64) -> Asked {
+    Asked {
+        verb: "",
+        key,
+        token: token(1, key),
+        number: 0,
+        queues: false,
+        keep: None,
+    }
+}
+
 fn requests(random: &mut Random, verbs: &[&'static str]) -> Vec<Asked> {
-    let mut asked: Vec<_> = (0..REQUESTS)
+    (0..REQUESTS)
         .map(|number| {
             let which = usize::try_from(random.below(verbs.len() as u64)).expect("it is small");
             let key = random.below(KEYS);
             let own = random.below(3) == 0 || verbs[which] != "acquire" && random.below(3) > 0;
-            let asked = Asked {
+            Asked {
                 verb: verbs[which],
                 key,
                 token: token(if own { 1 } else { 100 }, if own { key } else { number }),
                 number: i32::try_from(random.below(3)).expect("it is small"),
                 queues: random.below(2) == 0,
                 keep: (random.below(4) == 0).then_some(40_000),
-            };
-            (which, asked)
+            }
         })
-        .collect();
-    // The store sends the kinds in this order.
-    asked.sort_by_key(|(which, _)| *which);
-    asked.into_iter().map(|(_, asked)| asked).collect()
+        .collect()
 }
 
 /// The keys of one copy of the same story.
@@ -85,7 +98,12 @@ struct Copy<'a> {
     prefix: String,
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    fn of(client: &'a Client, prefix: &str) -> Self {
+        let prefix = prefix.to_owned();
+        Self { client, prefix }
+    }
+
     fn key(&self, key: u64) -> String {
         format!("{}{key}", self.prefix)
     }
@@ -114,11 +132,12 @@ impl Copy<'_> {
                          VALUES ('{key}', WAITER, clock_timestamp() + interval '1 hour', false);"
                     );
                 }
-                Also::Share => {
+                Also::Share | Also::RevokedShare => {
+                    let revoked = also == Also::RevokedShare;
                     let _ = write!(
                         sql,
-                        "INSERT INTO leasehold.shares (key, token, fence, expires_at, process)
-                         VALUES ('{key}', OWN, 5, clock_timestamp() + interval '50 s', ME);"
+                        "INSERT INTO leasehold.shares (key, token, fence, expires_at, process, revoked)
+                         SELECT key, OWN, 5, expires_at, ME, {revoked} FROM leasehold.locks WHERE key = '{key}';"
                     );
                 }
             }
@@ -138,7 +157,7 @@ impl Copy<'_> {
 
     /// Sends requests in one call. What each got, without times and fences.
     async fn take(&self, asked: &[Asked]) -> Vec<String> {
-        let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder)
+        let take = "SELECT concat_ws(' ', x.taken, 'number', x.number, 'wanted', x.wanted, 'left', x.left_ms IS NULL, x.holder), x.fence
             FROM leasehold.take($1::text::uuid, $2, $3, $4::text[]::uuid[], $5, $6, $7, $8) x";
         let verbs: Vec<_> = asked.iter().map(|asked| asked.verb).collect();
         let keys: Vec<_> = asked.iter().map(|asked| self.key(asked.key)).collect();
@@ -157,6 +176,15 @@ impl Copy<'_> {
             )
             .await
             .expect("an answer");
+        for (asked, row) in asked.iter().zip(&rows) {
+            let table = "SELECT fence FROM leasehold.locks WHERE key = $1 AND token::text = $2 AND state = 'held'";
+            let key = self.key(asked.key);
+            let held = self.client.query_opt(table, &[&key, &asked.token]).await;
+            let told: Option<i64> = row.get(1);
+            if let (Some(held), Some(told)) = (held.expect("a fence"), told) {
+                assert_eq!(told, held.get::<_, i64>(0), "{asked:?}");
+            }
+        }
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -173,6 +201,13 @@ impl Copy<'_> {
             .await
             .expect("an answer");
         rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// How many rows of locks this session has read, which has not told the server of all yet.
+    async fn read(&self) -> i64 {
+        let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
+        let read = self.client.query_one(read, &[]).await;
+        read.expect("a count").get(0)
     }
 
     /// What is in the tables, without times and fences. A batch may make a row for a key that it
@@ -199,11 +234,8 @@ async fn a_batch_ends_as_its_requests_alone() {
     let (database, _pool) = fresh().await;
     let client = database.client().await;
     for round in 0..ROUNDS {
-        let copy = |name| Copy {
-            client: &client,
-            prefix: format!("{name}:{round}:"),
-        };
-        let (batch, alone) = (copy("batch"), copy("alone"));
+        let batch = Copy::of(&client, &format!("batch:{round}:"));
+        let alone = Copy::of(&client, &format!("alone:{round}:"));
         let kinds: Vec<_> = (0..KEYS)
             .map(|_| usize::try_from(random.below(ROWS.len() as u64)).expect("it is small"))
             .collect();
@@ -234,25 +266,55 @@ async fn a_batch_ends_as_its_requests_alone() {
     }
 }
 
+/// Fails if a session that made its plans while the table was nearly empty reads all of a large
+/// one.
+#[tokio::test]
+async fn a_batch_reads_its_keys_and_no_other_rows() {
+    const OTHERS: i32 = 5_000;
+    let (database, _pool) = fresh().await;
+    let mut client = database.client().await;
+    let settings = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_hashjoin = off; SET enable_mergejoin = off;
+        ALTER TABLE leasehold.locks SET (autovacuum_enabled = off)";
+    client.batch_execute(settings).await.expect("settings");
+    let vacuum = "VACUUM ANALYZE leasehold.locks";
+    client.batch_execute(vacuum).await.expect("few rows");
+    let of = |verb| move |key| Asked { verb, ..plain(key) };
+    let acquires: Vec<_> = (0..KEYS).map(of("acquire")).collect();
+    let releases: Vec<_> = (0..KEYS).map(of("release")).collect();
+    let copy = Copy::of(&client, "few:");
+    copy.take(&acquires).await;
+    copy.give(&releases).await;
+    // Of another session, as a session plans again for its own; and first in the order of keys, as a
+    // read of the whole index ends with what it looks for.
+    let fill =
+        "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
+    let filled = database.client().await.execute(fill, &[&OTHERS]).await;
+    filled.expect("rows");
+
+    let transaction = client.transaction().await.expect("it begins");
+    let copy = Copy::of(transaction.client(), "few:");
+    let before = copy.read().await;
+    let taken = copy.take(&acquires).await;
+    assert!(taken.iter().all(|row| row.starts_with('t')), "{taken:?}");
+    copy.give(&releases).await;
+    let read = copy.read().await - before;
+    println!("{read} rows read for {KEYS} keys, of {OTHERS}");
+    assert!(read < i64::from(OTHERS) / 2, "{read} rows");
+}
+
 /// Fails if a release without `hold` overtakes one with it.
 #[tokio::test]
 async fn the_first_release_of_a_lock_counts() {
     let (database, _pool) = fresh().await;
     let client = database.client().await;
-    let prefix = "twice:".to_owned();
-    let copy = Copy {
-        client: &client,
-        prefix,
-    };
+    let copy = Copy::of(&client, "twice:");
     let held = ROWS.iter().position(|(row, _)| row.contains("OWN"));
     copy.make(&[held.expect("one is"); 2]).await;
     let release = |key, keep| Asked {
         verb: "release",
-        key,
-        token: token(1, key),
-        number: 0,
-        queues: false,
         keep,
+        ..plain(key)
     };
     let asked = [
         release(0, Some(40_000)),

@@ -150,3 +150,24 @@ fn batches_release_for_any_token() {
 fn batches_forget_waiters() {
     fails_with("BatchesForgetWaiters", &of(BATCHES));
 }
+
+#[test]
+fn batches_release_what_is_revoked() {
+    fails_with("BatchesReleaseWhatIsRevoked", &of(BATCHES));
+}
+
+#[test]
+fn batches_tell_other_fences() {
+    fails_with("BatchesTellOtherFences", &of(BATCHES));
+}
+
+#[test]
+fn batches_read_the_whole_table() {
+    let test = of("batches::a_batch_reads_its_keys_and_no_other_rows");
+    fails_with("BatchesReadTheWholeTable", &test);
+}
+
+#[test]
+fn revoked_shares_are_taken_again() {
+    fails_with("RevokedSharesAreTakenAgain", &of(BATCHES));
+}
