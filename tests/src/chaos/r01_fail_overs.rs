@@ -5,7 +5,7 @@
 //! call gets it. Such overlaps are counted. With `replicas=all` there must be none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::crew::{Crew, Hand};
 use super::ending::end_all;
@@ -13,7 +13,9 @@ use super::fail_overs::{Failing, Hazard};
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::{Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
+use super::r01_sessions::PATIENCE;
 use super::sheet::Sheet;
+use super::tally::{Progress, Tally};
 use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::sentinel::Deployment;
@@ -43,12 +45,17 @@ fn run(ground: &Ground, sheet: &Sheet) {
         Store::Cluster => under_load::<Cluster>,
         _ => under_load::<Deployment>,
     };
+    let goal = Goal {
+        counted: Progress::Sections,
+        progress: SECTIONS / u64::from(share),
+        fail_overs: FAIL_OVERS / u64::from(share),
+        ..Goal::within(ground, share)
+    };
     let (mut sections, mut fail_overs) = (0, 0);
     for (number, replicas) in (20..).zip(wanted) {
         let crew = ground.crew(&format!("replicas-{replicas}"));
         let mut random = ground.random(number);
-        let time = ground.time / share;
-        fail_overs += under_load(&crew, replicas, time, &mut random, sheet, job);
+        fail_overs += under_load(&crew, replicas, &goal, &mut random, sheet, job);
         let report = crew.report();
         sections += report.sections;
         let (ran, lost) = (report.sections, report.lost);
@@ -71,11 +78,39 @@ fn run(ground: &Ground, sheet: &Sheet) {
     sheet.reached("fail-overs", fail_overs, FAIL_OVERS);
 }
 
+/// What is to happen while masters fail, and in which time.
+pub(super) struct Goal {
+    pub(super) time: Duration,
+    /// For so long masters fail if less has happened until then.
+    pub(super) longest: Duration,
+    pub(super) counted: Progress,
+    pub(super) progress: u64,
+    pub(super) fail_overs: u64,
+}
+
+impl Goal {
+    /// In the time of the requirement, of which this is one of so many parts.
+    pub(super) fn within(ground: &Ground, parts: u32) -> Self {
+        let time = ground.time / parts;
+        let longest = match ground.size {
+            Size::Full => time.max(PATIENCE / parts),
+            Size::Small => time,
+        };
+        Self {
+            time,
+            longest,
+            counted: Progress::Sections,
+            progress: 0,
+            fail_overs: 0,
+        }
+    }
+}
+
 /// Lets workers do their job while masters fail. Returns how many fail-overs there were.
 pub(super) fn under_load<D: Failing>(
     crew: &Crew,
     replicas: &str,
-    time: Duration,
+    goal: &Goal,
     random: &mut Random,
     sheet: &Sheet,
     job: fn(&Crew, &str, u64) -> Job,
@@ -107,7 +142,14 @@ pub(super) fn under_load<D: Failing>(
             })
             .collect();
         let end = EndOnDrop(over);
-        fail_overs = hazard.run(&mut deployment, time);
+        let started = Instant::now();
+        let mut tally = Tally::of(crew.history(), goal.counted, None);
+        fail_overs = hazard.run(&mut deployment, |fail_overs| {
+            tally.read();
+            let enough = tally.has(goal.progress, 0) && goal.fail_overs <= fail_overs;
+            let limit = if enough { goal.time } else { goal.longest };
+            started.elapsed() < limit
+        });
         drop(end);
         let lanes = lanes.into_iter();
         lanes.map(|lane| lane.join().expect("no panic")).collect()

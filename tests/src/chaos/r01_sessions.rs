@@ -39,7 +39,7 @@ const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
 /// How long a full run goes on that has not reached its numbers.
-const PATIENCE: Duration = Duration::from_secs(20 * 60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The ttls: faults are shorter and longer than these and their sessions.
 const SHORT: Duration = Duration::from_secs(1);

@@ -4,9 +4,10 @@
 use super::crew::Crew;
 use super::ground::{Ground, Requirement, Store};
 use super::job::Job;
-use super::r01_fail_overs::{TTL, under_load};
+use super::r01_fail_overs::{Goal, TTL, under_load};
 use super::r34_faults::{lanes, table, tell};
 use super::sheet::Sheet;
+use super::tally::Progress;
 use crate::cluster::Cluster;
 use crate::sentinel::Deployment;
 
@@ -29,7 +30,13 @@ fn run(ground: &Ground, sheet: &Sheet) {
         Store::Cluster => under_load::<Cluster>,
         _ => under_load::<Deployment>,
     };
-    let fail_overs = under_load(&crew, "0", ground.time, &mut random, sheet, job);
+    let goal = Goal {
+        counted: Progress::Answers,
+        progress: ANSWERS,
+        fail_overs: FAIL_OVERS,
+        ..Goal::within(ground, 1)
+    };
+    let fail_overs = under_load(&crew, "0", &goal, &mut random, sheet, job);
     let report = crew.report();
     tell(sheet, "while masters fail", &report);
     sheet.reached("answers", report.answered, ANSWERS);

@@ -82,7 +82,7 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time there was no row: a sweep removed it at that moment, and the call has no place.
+        // Without a time there was no row: a sweep removed it, and the call has no place in a queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })

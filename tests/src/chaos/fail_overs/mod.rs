@@ -1,6 +1,6 @@
 //! Faults of a deployment with replicas: one after the other, from a seed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::crew::Crew;
 use crate::random::Random;
@@ -52,12 +52,15 @@ impl<'a> Hazard<'a> {
         all[usize::try_from(self.random.below(count)).unwrap_or(0)]
     }
 
-    /// Plays one fault after the other for `time`; the last is over when this returns. Returns how
-    /// many times another server became master.
-    pub(super) fn run<D: Failing>(&mut self, deployment: &mut D, time: Duration) -> u64 {
-        let started = Instant::now();
+    /// Plays one fault after the other for as long as `goes_on` says, which is given how many times
+    /// another server became master. The last fault is over when this returns. Returns that number.
+    pub(super) fn run<D: Failing>(
+        &mut self,
+        deployment: &mut D,
+        mut goes_on: impl FnMut(u64) -> bool,
+    ) -> u64 {
         let (mut next, mut count) = (0, 0);
-        while started.elapsed() < time {
+        while goes_on(count) {
             std::thread::sleep(Duration::from_secs(1));
             self.wait_up_to(PAUSE);
             count += deployment.strike(next, self);
