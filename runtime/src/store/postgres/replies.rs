@@ -82,7 +82,7 @@ pub(super) fn held(row: &Row, queued: bool) -> Result<Reply, Problem> {
     let left = left(row)?;
     Ok(Reply::Held {
         left,
-        // Without a time there was no row: a sweep removed it, and the call has no place in a queue.
+        // Without a time there was no row: a sweep removed it, so the call is in no queue.
         queued: queued && left.is_some(),
         owner: owner(row)?,
     })

@@ -71,8 +71,8 @@ BEGIN
 END $$;
 
 -- Releases of keys whose rows this call has locked, and which no process waits for, in one
--- statement: nearly all releases of a batch. True stands in the place of each. All others are left
--- to `_release`, and so is all but the first request for a key.
+-- statement: nearly all releases of a batch. True stands in the place of each. `_release` and its
+-- like do the rest, and every request for a key but the first.
 CREATE FUNCTION leasehold._release_open(verbs text[], keys text[], tokens uuid[], keeps integer[],
   OUT freed boolean[])
 LANGUAGE plpgsql AS $$

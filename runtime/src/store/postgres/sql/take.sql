@@ -66,8 +66,8 @@ BEGIN
       number := l.most;
       RETURN;
     END IF;
-    -- A share that was taken away from `t` stands in its own way until it ends. A lock that became a
-    -- share lets readers in once the transactions that verified it have ended.
+    -- A share that was taken away from `t` keeps `t` out until that share ends. A lock that became
+    -- a share lets readers in once the transactions that verified it have ended.
     room := NOT revoked AND (again OR (limit_ = 0) = (l.most = 0) AND coalesce(p = me, true) AND (l.token IS NULL OR NOT pinned)
       AND (limit_ = 0 OR taken_shares < greatest(limit_, l.most)));
   ELSE
@@ -120,8 +120,8 @@ BEGIN
 END $$;
 
 -- Acquires of keys that are free, not pinned and have no queue, in one statement: nearly all
--- acquires of a batch. The fence of each stands in its place. All others are left to `_acquire`, and
--- so is all but the first request for a key.
+-- acquires of a batch. The fence of each stands in its place. `_acquire` and its like do the rest,
+-- and every request for a key but the first.
 CREATE FUNCTION leasehold._acquire_open(me uuid, verbs text[], keys text[], tokens uuid[], ttls integer[],
   numbers integer[], functions text[], OUT fences bigint[])
 LANGUAGE plpgsql AS $$

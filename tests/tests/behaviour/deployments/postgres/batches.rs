@@ -204,7 +204,7 @@ impl<'a> Copy<'a> {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// How many rows of locks this session has read, which has not told the server of all yet.
+    /// How many rows of locks this connection has read since the server's last count.
     async fn read(&self) -> i64 {
         let read = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'locks'";
         let read = self.client.query_one(read, &[]).await;
@@ -321,8 +321,8 @@ async fn a_batch_reads_its_keys_and_no_other_rows() {
     let copy = Copy::of(&client, "few:");
     copy.take(&acquires).await;
     copy.give(&releases).await;
-    // Of another session, as a session plans again for its own; and first in the order of keys, as a
-    // read of the whole index ends with what it looks for.
+    // From another connection: a connection plans again for rows of its own. In front of the keys
+    // that are looked for: a read of the whole index ends with the last of these.
     let fill =
         "INSERT INTO leasehold.locks (key) SELECT 'before:' || i FROM generate_series(1, $1) AS i";
     let filled = database.client().await.execute(fill, &[&OTHERS]).await;
