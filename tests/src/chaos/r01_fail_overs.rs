@@ -13,9 +13,8 @@ use super::fail_overs::{Failing, Hazard};
 use super::faults::{Lane as FaultLane, Spans};
 use super::ground::{Ground, Requirement, Size, Store};
 use super::job::{Job, Lane, Work};
-use super::r01_sessions::PATIENCE;
 use super::sheet::Sheet;
-use super::tally::{Progress, Tally};
+use super::tally::{Progress, Span, Tally};
 use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::sentinel::Deployment;
@@ -46,10 +45,10 @@ fn run(ground: &Ground, sheet: &Sheet) {
         _ => under_load::<Deployment>,
     };
     let goal = Goal {
+        span: Span::of(ground, share),
         counted: Progress::Sections,
         progress: SECTIONS / u64::from(share),
         fail_overs: FAIL_OVERS / u64::from(share),
-        ..Goal::within(ground, share)
     };
     let (mut sections, mut fail_overs) = (0, 0);
     for (number, replicas) in (20..).zip(wanted) {
@@ -80,30 +79,10 @@ fn run(ground: &Ground, sheet: &Sheet) {
 
 /// What is to happen while masters fail, and in which time.
 pub(super) struct Goal {
-    pub(super) time: Duration,
-    /// For so long masters fail if less has happened until then.
-    pub(super) longest: Duration,
+    pub(super) span: Span,
     pub(super) counted: Progress,
     pub(super) progress: u64,
     pub(super) fail_overs: u64,
-}
-
-impl Goal {
-    /// In the time of the requirement, of which this is one of so many parts.
-    pub(super) fn within(ground: &Ground, parts: u32) -> Self {
-        let time = ground.time / parts;
-        let longest = match ground.size {
-            Size::Full => time.max(PATIENCE / parts),
-            Size::Small => time,
-        };
-        Self {
-            time,
-            longest,
-            counted: Progress::Sections,
-            progress: 0,
-            fail_overs: 0,
-        }
-    }
 }
 
 /// Lets workers do their job while masters fail. Returns how many fail-overs there were.
@@ -147,8 +126,7 @@ pub(super) fn under_load<D: Failing>(
         fail_overs = hazard.run(&mut deployment, |fail_overs| {
             tally.read();
             let enough = tally.has(goal.progress, 0) && goal.fail_overs <= fail_overs;
-            let limit = if enough { goal.time } else { goal.longest };
-            started.elapsed() < limit
+            goal.span.goes_on(started, enough)
         });
         drop(end);
         let lanes = lanes.into_iter();

@@ -14,13 +14,13 @@ use super::crew::{Crew, Hand};
 use super::ending::end_all;
 use super::ensembles::{Ensemble, Times};
 use super::faults::{Lane as FaultLane, Spans};
-use super::ground::{Ground, Requirement, Size, Store};
+use super::ground::{Ground, Requirement, Store};
 use super::job::{Job, Lane};
 use super::members::{Members, Wires};
 use super::r01_exclusion;
 use super::sheet::Sheet;
 use super::storm;
-use super::tally::{Progress, Tally};
+use super::tally::{Progress, Span, Tally};
 use crate::oracle::Note;
 use crate::pipe::Pipe;
 use crate::random::Random;
@@ -38,8 +38,6 @@ const MEMBERS: usize = 3;
 const SECTIONS: u64 = 20_000;
 const FAULTS: u64 = 300;
 const LEADERS: u64 = 12;
-/// How long a full run goes on that has not reached its numbers.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The ttls: faults are shorter and longer than these and their sessions.
 const SHORT: Duration = Duration::from_secs(1);
@@ -115,15 +113,12 @@ fn on_members(ground: &Ground, random: &mut Random, sheet: &Sheet, crew: &Crew) 
             longest: times.session,
         };
         let started = Instant::now();
+        let span = Span::of(ground, 1);
         let mut tally = Tally::of(crew.history(), Progress::Sections, None);
         leaders = members.run(Duration::from_secs(4), |leaders| {
             tally.read();
             let enough = tally.has(SECTIONS, FAULTS) && LEADERS <= leaders;
-            let limit = match ground.size {
-                Size::Full if !enough => ground.time.max(PATIENCE),
-                _ => ground.time,
-            };
-            started.elapsed() < limit
+            span.goes_on(started, enough)
         });
         drop(end);
         let lanes = lanes.into_iter();

@@ -7,7 +7,7 @@ use super::job::Job;
 use super::r01_fail_overs::{Goal, TTL, under_load};
 use super::r34_faults::{lanes, table, tell};
 use super::sheet::Sheet;
-use super::tally::Progress;
+use super::tally::{Progress, Span};
 use crate::cluster::Cluster;
 use crate::sentinel::Deployment;
 
@@ -31,10 +31,10 @@ fn run(ground: &Ground, sheet: &Sheet) {
         _ => under_load::<Deployment>,
     };
     let goal = Goal {
+        span: Span::of(ground, 1),
         counted: Progress::Answers,
         progress: ANSWERS,
         fail_overs: FAIL_OVERS,
-        ..Goal::within(ground, 1)
     };
     let fail_overs = under_load(&crew, "0", &goal, &mut random, sheet, job);
     let report = crew.report();

@@ -3,9 +3,38 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::ground::{Ground, Size};
 
 /// The faults that workers make themselves.
 pub(super) const INSIDE: [&str; 2] = ["future dropped", "user worker blocked"];
+
+/// How long a full run goes on that has not reached its numbers.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// How long a run lasts: for its time, and a full one longer until it has reached its numbers.
+pub(super) struct Span {
+    time: Duration,
+    longest: Duration,
+}
+
+impl Span {
+    /// One of so many equal parts of the requirement's run.
+    pub(super) fn of(ground: &Ground, parts: u32) -> Self {
+        let time = ground.time / parts;
+        let longest = match ground.size {
+            Size::Full => time.max(PATIENCE / parts),
+            Size::Small => time,
+        };
+        Self { time, longest }
+    }
+
+    /// Whether a run that began then goes on. `enough`: whether it has reached its numbers.
+    pub(super) fn goes_on(&self, began: Instant, enough: bool) -> bool {
+        began.elapsed() < if enough { self.time } else { self.longest }
+    }
+}
 
 /// Which notes count.
 #[derive(Debug, Clone, Copy)]
