@@ -155,16 +155,15 @@ DECLARE
   alone boolean := cardinality(keys) = 1;
   any_taken boolean := false;
   touched text[];
-  missing boolean;
   fences bigint[];
 BEGIN
   IF NOT alone THEN
-    SELECT array_agg(a.key), coalesce(bool_or(l.key IS NULL), false) INTO touched, missing
-      FROM unnest(verbs, keys, tokens, queues) AS a(verb, key, token, queues)
+    touched := ARRAY(
+      SELECT a.key FROM unnest(verbs, keys, tokens, queues) AS a(verb, key, token, queues)
       LEFT JOIN leasehold.locks l ON l.key = ANY (ARRAY[a.key])
       WHERE a.verb <> 'acquire' OR a.queues OR l.key IS NULL OR l.state = 'free' OR l.token = a.token
-        OR l.expires_at <= clock_timestamp() OR l.state = 'handed' AND l.process = me;
-    PERFORM leasehold._lock(touched, missing AND verbs && ARRAY['acquire', 'join']);
+        OR l.expires_at <= clock_timestamp() OR l.state = 'handed' AND l.process = me);
+    PERFORM leasehold._lock(touched, verbs && ARRAY['acquire', 'join']);
     IF 'acquire' = ANY (verbs) THEN
       fences := leasehold._acquire_open(me, verbs, keys, tokens, ttls, numbers, functions);
     END IF;
