@@ -168,7 +168,7 @@ fn cpu_between(
     to: u64,
 ) -> (Option<Duration>, Option<Duration>) {
     let of_clients = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
-    let of_server = |server: &Server| process::cpu_of_threads(server.id());
+    let of_server = |server: &Server| process::cpu_of_server(server.id());
     let of_servers = || servers.iter().map(of_server).sum::<Option<Duration>>();
     let between =
         |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));

@@ -36,6 +36,17 @@ pub(crate) fn cpu_of_threads(process: u32) -> Option<Duration> {
         .or_else(|| cpu(process))
 }
 
+/// The CPU time of a server: of the threads that run now in its process and in the processes that
+/// it started. PostgreSQL starts a process for each connection.
+pub(crate) fn cpu_of_server(process: u32) -> Option<Duration> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_ascii_whitespace().flat_map(str::parse);
+    // A child that ends meanwhile does not count.
+    let of_children = children.filter_map(cpu_of_threads).sum::<Duration>();
+    cpu_of_threads(process).map(|own| own + of_children)
+}
+
 /// The CPU time that a process has used; `None` where there is no `/proc`.
 pub(crate) fn cpu(process: u32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
