@@ -5,8 +5,6 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use leasehold_tests::server::Server;
-
 use crate::client::Report;
 use crate::clock;
 use crate::contestants::Contestant;
@@ -24,7 +22,8 @@ const OPEN_WARMUP: Duration = Duration::from_millis(200);
 /// Where and how long to measure.
 pub(crate) struct Setting<'a> {
     pub(crate) url: String,
-    pub(crate) servers: &'a [Server],
+    /// The process ids of all servers.
+    pub(crate) servers: Vec<u32>,
     pub(crate) window: Duration,
     pub(crate) patience: Duration,
     pub(crate) ttl: Duration,
@@ -72,7 +71,7 @@ pub(crate) fn run(who: Contestant, shape: &Clients, setting: &Setting) -> Result
     }
     let from = start + clock::nanos(warmup(shape, setting));
     let to = from + clock::nanos(setting.window);
-    let (cpu, server_cpu) = cpu_between(&clients, setting.servers, from, to);
+    let (cpu, server_cpu) = cpu_between(&clients, &setting.servers, from, to);
     let limit = clock::until(to) + setting.patience + Duration::from_secs(30);
     let reports: Result<Vec<_>, _> = clients.iter().map(|client| client.report(limit)).collect();
     let reports = reports?;
@@ -163,13 +162,13 @@ fn peer(peers: &Path, folder: &str) -> Result<PathBuf, String> {
 /// Sleeps through the window. Returns the CPU time of clients and servers in it.
 fn cpu_between(
     clients: &[Client],
-    servers: &[Server],
+    servers: &[u32],
     from: u64,
     to: u64,
 ) -> (Option<Duration>, Option<Duration>) {
     let of_clients = || clients.iter().map(Client::cpu).sum::<Option<Duration>>();
-    let of_server = |server: &Server| process::cpu_of_server(server.id());
-    let of_servers = || servers.iter().map(of_server).sum::<Option<Duration>>();
+    let cpu_of = |server: &u32| process::cpu_of_server(*server);
+    let of_servers = || servers.iter().map(cpu_of).sum::<Option<Duration>>();
     let between =
         |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
     sleep(clock::until(from));

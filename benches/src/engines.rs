@@ -14,7 +14,6 @@ use crate::row::Engine;
 const TICK: Duration = Duration::from_secs(2);
 
 /// A server of another engine than Redis, with its data on a disk. It runs until it is dropped.
-#[expect(dead_code, reason = "only dropped")]
 pub(crate) enum Other {
     Postgres(Postgres),
     Etcd(Etcd),
@@ -22,6 +21,15 @@ pub(crate) enum Other {
 }
 
 impl Other {
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        match self {
+            Self::Postgres(server) => server.id(),
+            Self::Etcd(server) => server.running().id(),
+            Self::ZooKeeper(server) => server.running().id(),
+        }
+    }
+
     /// The server and its URL; none for Redis.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         Ok(Some(match engine {

@@ -97,7 +97,7 @@ impl<'a> Harness<'a> {
         };
         Setting {
             url: stage.url().to_owned(),
-            servers: stage.servers(),
+            servers: stage.server_ids(),
             window,
             patience: Duration::from_millis(self.arguments.patience_ms),
             ttl,

@@ -7,6 +7,11 @@ use crate::row::Engine;
 pub(crate) enum Other {}
 
 impl Other {
+    /// There is none.
+    pub(crate) fn id(&self) -> u32 {
+        match *self {}
+    }
+
     /// None for Redis; otherwise an error that says why the row does not run.
     pub(crate) fn start(engine: Engine) -> Result<Option<(Self, String)>, Fault> {
         match engine {

@@ -23,7 +23,7 @@ const BUSY: usize = 2;
 pub(crate) struct Stage {
     servers: Quorum,
     url: String,
-    _other: Option<Other>,
+    other: Option<Other>,
     /// Processes that run until the stage is dropped.
     helpers: Vec<Leashed>,
 }
@@ -48,7 +48,7 @@ impl Stage {
         let mut stage = Self {
             url: urls.join(","),
             servers,
-            _other: other,
+            other,
             helpers: Vec::new(),
         };
         if let Some(setup) = setup {
@@ -73,6 +73,12 @@ impl Stage {
 
     pub(crate) fn servers(&self) -> &[Server] {
         &self.servers.servers
+    }
+
+    /// The process ids of all servers.
+    pub(crate) fn server_ids(&self) -> Vec<u32> {
+        let other = self.other.iter().map(Other::id);
+        self.servers().iter().map(Server::id).chain(other).collect()
     }
 
     /// The URL for clients; the URLs of several servers are parted by commas.

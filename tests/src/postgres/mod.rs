@@ -261,6 +261,11 @@ impl Postgres {
         }
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
     fn running(&self) -> &Leashed {
         self.process.as_ref().expect("the server is running")
     }
