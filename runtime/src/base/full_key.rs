@@ -66,6 +66,12 @@ impl FullKey {
         // For a key from `new` this is the last part, for any other the whole text.
         &self.text[self.name_at..]
     }
+
+    /// In which of two halves of all keys this one is, 0 or 1, for as long as the process lives.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn half(&self) -> usize {
+        usize::from(self.hash.is_multiple_of(2))
+    }
 }
 
 impl From<Arc<str>> for FullKey {

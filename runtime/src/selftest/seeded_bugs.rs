@@ -218,6 +218,8 @@ bugs! {
     HeartbeatBelieved,
     /// All replicas are those that are connected, and not those that the Sentinels know.
     ReplicasAwayForgotten,
+    /// A request on PostgreSQL does not follow the session that has requests under way for its key.
+    SessionsMixed,
     /// A lease that is not renewed goes on as long as the process lives.
     LeaseNeverEnds,
     /// The node of another session is taken for one's own.

@@ -65,7 +65,8 @@ pub(crate) mod zookeeper;
 /// give up a request.
 ///
 /// What a store must keep:
-/// - *Order.* Requests reach the server in the order of submission while one connection lasts.
+/// - *Order.* Requests for a key reach the server in the order of submission while one connection
+///   lasts. Renewals may overtake the others, and be overtaken.
 /// - *Idempotence.* An acquire that finds its own token succeeds again, with the same fence and the
 ///   full ttl.
 /// - *All or none.* [`Op::AcquireAll`] takes all of its keys or none. It takes them in one step, so

@@ -189,6 +189,10 @@ impl Call {
         self.asked.iter().map(|asked| asked.id)
     }
 
+    pub(super) fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.asked.iter().map(|asked| &asked.op)
+    }
+
     /// What the rows say of each request. `listens`: whether the pool hears of its turns.
     pub(super) fn replies(
         self,
@@ -309,7 +313,7 @@ impl Give {
     }
 }
 
-fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
+pub(super) fn for_each_key(op: &Op, mut act: impl FnMut(&FullKey)) {
     match op {
         Op::Acquire { key, .. }
         | Op::Release { key, .. }

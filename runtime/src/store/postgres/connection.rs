@@ -84,17 +84,18 @@ pub(super) async fn migrate(address: &Address) -> Result<(), Failure> {
         .unwrap_or_else(|_| Err(failure::silent()))
 }
 
-/// Connects, and listens for `process` where the URL says so.
+/// Connects. With `listens`, listens for `process` where the URL says so.
 pub(super) async fn open(
     address: Arc<Address>,
     process: Token,
+    listens: bool,
     limit: Duration,
 ) -> Result<Opened, Failure> {
     // The server starts a process for each connection.
     let limit = limit.max(LEAST_PATIENCE);
     let opening = async {
         let (client, mut wire) = dial(address.hosts()).await?;
-        let setting_up = set_up(&client, &address, process, limit);
+        let setting_up = set_up(&client, &address, process, listens, limit);
         let (functions, listens) = drive(&mut wire, setting_up).await?;
         Ok(Opened {
             client,
@@ -113,6 +114,7 @@ async fn set_up(
     client: &Client,
     address: &Address,
     process: Token,
+    listens: bool,
     limit: Duration,
 ) -> Result<(Functions, bool), Failure> {
     // A wait for a row ends before the connection counts as silent.
@@ -122,7 +124,7 @@ async fn set_up(
         return Ok((Functions::pooled(wait), false));
     }
     let settings = format!("{STAY}; SET lock_timeout = {}", wait.as_millis().max(1));
-    let listens_here = matches!(address.turns(), Turns::Here);
+    let listens_here = listens && matches!(address.turns(), Turns::Here);
     let listening = async {
         if listens_here {
             turns::listen(client, process).await

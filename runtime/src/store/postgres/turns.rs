@@ -4,12 +4,14 @@
 //! over a process that waits and whose beacon is out.
 
 use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client, Error};
 
 use super::address::{Address, Turns};
@@ -85,6 +87,8 @@ pub(super) struct Listener {
     process: Token,
     limit: Duration,
     state: State,
+    /// For the next time when something is due.
+    timer: Pin<Box<Sleep>>,
     jitter: Jitter,
 }
 
@@ -115,6 +119,7 @@ impl Listener {
             hosts,
             process,
             limit,
+            timer: Box::pin(sleep(Duration::ZERO)),
             jitter: Jitter::new(rand::random()),
         })
     }
@@ -139,14 +144,8 @@ impl Listener {
         matches!(self.state, State::Listening(_))
     }
 
-    /// Does what is due, and takes what the server told; returns whether anything was done. `next`
-    /// becomes the time when something is due, if that is earlier.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        events: &mut VecDeque<StoreEvent>,
-        next: &mut Option<Instant>,
-    ) -> bool {
+    /// Does what is due, and takes what the server told; returns whether anything was done.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, events: &mut VecDeque<StoreEvent>) -> bool {
         let now = Instant::now();
         let state = match &mut self.state {
             State::Waiting(until) if *until <= now => {
@@ -182,8 +181,11 @@ impl Listener {
                 Some(look.map_or(session.look_at, |(_, limit)| *limit))
             }
         };
-        *next = next.iter().copied().chain(due).min();
-        moved
+        let Some(due) = due else { return moved };
+        if self.timer.deadline() != due {
+            self.timer.as_mut().reset(due);
+        }
+        moved | self.timer.as_mut().poll(cx).is_ready()
     }
 }
 

@@ -1,4 +1,4 @@
-//! How the store replaces its connection.
+//! How a session replaces its connection.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::connection::{self, Connection, Generation, Opened};
 use super::failure;
-use super::store::PostgresStore;
+use super::session::Session;
 use crate::base::reporter;
-use crate::store::{Failure, StoreEvent};
+use crate::store::Failure;
 
 /// The pause after the first failure to connect; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(25);
@@ -29,7 +29,7 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// attempts at once.
 const OVERLAP: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
-impl PostgresStore {
+impl Session {
     /// Uses `opened` from now on.
     pub(super) fn adopt(&mut self, opened: Opened) {
         self.last_generation += 1;
@@ -39,7 +39,6 @@ impl PostgresStore {
         if std::mem::take(&mut self.out) {
             let server = self.address.to_string();
             reporter::log(move || tracing::info!(server, "connected again"));
-            self.events.push_back(StoreEvent::Connected);
         }
     }
 
@@ -82,7 +81,7 @@ impl PostgresStore {
         self.reconnect_at = Some(now + pause);
         self.last_attempt = now;
         self.attempts = self.attempts.saturating_add(1);
-        let opening = connection::open(self.address.clone(), self.process, limit);
+        let opening = connection::open(self.address.clone(), self.process, self.listens, limit);
         self.connecting.push(Box::pin(opening));
     }
 

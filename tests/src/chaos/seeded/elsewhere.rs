@@ -130,6 +130,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         what: "a pool connects with `replicas=all` while one of two replicas is away",
     },
     Elsewhere {
+        bug: "SessionsMixed",
+        program: "behaviour",
+        test: "deployments::postgres::sessions::a_key_whose_acquire_was_dropped_is_free_for_the_next",
+        what: "an acquire on PostgreSQL is dropped while it waits, and its key is asked for again",
+    },
+    Elsewhere {
         bug: "LeaseNeverEnds",
         program: "behaviour",
         test: "store::conformance::etcd",

@@ -20,6 +20,7 @@ mod network;
 mod orphans;
 mod pooler;
 mod processes;
+mod sessions;
 #[cfg(feature = "tls")]
 mod tls;
 mod verifying;

@@ -1,0 +1,135 @@
+//! Which session gets which request.
+
+use std::time::Duration;
+
+use super::routes::{Load, OpenKeys, Route, route};
+use crate::base::full_key::FullKey;
+use crate::base::token::Token;
+use crate::store::{Op, Renewal};
+
+fn release(key: &FullKey) -> Op {
+    Op::Release {
+        key: key.clone(),
+        token: Token::fixed(1),
+        keep: None,
+        makes_way: false,
+        after: Vec::new(),
+    }
+}
+
+fn acquire_all(keys: &[&FullKey]) -> Op {
+    let keys = keys.iter().map(|key| ((*key).clone(), Token::fixed(1)));
+    Op::AcquireAll {
+        keys: keys.collect(),
+        ttl: Duration::from_secs(1),
+        function: "test",
+    }
+}
+
+fn renew(key: &FullKey) -> Op {
+    Op::Renew(vec![Renewal {
+        key: key.clone(),
+        token: Token::fixed(1),
+        ttl: Duration::from_secs(1),
+    }])
+}
+
+fn load(open_keys: &OpenKeys, is_away: bool) -> Load<'_> {
+    Load { open_keys, is_away }
+}
+
+/// The route of `op` beside these requests under way in each session.
+fn beside(first: &[Op], second: &[Op], op: &Op) -> Route {
+    let open = [first, second].map(|ops| {
+        let mut open = OpenKeys::default();
+        ops.iter().for_each(|op| open.add(op));
+        open
+    });
+    route(op, [load(&open[0], false), load(&open[1], false)])
+}
+
+/// So many keys of each half.
+fn keys<const N: usize>(half: usize) -> [FullKey; N] {
+    let all = (0..).map(|number: u32| FullKey::from(&*number.to_string()));
+    let mut own = all.filter(|key| key.half() == half);
+    std::array::from_fn(|_| own.next().expect("there are more"))
+}
+
+#[test]
+fn each_session_has_half_of_the_keys() {
+    let ([a], [x]) = (keys(0), keys(1));
+    assert_eq!(beside(&[], &[], &release(&a)), Route::Session(0));
+    assert_eq!(beside(&[], &[], &release(&x)), Route::Session(1));
+    let (halves, all): (usize, usize) = (
+        (0..1_000)
+            .map(|n| FullKey::from(&*n.to_string()).half())
+            .sum(),
+        1_000,
+    );
+    assert!(
+        (all / 3..all * 2 / 3).contains(&halves),
+        "{halves} of {all}"
+    );
+}
+
+#[test]
+fn a_key_follows_its_requests_under_way() {
+    let ([a, b], [x]) = (keys(0), keys(1));
+    let together = || acquire_all(&[&a, &x]);
+    assert_eq!(beside(&[together()], &[], &release(&x)), Route::Session(0));
+    assert_eq!(beside(&[], &[together()], &release(&a)), Route::Session(1));
+    assert_eq!(beside(&[], &[together()], &release(&b)), Route::Session(0));
+    assert_eq!(beside(&[release(&a)], &[], &together()), Route::Session(0));
+    assert_eq!(beside(&[], &[release(&x)], &together()), Route::Session(1));
+}
+
+#[test]
+fn keys_under_way_in_both_sessions_cannot_be_asked_for_together() {
+    let ([a], [x]) = (keys(0), keys(1));
+    let together = acquire_all(&[&a, &x]);
+    assert_eq!(
+        beside(&[release(&a)], &[release(&x)], &together),
+        Route::Apart
+    );
+}
+
+#[test]
+fn renewals_follow_no_key_and_hold_none() {
+    let [a] = keys(0);
+    assert_eq!(beside(&[], &[release(&a)], &renew(&a)), Route::Session(0));
+    assert_eq!(beside(&[], &[renew(&a)], &release(&a)), Route::Session(0));
+}
+
+#[test]
+fn the_other_session_has_all_keys_while_one_is_away() {
+    let ([a], [x]) = (keys(0), keys(1));
+    let (mut open, none) = (OpenKeys::default(), OpenKeys::default());
+    open.add(&release(&a));
+    let route = |op: &Op, away: [bool; 2]| route(op, [load(&open, away[0]), load(&none, away[1])]);
+    assert_eq!(route(&release(&x), [false, true]), Route::Session(0));
+    assert_eq!(route(&release(&x), [true, true]), Route::Session(1));
+    assert_eq!(
+        route(&release(&a), [true, false]),
+        Route::Session(0),
+        "it must follow"
+    );
+}
+
+/// Fails if a key stays in its session when its requests have been answered.
+#[test]
+fn an_answered_request_leaves_its_key_free() {
+    let ([a], [x]) = (keys(0), keys(1));
+    let (mut open, none) = (OpenKeys::default(), OpenKeys::default());
+    let twice = [release(&x), acquire_all(&[&a, &x])];
+    twice.iter().for_each(|op| open.add(op));
+    open.remove(&twice[0]);
+    assert_eq!(
+        route(&release(&x), [load(&open, false), load(&none, false)]),
+        Route::Session(0)
+    );
+    open.remove(&twice[1]);
+    assert_eq!(
+        route(&release(&x), [load(&open, false), load(&none, false)]),
+        Route::Session(1)
+    );
+}

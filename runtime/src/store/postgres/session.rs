@@ -1,0 +1,320 @@
+//! A session of the pool: keeps one connection to the server up, and the requests on it in order.
+//!
+//! The engine lets two batches of requests be under way, and gathers what comes meanwhile. So a
+//! session sends what it gets at once, and answers clock the batches.
+
+use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::address::Address;
+use super::calls::{self, Packer};
+use super::connection::{Boxed, Connection, Content, Exchange, Generation, Opened};
+use super::failure;
+use super::routes::{Load, OpenKeys};
+use crate::base::jitter::Jitter;
+use crate::base::reporter;
+use crate::base::token::Token;
+use crate::store::{Failure, Op, OpId, Request, StoreEvent};
+
+/// How often idle rows are removed, on average. That also shows whether the connection works.
+const SWEEP: Duration = Duration::from_secs(20);
+
+/// The pause of a sweep that has not removed all.
+const SWEEP_ON: Duration = Duration::from_millis(50);
+
+/// A session, which gets a new connection when one has ended.
+pub(super) struct Session {
+    pub(super) address: Arc<Address>,
+    /// By this the tables know the pool.
+    pub(super) process: Token,
+    /// Whether the server is to tell of turns here.
+    pub(super) listens: bool,
+    pub(super) io_timeout: Duration,
+    pub(super) connection: Option<Connection>,
+    pub(super) connecting: FuturesUnordered<Boxed<Result<Opened, Failure>>>,
+    /// When to connect again, if a connection is wanted.
+    pub(super) reconnect_at: Option<Instant>,
+    pub(super) last_attempt: Instant,
+    sweep_at: Instant,
+    /// For the next of these times, or to look whether the connection is silent.
+    timer: Pin<Box<Sleep>>,
+    /// Over once the runtime has looked at its sockets after the time that this is set to.
+    looked: Pin<Box<Sleep>>,
+    /// Attempts to connect since the server last carried out a request.
+    pub(super) attempts: u32,
+    /// Whether requests have been refused or unanswered for want of a connection.
+    pub(super) out: bool,
+    pub(super) jitter: Jitter,
+    /// Why there is no connection.
+    pub(super) reason: Failure,
+    pub(super) last_generation: Generation,
+    running: FuturesUnordered<Boxed<Exchange>>,
+    /// The acquires on the present connection that have not been answered.
+    pub(super) acquires: HashSet<OpId>,
+    open_keys: OpenKeys,
+    submitted: Vec<Request>,
+    pub(super) events: VecDeque<StoreEvent>,
+}
+
+impl Session {
+    pub(super) fn new(
+        address: Arc<Address>,
+        process: Token,
+        listens: bool,
+        io_timeout: Duration,
+        opened: Opened,
+    ) -> Self {
+        let mut session = Self {
+            address,
+            process,
+            listens,
+            io_timeout,
+            connection: None,
+            connecting: FuturesUnordered::new(),
+            reconnect_at: None,
+            last_attempt: Instant::now(),
+            sweep_at: Instant::now(),
+            timer: Box::pin(sleep(Duration::ZERO)),
+            looked: Box::pin(sleep(Duration::ZERO)),
+            attempts: 0,
+            out: false,
+            jitter: Jitter::new(rand::random()),
+            reason: failure::not_sent(failure::ended()),
+            last_generation: 0,
+            running: FuturesUnordered::new(),
+            acquires: HashSet::new(),
+            open_keys: OpenKeys::default(),
+            submitted: Vec::new(),
+            events: VecDeque::new(),
+        };
+        session.sweep_later();
+        session.adopt(opened);
+        session
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.out || self.connection.is_none()
+    }
+
+    pub(super) fn load(&self) -> Load<'_> {
+        Load {
+            open_keys: &self.open_keys,
+            is_away: self.is_away(),
+        }
+    }
+
+    /// Whether the server tells of turns here now.
+    pub(super) fn hears(&self) -> bool {
+        let here = self.connection.as_ref();
+        here.is_some_and(|connection| connection.listens)
+    }
+
+    /// Takes a request. It leaves at the next [`advance`](Self::advance).
+    pub(super) fn submit(&mut self, request: Request) {
+        self.open_keys.add(&request.op);
+        self.submitted.push(request);
+    }
+
+    fn sweep_later(&mut self) {
+        self.sweep_at = Instant::now() + self.jitter.around(SWEEP);
+    }
+
+    /// Sends what was submitted.
+    fn send(&mut self) {
+        let mut requests = std::mem::take(&mut self.submitted);
+        let Some(connection) = &mut self.connection else {
+            for request in requests.drain(..) {
+                self.open_keys.remove(&request.op);
+                let failure = self.reason.clone();
+                let event = StoreEvent::Reply(request.id, Err(failure));
+                self.events.push_back(event);
+            }
+            return self.replace();
+        };
+        let mut packer = Packer::default();
+        for request in requests.drain(..) {
+            if let Some(refusal) = calls::refusal(&request.op) {
+                self.open_keys.remove(&request.op);
+                let event = StoreEvent::Reply(request.id, Err(refusal));
+                self.events.push_back(event);
+                continue;
+            }
+            let mut ordered = false;
+            match &request.op {
+                Op::Acquire { .. }
+                | Op::AcquireAll { .. }
+                | Op::Join { .. }
+                | Op::Recall { .. }
+                | Op::Adopt { .. } => {
+                    self.acquires.insert(request.id);
+                }
+                Op::Release { after, .. } | Op::Part { after, .. } | Op::Record { after, .. } => {
+                    ordered = after.iter().all(|open| self.acquires.contains(open));
+                }
+                Op::Renew(_) | Op::Stay(_) | Op::Leave { .. } | Op::Forget { .. } => {}
+            }
+            packer.add(request, ordered);
+        }
+        for call in packer.finish() {
+            self.running.push(connection.call(call, self.process));
+        }
+        self.submitted = requests;
+    }
+
+    /// Does what is due; returns whether anything was. `hears`: whether the pool hears of its
+    /// turns, here or elsewhere.
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, hears: bool) -> bool {
+        if !self.submitted.is_empty() {
+            self.send();
+        }
+        // First the calls to send, then their bytes, then the answers that the bytes brought.
+        let mut moved = self.poll_running(cx, hears);
+        moved |= self.poll_connection(cx, hears);
+        moved |= self.poll_running(cx, hears);
+        while let Poll::Ready(Some(result)) = self.connecting.poll_next_unpin(cx) {
+            self.connected(result);
+            moved = true;
+        }
+        moved | self.poll_timer(cx)
+    }
+
+    fn poll_running(&mut self, cx: &mut Context<'_>, hears: bool) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(exchange)) = self.running.poll_next_unpin(cx) {
+            self.answered(exchange, hears);
+            moved = true;
+        }
+        moved
+    }
+
+    /// Moves bytes. Returns whether the connection has ended.
+    fn poll_connection(&mut self, cx: &mut Context<'_>, hears: bool) -> bool {
+        let Some(connection) = &mut self.connection else {
+            return false;
+        };
+        let generation = connection.generation;
+        match connection.poll(cx, &mut self.events) {
+            Ok(()) => false,
+            Err(failure) => {
+                // Answers that came before the end count.
+                self.poll_running(cx, hears);
+                self.lost(generation, failure);
+                true
+            }
+        }
+    }
+
+    fn answered(&mut self, exchange: Exchange, hears: bool) {
+        let generation = exchange.generation;
+        let connection = self.connection.as_mut();
+        let is_current = connection.is_some_and(|connection| {
+            let current = connection.generation == generation;
+            if current {
+                connection.answered();
+            }
+            current
+        });
+        if let Content::Call(call, _) = &exchange.content {
+            call.ops().for_each(|op| self.open_keys.remove(op));
+        }
+        match exchange.content {
+            Content::Sweep(Ok(more)) => {
+                self.attempts = 0;
+                if more {
+                    self.sweep_at = Instant::now() + SWEEP_ON;
+                }
+            }
+            Content::Call(call, Ok(rows)) => {
+                self.attempts = 0;
+                for (id, result) in call.replies(&rows, hears) {
+                    self.acquires.remove(&id);
+                    self.events.push_back(StoreEvent::Reply(id, result));
+                }
+            }
+            Content::Call(call, Err(error)) => {
+                let failure = self.failure(&error, is_current);
+                for id in call.ids() {
+                    if !failure.executed {
+                        self.acquires.remove(&id);
+                    }
+                    let event = StoreEvent::Reply(id, Err(failure.clone()));
+                    self.events.push_back(event);
+                }
+                // Another server may be the primary by now.
+                if failure.executed || failure.code() == "25006" {
+                    self.lost(generation, failure);
+                }
+            }
+            // Another role sweeps where this one may not.
+            Content::Sweep(Err(error)) => {
+                if error.is_closed() {
+                    self.lost(generation, failure::ended());
+                }
+            }
+        }
+    }
+
+    /// Why a call failed. What ended its connection says more than that it has ended.
+    fn failure(&self, error: &tokio_postgres::Error, is_current: bool) -> Failure {
+        if error.is_closed() && !is_current {
+            return Failure {
+                executed: true,
+                ..self.reason.clone()
+            };
+        }
+        failure::of(error)
+    }
+
+    /// Whether the runtime has looked at its sockets after `at`. A thread that is late may have
+    /// been called for another cause, and the answer may lie in the socket.
+    ///
+    /// tokio ends no timer before it has looked at the sockets, and `advance` reads them first.
+    fn has_looked_after(&mut self, at: Instant, cx: &mut Context<'_>) -> bool {
+        if self.looked.deadline() != at {
+            self.looked.as_mut().reset(at);
+        }
+        self.looked.as_mut().poll(cx).is_ready()
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = Instant::now();
+        let mut moved = false;
+        if self.reconnect_at.is_some_and(|at| at <= now) {
+            self.attempt();
+            moved = true;
+        }
+        let silent_at = self.connection.as_ref().and_then(Connection::silent_at);
+        if let Some(at) = silent_at.filter(|at| *at <= now)
+            && self.has_looked_after(at, cx)
+            && let Some(connection) = &self.connection
+        {
+            let server = self.address.to_string();
+            reporter::log(move || tracing::warn!(server, "no answer in time; connecting anew"));
+            self.lost(connection.generation, failure::silent());
+            return true;
+        }
+        if self.sweep_at <= now {
+            self.sweep_later();
+            if let Some(connection) = &mut self.connection {
+                self.running.push(connection.sweep(self.io_timeout));
+            }
+            moved = true;
+        }
+        let next = [self.reconnect_at, silent_at, Some(self.sweep_at)];
+        if let Some(next) = next.into_iter().flatten().min() {
+            // An earlier deadline of the timer stays: moving a timer costs more than one wake-up
+            // for nothing.
+            if next < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(next);
+            }
+            moved |= self.timer.as_mut().poll(cx).is_ready();
+        }
+        moved
+    }
+}
