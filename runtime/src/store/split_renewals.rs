@@ -1,4 +1,5 @@
-//! Batches of renewals that were split by slot. Their answers are put together here.
+//! Batches of renewals that were split, as their keys go different ways. Their answers are put
+//! together here.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,9 +9,9 @@ use crate::store::{Failure, OpId, Reply};
 
 /// Which keys of a split batch one request renews.
 #[derive(Debug, Clone)]
-pub(super) struct Fragment {
-    pub(super) batch: OpId,
-    pub(super) indexes: Vec<usize>,
+pub(in crate::store) struct Fragment {
+    pub(in crate::store) batch: OpId,
+    pub(in crate::store) indexes: Vec<usize>,
 }
 
 struct SplitBatch {
@@ -23,15 +24,21 @@ struct SplitBatch {
 
 /// All split batches under way.
 #[derive(Default)]
-pub(super) struct SplitRenewals {
+pub(in crate::store) struct SplitRenewals {
     open: HashMap<OpId, SplitBatch>,
     deadlines: BTreeSet<(Instant, OpId)>,
 }
 
 impl SplitRenewals {
     /// A batch of `keys` keys goes out in `fragments` fragments. At `due` it is answered with what
-    /// is known then. A silent node must not cost the leases on the other nodes.
-    pub(super) fn begin(&mut self, id: OpId, keys: usize, fragments: usize, due: Instant) {
+    /// is known then. What is silent must not cost the other leases.
+    pub(in crate::store) fn begin(
+        &mut self,
+        id: OpId,
+        keys: usize,
+        fragments: usize,
+        due: Instant,
+    ) {
         let batch = SplitBatch {
             kept: vec![None; keys],
             open: fragments,
@@ -43,7 +50,7 @@ impl SplitRenewals {
     }
 
     /// A fragment goes out again, each key individually.
-    pub(super) fn split(&mut self, fragment: &Fragment) {
+    pub(in crate::store) fn split(&mut self, fragment: &Fragment) {
         if let Some(batch) = self.open.get_mut(&fragment.batch) {
             batch.open += fragment.indexes.len() - 1;
         }
@@ -51,7 +58,7 @@ impl SplitRenewals {
 
     /// Counts the answer to a fragment. Returns the answer to the batch if this was the last
     /// fragment.
-    pub(super) fn answered(
+    pub(in crate::store) fn answered(
         &mut self,
         fragment: &Fragment,
         result: Result<Reply, Failure>,
@@ -83,7 +90,10 @@ impl SplitRenewals {
     }
 
     /// The batches that are due, each answered with what is known of it.
-    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OpId, Result<Reply, Failure>)> {
+    pub(in crate::store) fn overdue(
+        &mut self,
+        now: Instant,
+    ) -> Vec<(OpId, Result<Reply, Failure>)> {
         let ids = self.deadlines.iter().take_while(|(due, _)| *due <= now);
         let ids: Vec<_> = ids.map(|(_, id)| *id).collect();
         let closed = ids.into_iter().map(|id| (id, self.close(id)));
@@ -92,7 +102,7 @@ impl SplitRenewals {
             .collect()
     }
 
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(in crate::store) fn next_due(&self) -> Option<Instant> {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
